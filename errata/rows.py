@@ -1,0 +1,95 @@
+"""Frames as what people and programs read: plain values, hidden parts left out.
+
+A decimal is a `decimal.Decimal` with its scale, a timestamp int ms UTC.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from schemas import revisions as frames
+from schemas.arc import Arc
+from schemas.fields import FieldType
+
+_EXACT = decimal.Context(prec=60)
+_JSON = msgspec.json.Encoder(decimal_format="number")
+
+
+def values(column: pl.Series, kind: FieldType) -> list[Any]:
+    """Return a column of a physical type as plain values."""
+    found = column.to_list()
+    if kind.kind != "decimal":
+        return found
+    return [
+        None if v is None else _EXACT.scaleb(decimal.Decimal(v), -kind.scale) for v in found
+    ]
+
+
+def tuples(arc: Arc, frame: pl.DataFrame, *, prefix: str = "") -> list[dict[str, Any]]:
+    """Return tuples as dicts of the visible fields."""
+    names = arc.visible
+    columns = [values(frame[prefix + name], arc.fields[name]) for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
+    """Leave out revisions that change the hidden part only."""
+    same = pl.all_horizontal(
+        pl.col(frames.BEFORE + name).eq_missing(pl.col(frames.AFTER + name))
+        for name in arc.visible
+    )
+    return revisions.filter((pl.col("op") != frames.REPLACE) | ~same)
+
+
+def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return revisions as ``{"op", "before", "after", "epoch"}``, a side only where there is one."""
+    shown = visible(arc, frame)
+    sides = zip(
+        shown["op"].to_list(),
+        tuples(arc, shown, prefix=frames.BEFORE),
+        tuples(arc, shown, prefix=frames.AFTER),
+        shown["epoch"].to_list(),
+        strict=True,
+    )
+    found = []
+    for op, before, after, epoch in sides:
+        line: dict[str, Any] = {"op": frames.OPS[op]}
+        if op != frames.INSERT:
+            line["before"] = before
+        if op != frames.DELETE:
+            line["after"] = after
+        found.append(line | {"epoch": epoch})
+    return found
+
+
+def fold(arc: Arc, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the tuples that revisions leave: by epoch, in an epoch deletes first (DESIGN 2)."""
+    identity = [
+        pl.when(pl.col("op") == frames.DELETE)
+        .then(pl.col(frames.BEFORE + name))
+        .otherwise(pl.col(frames.AFTER + name))
+        .alias("id." + name)
+        for name in arc.identity
+    ]
+    last = (
+        frame.with_columns(*identity, (pl.col("op") != frames.DELETE).alias("there"))
+        .sort("epoch", "there", maintain_order=True)
+        .unique(subset=["id." + name for name in arc.identity], keep="last", maintain_order=True)
+    )
+    left = frames.side(last.filter("there"), frames.AFTER, list(arc.fields))
+    return left.sort(list(arc.identity), nulls_last=True)
+
+
+def json_line(row: dict[str, Any]) -> bytes:
+    """Return one JSON object; decimals as numbers with all their digits."""
+    return _JSON.encode(row)
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    """Return JSON lines."""
+    return b"".join(json_line(row) + b"\n" for row in rows)

@@ -1,0 +1,211 @@
+"""A network without a broker, for tests: the same boxes, tasks and sweepers over logs in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from errata import rows
+from processors.arc_topic import ArcInput
+from processors.dead_letter import DeadLetter
+from processors.dead_letter import decode as decode_letter
+from processors.deployed import declare_end, topic_specs
+from processors.ingest_task import IngestTask
+from processors.network import Network
+from processors.plan import compile_network
+from processors.scope_task import ScopeTask
+from processors.task import Shared
+from processors.view import View
+from schemas import framing
+from schemas.errors import ErrataError
+from sweepers.beside import Beside
+from sweepers.sweeper import Sweeper
+from topics import names
+from topics.cluster import Records, TopicPartition
+from topics.memory import MemoryCluster
+from topics.registry import SchemaRegistry
+
+LAG_MS = 2**60  # nothing is ever compacted here
+
+
+class UnknownNameError(ErrataError):
+    """A source or arc was named that the network does not have."""
+
+
+class Driver:
+    """Runs a network in memory, epoch by epoch.
+
+    Args:
+        network: What to run.
+        mode: Overrides the mode of every aggregate.
+
+    Example:
+        >>> from errata import Network, tumbling
+        >>> net = Network("tape")
+        >>> trades = net.source("trades", fields={"key": "string", "at": "timestamp-millis",
+        ...     "price": "long"}, identity=["key"], event_time="at", keep="1d")
+        >>> sums = trades.aggregate("sums", by=[], window=tumbling("1m"), total="sum(price)")
+        >>> with Driver(net) as driver:
+        ...     driver.send("trades", {"op": "insert", "after": {"key": "a", "at": 5, "price": 7}})
+        ...     driver.end()
+        ...     driver.table("sums")
+        [{'window_start': 0, 'window_end': 60000, 'total': 7}]
+    """
+
+    def __init__(self, network: Network, mode: str | None = None) -> None:
+        plan = compile_network(network, mode=mode, every_arc=True)
+        sources = {n: replace(s, format="json", topic=f"source.{n}", partitions=1)
+                   for n, s in plan.sources.items()}
+        self.plan = replace(plan, sources=sources).placed(dict.fromkeys(sources, 1))
+        self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
+        self.epoch = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="errata-")
+        self._read: dict[str, pl.DataFrame] = {}
+        self._shown: dict[str, int] = {}
+        self._build()
+
+    def _build(self) -> None:
+        cluster, plan = self.cluster, self.plan
+        for spec in topic_specs(plan, compaction_lag_ms=LAG_MS):
+            cluster.create(spec.name, spec.partitions)
+        for source in plan.sources.values():
+            cluster.create(source.topic, 1)
+        view = View(cluster, plan=plan)
+        self.shared = shared = Shared(cluster, plan, SchemaRegistry(cluster), view, LAG_MS)
+        folder = Path(self._folder.name)
+        self.sweepers = {
+            arc: Sweeper(shared, arc, partition=0, folder=folder / arc, clock_ms=self._clock)
+            for arc in plan.asked()
+        }
+        self.ingests = {
+            name: IngestTask(
+                shared, source, partition=0, folder=folder / f"index.{name}",
+                clock_ms=self._clock, epoch_of=lambda: self.epoch,
+            )
+            for name, source in plan.sources.items()
+        }
+        desk = Beside(self.sweepers)
+        scopes = [ScopeTask(shared, s, partition=0, desk=desk) for s in plan.scopes.values()]
+        self.tasks = [*self.ingests.values(), *scopes]
+        self.lives = [task.life() for task in self.tasks]
+        self.inputs = {
+            arc: ArcInput(view, shared.codec(arc), 0, done=-1, resume=0) for arc in plan.topics
+        }
+        for life, task in zip(self.lives, self.tasks, strict=True):
+            for _ in life:  # up to the first step of the loop
+                if task.started:
+                    break
+
+    def _clock(self) -> int:
+        return self.epoch * 50
+
+    # ---------------------------------------------------------------- input
+
+    def send(self, source: str, lines: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
+        """Give a source one line or several: ``{"op", "before", "after"}``, or ``{"epoch": True}``.
+
+        Values may be plain Python ones: int, str, float, bool, `decimal.Decimal`, ms or
+        `datetime`.
+        """
+        for line in [lines] if isinstance(lines, Mapping) else lines:
+            if line.get("epoch") is True and "op" not in line:
+                self.close_epoch()
+            else:
+                self.send_raw(source, rows.json_line(dict(line)))
+
+    def send_raw(self, source: str, value: bytes, key: bytes | None = None) -> None:
+        """Give a source the bytes of one record, whatever they are."""
+        self.cluster.send(self._source(source).topic, partition=0, key=key, value=value)
+
+    def close_epoch(self) -> int:
+        """Process what was sent as one epoch; return its number, which counts from 1."""
+        self.epoch += 1
+        self._run()
+        return self.epoch
+
+    def end(self) -> None:
+        """Declare the end of all sources, in an epoch of its own: every window closes."""
+        self.epoch += 1
+        for source in self.plan.sources:
+            declare_end(self.cluster, self.plan, source)
+        self._run()
+
+    def _source(self, name: str) -> Any:
+        if name not in self.plan.sources:
+            known = ", ".join(self.plan.sources)
+            raise UnknownNameError(f"network {self.plan.network!r} has no source {name!r}: {known}")
+        return self.plan.sources[name]
+
+    def _run(self) -> None:
+        """Advance everybody until nobody has anything to do."""
+        quiet = 0
+        while quiet < 2:
+            busy = False
+            for life in self.lives:
+                while next(life):
+                    busy = True
+            for sweeper in self.sweepers.values():
+                busy |= sweeper.follow()
+            quiet = 0 if busy else quiet + 1
+
+    # ---------------------------------------------------------------- output
+
+    def revisions(self, arc: str) -> list[dict[str, Any]]:
+        """Return an arc's revisions since the last call, oldest epoch first, each with its epoch."""
+        seen = self._history(arc)
+        fresh = seen.filter(pl.col("epoch") > self._shown.get(arc, -1))
+        if fresh.height:
+            self._shown[arc] = int(fresh["epoch"].max())  # type: ignore[arg-type]
+        return rows.revisions(self.plan.arcs[arc], fresh)
+
+    def table(self, arc: str) -> list[dict[str, Any]]:
+        """Return an arc's present content, by identity."""
+        kind = self.plan.arcs[arc]
+        return rows.tuples(kind, rows.fold(kind, self._history(arc)))
+
+    def _history(self, arc: str) -> pl.DataFrame:
+        if arc not in self.inputs:
+            known = ", ".join(self.inputs)
+            raise UnknownNameError(f"network {self.plan.network!r} has no arc {arc!r}: {known}")
+        source = self.inputs[arc]
+        self.shared.view.poll()
+        while source.poll():
+            pass
+        taken = source.take(source.frontier()).sort("epoch", "offset")
+        source.drop(source.frontier())
+        self._read[arc] = pl.concat([self._read.get(arc, taken.clear()), taken])
+        return self._read[arc]
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return what was refused, oldest first."""
+        place = TopicPartition(names.dead_letters_topic(self.plan.network), 0)
+        reader = self.cluster.reader({place: 0})
+        found: list[Records] = reader.poll()
+        return [
+            decode_letter(value[framing.HEAD_BYTES :])
+            for records in found for value in records.values if value is not None
+        ]
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the running totals that each task has reported, by task."""
+        return {task.name: dict(task.report.counts) for task in self.tasks}
+
+    def close(self) -> None:
+        """Give everything back; safe to call twice."""
+        for life in self.lives:
+            life.close()
+        for sweeper in self.sweepers.values():
+            sweeper.close()
+        self.cluster.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""Networks of boxes: plan, windows, aggregates, expressions, ingest and the task loop."""

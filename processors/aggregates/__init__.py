@@ -1,0 +1,1 @@
+"""Compensating aggregate functions: what enters a window's result can leave it again."""

@@ -1,0 +1,64 @@
+"""``count(*)`` and ``count(x)``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import polars as pl
+
+from processors.aggregates.compensating import Compensating
+from processors.aggregates.grouping import counted, present
+from schemas.fields import FieldType
+
+
+class Count(Compensating):
+    """How many rows a group has, or how many whose value is not null; 0 for none.
+
+    Args:
+        star: Whether all rows count, as in ``count(*)``.
+
+    Example:
+        >>> count = Count(star=True)
+        >>> groups = pl.Series([1, 1], dtype=pl.UInt32)
+        >>> states = count.accumulate(count.init(2), groups, pl.DataFrame())
+        >>> count.emit(count.compensate(states, groups[:1], pl.DataFrame())).to_list()
+        [0, 1]
+    """
+
+    def __init__(self, *, star: bool) -> None:
+        self.star = star
+        self.result = FieldType("long")
+        self.parts = {"count": self.result}
+
+    @property
+    def state_key(self) -> tuple[Hashable, ...]:
+        """Rows are counted alike whatever the type of the argument."""
+        return ("count", self.star)
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Count the rows that enter."""
+        return self._change(states, groups, values, sign=1)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Count down for the rows that leave."""
+        return self._change(states, groups, values, sign=-1)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Add the counts."""
+        return pl.DataFrame([one["count"] + other["count"]])
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return the counts, never null."""
+        return states["count"]
+
+    def _change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
+    ) -> pl.DataFrame:
+        if not self.star:
+            groups, _ = present(groups, values.to_series(0))
+        change = counted(groups, states.height)
+        return pl.DataFrame([states["count"] + pl.Series(sign * change)])

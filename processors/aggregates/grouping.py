@@ -1,0 +1,87 @@
+"""Reductions by a dense group index, from which the states of all aggregates are made."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from schemas.fields import MAX_PRECISION
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+_LIMB_COUNT, _LIMB_BITS = 4, 32
+_BLOCK_ROWS = 2**20  # so many limbs add up to less than 2**53: a double holds the sum as it is
+
+
+def whole(number: int) -> pl.Series:
+    """Return a number as a series of one, which is how 128-bit series take an operand.
+
+    Example:
+        >>> (pl.Series([7], dtype=pl.Int128) * whole(10**30)).to_list()
+        [7000000000000000000000000000000]
+    """
+    return pl.Series([number], dtype=pl.Int128)
+
+
+def present(groups: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return the rows whose value is not null.
+
+    Example:
+        >>> groups, values = present(pl.Series([0, 0, 1]), pl.Series([7, None, 9]))
+        >>> groups.to_list(), values.to_list()
+        ([0, 1], [7, 9])
+    """
+    if not values.has_nulls():
+        return groups, values
+    there = values.is_not_null()
+    return groups.filter(there), values.filter(there)
+
+
+def counted(groups: pl.Series, height: int) -> Counts:
+    """Return how many rows each of `height` groups has.
+
+    Example:
+        >>> counted(pl.Series([2, 0, 2]), 4).tolist()
+        [1, 0, 2, 0]
+    """
+    return np.bincount(groups.to_numpy(), minlength=height)
+
+
+def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
+    """Return the exact sum by group of 128-bit integers.
+
+    Numbers are cut into limbs of 32 bits, whose sums nothing can overflow, and put together again.
+
+    Args:
+        groups: Index of a number's group.
+        numbers: Int128 of at most 38 digits, never null, a row per group index.
+        height: How many groups there are.
+
+    Returns:
+        Sums as Int128; one outside of it would be wrong by a multiple of 2**128.
+
+    Example:
+        >>> numbers = pl.Series([10**30, -1, 5], dtype=pl.Int128)
+        >>> summed(pl.Series([1, 1, 0]), numbers, 3).to_list()
+        [5, 999999999999999999999999999999, 0]
+    """
+    sums = np.zeros((_LIMB_COUNT, height), dtype=np.int64)
+    if len(numbers):
+        index = groups.to_numpy().astype(np.int64)
+        arrow = numbers.cast(pl.Decimal(MAX_PRECISION, 0)).to_arrow()
+        words = np.frombuffer(arrow.buffers()[1], dtype="<u4").reshape(-1, _LIMB_COUNT)
+        words = words[arrow.offset : arrow.offset + len(arrow)]
+        for start in range(0, len(index), _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            for limb in range(_LIMB_COUNT):
+                part = np.bincount(index[block], weights=words[block, limb], minlength=height)
+                sums[limb] += part.astype(np.int64)
+    for limb in range(_LIMB_COUNT - 1):
+        sums[limb + 1] += sums[limb] >> _LIMB_BITS
+        sums[limb] &= 2**_LIMB_BITS - 1
+    low, high = sums[0::2].astype(np.uint64) | sums[1::2].astype(np.uint64) << _LIMB_BITS
+    upper = pl.Series(high.view(np.int64)).cast(pl.Int128)
+    return upper * whole(2**64) + pl.Series(low).cast(pl.Int128)

@@ -1,0 +1,242 @@
+"""An arc's topic, seen from a task: revisions in and out as frames, framed Avro on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from processors.view import View
+from schemas import framing
+from schemas import revisions as frames
+from schemas.arc import Arc
+from schemas.avro import key_schema, revision_schema
+from schemas.decode import Decoder
+from schemas.encode import Encoder
+from topics.cluster import Cluster, Reader, Records, TopicPartition
+
+NOTHING_YET = -1
+"""The frontier of an input of which no epoch is complete."""
+
+
+class Registry(Protocol):
+    """Schemas by id."""
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Return the id of a schema, making it known if it is not."""
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Return the schema of an id."""
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Who writes a batch of revisions, and under which epoch."""
+
+    task: str
+    attempt: int
+    epoch: int
+
+
+@dataclass
+class ArcCodec:
+    """Revisions of one arc to and from the wire.
+
+    Args:
+        arc: What the arc carries.
+        topic: Its topic; subjects are ``<topic>-key`` and ``<topic>-value``.
+        registry: Where its schemas are.
+    """
+
+    arc: Arc
+    topic: str
+    registry: Registry
+
+    def __post_init__(self) -> None:
+        self._decoders: dict[int, Decoder] = {}
+
+    @cached_property
+    def _schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arc = self.arc
+        return (
+            key_schema(arc.name, arc.fields, arc.identity),
+            revision_schema(arc.name, arc.fields),
+        )
+
+    @cached_property
+    def _ids(self) -> tuple[int, int]:
+        key, value = self._schemas
+        return (
+            self.registry.register(f"{self.topic}-key", key),
+            self.registry.register(f"{self.topic}-value", value),
+        )
+
+    @cached_property
+    def _encoders(self) -> tuple[Encoder, Encoder]:
+        key, value = self._schemas
+        return Encoder(key), Encoder(value)
+
+    def keys(self, tuples: pl.DataFrame) -> list[bytes]:
+        """Return the record keys of tuples: their identity, framed."""
+        identity = tuples.select(self.arc.identity)
+        return framing.frame(self._encoders[0].encode(identity), self._ids[0])
+
+    def values(self, revisions: pl.DataFrame, meta: Meta) -> list[bytes]:
+        """Return the record values of revisions."""
+        sides = revisions.with_columns(
+            (pl.col("op") != frames.INSERT).alias("before"),
+            (pl.col("op") != frames.DELETE).alias("after"),
+        )
+        bodies = self._encoders[1].encode(
+            sides, task=meta.task, attempt=meta.attempt, epoch=meta.epoch
+        )
+        return framing.frame(bodies, self._ids[1])
+
+    def encode(self, revisions: pl.DataFrame, meta: Meta) -> tuple[list[bytes], list[bytes]]:
+        """Return keys and values of revisions."""
+        return self.keys(self.identities(revisions)), self.values(revisions, meta)
+
+    def identities(self, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Return the identity of each revision: that of whichever side it has."""
+        return revisions.select(
+            pl.when(pl.col("op") == frames.DELETE)
+            .then(pl.col(frames.BEFORE + name))
+            .otherwise(pl.col(frames.AFTER + name))
+            .alias(name)
+            for name in self.arc.identity
+        )
+
+    @cached_property
+    def empty(self) -> pl.DataFrame:
+        """No revisions, with the columns of those that are read."""
+        return frames.none(self.arc.fields).with_columns(
+            pl.lit("", pl.String).alias("task"),
+            *(pl.lit(0, pl.Int64).alias(name) for name in ("attempt", "epoch", "offset")),
+        )
+
+    def decode(self, records: Records) -> pl.DataFrame:
+        """Return the revisions among records, with task, attempt, epoch and offset.
+
+        Tombstones are left out, and so is whatever is not a revision of this arc: a reader goes by
+        reports, and no report covers a stranger's record.
+        """
+        values, offsets = records.values, pl.Series(records.offsets, dtype=pl.Int64)
+        if None in values:
+            there = [i for i, value in enumerate(values) if value is not None]
+            values, offsets = [values[i] for i in there], offsets.gather(there)
+        if not values:
+            return self.empty
+        found = framing.unframe(values)  # type: ignore[arg-type]
+        parts = [self.empty]
+        for schema_id in set(found.schema_ids.tolist()) - {framing.UNFRAMED}:
+            decoder = self._decoder(schema_id)
+            if decoder is None:
+                continue
+            bodies, places = found.bodies, offsets
+            if found.only_id is None:
+                rows = np.flatnonzero(found.schema_ids == schema_id)
+                bodies, places = [bodies[i] for i in rows.tolist()], offsets.gather(rows)
+            good = decoder.decode_each(bodies)
+            frame = good.frame.with_columns(places.gather(good.good).alias("offset"))
+            parts.append(frame.select(self.empty.columns))
+        return pl.concat(parts).sort("offset") if len(parts) > 2 else parts[-1]
+
+    def _decoder(self, schema_id: int) -> Decoder | None:
+        if schema_id not in self._decoders:
+            decoder = Decoder(self.registry.schema(schema_id))
+            if not set(self.empty.columns) - {"offset"} <= set(decoder.columns):
+                return None
+            self._decoders[schema_id] = decoder
+        return self._decoders[schema_id]
+
+
+class ArcInput:
+    """One partition of an arc as a reader sees it: what is read and not yet processed.
+
+    Args:
+        view: Progress, as known to this process.
+        codec: How to read the arc.
+        partition: Which partition.
+        done: Epochs up to this one were processed in an earlier life.
+        resume: Offset to read from.
+        watch: Shown all that is read, as records and as revisions.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        codec: ArcCodec,
+        partition: int,
+        *,
+        done: int,
+        resume: int,
+        watch: Callable[[Records, pl.DataFrame], None] | None = None,
+    ) -> None:
+        self.view, self.codec, self.done, self.watch = view, codec, done, watch
+        self.place = TopicPartition(codec.topic, partition)
+        self.reader: Reader = view.cluster.reader({self.place: resume})
+        self.pending: list[pl.DataFrame] = []
+        self._reached = NOTHING_YET
+        self._goal: tuple[int, int] | None = None
+
+    def poll(self, *, limit: int = 100_000) -> int:
+        """Read what has arrived; return how many records."""
+        waiting = sum(frame.height for frame in self.pending)
+        if waiting >= limit and self._goal is None:
+            return 0  # back-pressure: some epochs are complete and want processing first
+        count = 0
+        for records in self.reader.poll(limit=limit):
+            count += len(records)
+            frame = self.codec.decode(records)
+            if self.watch is not None:
+                self.watch(records, frame)
+            frame = frame.filter(pl.col("epoch") > self.done)
+            if frame.height:
+                self.pending.append(frame)
+        return count
+
+    def frontier(self) -> int:
+        """Return the last epoch that is complete here: reported by all, and read to their ends.
+
+        What the reports say is looked at again only when it has been read up to, so that a busy arc
+        can't run away from its reader.
+        """
+        if self._goal is None:
+            self._goal = self.view.complete(self.codec.arc.name, self.place.partition)
+        epoch, end = self._goal
+        if self.reader.position(self.place) >= end:
+            self._reached, self._goal = max(self._reached, epoch), None
+        return max(self._reached, self.done)
+
+    def epochs(self, upto: int) -> list[int]:
+        """Return the epochs up to `upto` that have records, oldest first."""
+        found: set[int] = set()
+        for frame in self.pending:
+            found.update(frame["epoch"].unique().to_list())
+        return sorted(epoch for epoch in found if epoch <= upto)
+
+    def take(self, upto: int) -> pl.DataFrame:
+        """Return the believed revisions of the epochs up to `upto`; an exact copy counts once."""
+        parts = [frame.filter(pl.col("epoch") <= upto) for frame in self.pending]
+        taken = pl.concat(parts) if parts else self.codec.empty
+        taken = self.view.believed(taken)
+        if self.view.has_older_attempts(taken):
+            content = [name for name in taken.columns if name != "offset"]
+            taken = taken.unique(subset=content, keep="first", maintain_order=True)
+        return taken
+
+    def drop(self, done: int) -> int:
+        """Forget epochs up to `done`; return the offset at which a new life must resume."""
+        self.done = done
+        left = [frame.filter(pl.col("epoch") > done) for frame in self.pending]
+        self.pending = [frame for frame in left if frame.height]
+        oldest = [frame["offset"].min() for frame in self.pending]
+        return int(min(oldest, default=self.reader.position(self.place)))  # type: ignore[type-var,arg-type]
+
+    def close(self) -> None:
+        """Stop reading."""
+        self.reader.close()

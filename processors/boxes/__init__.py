@@ -1,0 +1,1 @@
+"""Boxes: pure functions on collections with an incremental form (DESIGN 6)."""

@@ -1,0 +1,210 @@
+"""Where a task takes its questions: to sweepers over topics (DESIGN 7).
+
+Requests and replies travel outside any transaction and carry (task, attempt, epoch); a reply to an
+older question is ignored. All questions of one epoch travel together, one request a connection point.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import fastavro
+import polars as pl
+
+from processors.replay import Ask
+from processors.task import Shared
+from schemas import framing
+from schemas.errors import ErrataError
+from topics import names
+from topics.cluster import TopicPartition
+
+ASK_AGAIN_S = 2.0
+"""After this long without a reply the question is put again: its sweeper may have been restarted."""
+BLOCK_BYTES = 700_000
+"""A reply is cut into messages of about this size."""
+
+
+class ReplayRefusedError(ErrataError):
+    """A sweeper can't give a complete answer, and never gives a short one."""
+
+
+class Desk(Protocol):
+    """Answers questions about connection points."""
+
+    def answers(
+        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
+    ) -> Iterator[bool]:
+        """Yield until every answer is there, then return them in order, through StopIteration."""
+
+
+REQUEST: dict[str, Any] = {
+    "type": "record",
+    "name": "Request",
+    "namespace": "errata",
+    "fields": [
+        {"name": "task", "type": "string"},
+        {"name": "attempt", "type": "long"},
+        {"name": "epoch", "type": "long"},
+        {"name": "number", "type": "long"},
+        {"name": "as_of", "type": "long"},
+        {"name": "partition", "type": "int"},
+        {"name": "reply_topic", "type": "string"},
+        {"name": "reply_partition", "type": "int"},
+        {"name": "ranges", "type": "bytes"},
+    ],
+}
+REPLY: dict[str, Any] = {
+    "type": "record",
+    "name": "Reply",
+    "namespace": "errata",
+    "fields": [
+        {"name": "task", "type": "string"},
+        {"name": "attempt", "type": "long"},
+        {"name": "epoch", "type": "long"},
+        {"name": "number", "type": "long"},
+        {"name": "block", "type": "int"},
+        {"name": "blocks", "type": "int"},
+        {"name": "refused", "type": ["null", "string"]},
+        {"name": "tuples", "type": "bytes"},
+    ],
+}
+_PARSED = {
+    "Request": fastavro.parse_schema(REQUEST),
+    "Reply": fastavro.parse_schema(REPLY),
+}
+
+
+def write(kind: str, content: dict[str, Any], *, schema_id: int) -> bytes:
+    """Return a framed request or reply."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _PARSED[kind], content)
+    return framing.frame([out.getvalue()], schema_id)[0]
+
+
+def read(kind: str, value: bytes | None) -> dict[str, Any] | None:
+    """Return a request or reply; None if it is not one."""
+    if value is None or len(value) <= framing.HEAD_BYTES or value[0] != framing.MAGIC:
+        return None
+    try:
+        found: Any = fastavro.schemaless_reader(
+            io.BytesIO(value[framing.HEAD_BYTES :]), _PARSED[kind], None
+        )
+    except (ValueError, EOFError, IndexError, TypeError, StopIteration):
+        return None
+    return found  # type: ignore[no-any-return]
+
+
+def pack(frame: pl.DataFrame) -> bytes:
+    """Return a frame as bytes (Arrow IPC), 128-bit integers as decimals."""
+    wide = [name for name, kind in frame.schema.items() if kind == pl.Int128]
+    out = io.BytesIO()
+    frame.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).write_ipc(out)
+    return out.getvalue()
+
+
+def unpack(block: bytes) -> pl.DataFrame:
+    """Return the frame that `pack` wrote."""
+    frame = pl.read_ipc(io.BytesIO(block))
+    wide = [name for name, kind in frame.schema.items() if kind == pl.Decimal]
+    return frame.with_columns(pl.col(name).to_physical() for name in wide)
+
+
+@dataclass
+class _Question:
+    """One request under way, and what has come back."""
+
+    ask: Ask
+    number: int
+    sent_s: float
+    blocks: dict[int, bytes]
+    expected: int = -1
+
+
+class TopicDesk:
+    """Asks sweepers in processes of their own, and waits for their replies.
+
+    Args:
+        shared: What the process shares.
+        scope: Scope of the asking task; its replies come in the scope's replay topic.
+        partition: Partition of the asking task, of its replies, and of the arcs it asks about.
+        clock_s: Says when to ask again.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        scope: str,
+        partition: int,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.shared, self.partition, self.clock_s = shared, partition, clock_s
+        self.place = TopicPartition(names.replay_topic(shared.plan.network, scope), partition)
+        end = shared.cluster.end(self.place)
+        self.reader = shared.cluster.reader({self.place: end})
+        self.number = 0
+
+    def answers(
+        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
+    ) -> Iterator[bool]:
+        """Send the questions, wait for the answers."""
+        me = {"task": task, "attempt": attempt, "epoch": epoch}
+        questions = [self._send(ask, me) for ask in asks]
+        while any(q.expected != len(q.blocks) for q in questions):
+            yield False
+            self._collect(questions, me)
+            late = self.clock_s() - ASK_AGAIN_S
+            questions = [
+                self._send(q.ask, me) if q.expected != len(q.blocks) and q.sent_s < late else q
+                for q in questions
+            ]
+        return [  # type: ignore[return-value]
+            pl.concat([unpack(q.blocks[number]) for number in range(q.expected)])
+            for q in questions
+        ]
+
+    def _send(self, ask: Ask, me: dict[str, Any]) -> _Question:
+        self.number += 1
+        topic = names.requests_topic(self.shared.plan.network, ask.arc)
+        content = me | {
+            "number": self.number,
+            "as_of": ask.as_of,
+            "partition": self.partition,
+            "reply_topic": self.place.topic,
+            "reply_partition": self.place.partition,
+            "ranges": pack(ask.ranges),
+        }
+        schema_id = self.shared.registry.register(f"{topic}-value", REQUEST)
+        self.shared.cluster.send(
+            topic,
+            partition=self.partition,
+            key=None,
+            value=write("Request", content, schema_id=schema_id),
+        )
+        return _Question(ask, self.number, self.clock_s(), {})
+
+    def _collect(self, questions: list[_Question], me: dict[str, Any]) -> None:
+        by_number = {q.number: q for q in questions}
+        for records in self.reader.poll():
+            for value in records.values:
+                reply = read("Reply", value)
+                if reply is None or any(reply[name] != me[name] for name in me):
+                    continue  # of another life, or of an epoch that is done with
+                question = by_number.get(reply["number"])
+                if question is None:
+                    continue
+                if reply["refused"] is not None:
+                    raise ReplayRefusedError(
+                        f"task {me['task']} asked arc {question.ask.arc!r} as of epoch "
+                        f"{question.ask.as_of}: refused, {reply['refused']}"
+                    )
+                question.expected = reply["blocks"]
+                question.blocks[reply["block"]] = reply["tuples"]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.reader.close()

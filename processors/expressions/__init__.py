@@ -1,0 +1,1 @@
+"""SQL scalar expressions in Spark's dialect, evaluated on columns."""

@@ -1,0 +1,101 @@
+"""Parts that compare values or choose between them; each runs its operands once.
+
+Comparisons are Spark's: NaN equals NaN and is larger than any number, -0.0 equals 0.0, AND and OR
+know three values, and nothing equals null but by ``<=>``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+import polars as pl
+
+from processors.expressions import rules
+from processors.expressions.alignment import align
+from processors.expressions.casts import Kernel
+from processors.expressions.part import Part, apply
+from schemas.fields import FieldType
+
+
+def compare(how: Kernel, left: Part, right: Part) -> Part:
+    """Return ``left how right`` in their common type."""
+    kind, kernel = _comparison(how, left, right)
+    return apply(kernel, kind, left, right)
+
+
+def null_safe_equal(left: Part, right: Part) -> Part:
+    """Return ``left <=> right``, true for two nulls and never null."""
+    return replace(compare(pl.Series.eq_missing, left, right), type=rules.BOOLEAN)
+
+
+def member(value: Part, options: Sequence[Part]) -> Part:
+    """Return ``value IN (options)``: true if one is equal, null if one might have been."""
+    aligned = align(value, *options)
+
+    def run(*columns: pl.Series) -> pl.Series:
+        one, *others = (cast(c) for cast, c in zip(aligned.casts, columns, strict=True))
+        return reduce(operator.or_, ((one == other).cast(pl.Boolean) for other in others))
+
+    return apply(run, _boolean(aligned.optional), value, *options)
+
+
+def between(value: Part, low: Part, high: Part) -> Part:
+    """Return ``value >= low AND value <= high``."""
+    low_kind, above = _comparison(operator.ge, value, low)
+    high_kind, below = _comparison(operator.le, value, high)
+    kind = _boolean((low_kind.optional, high_kind.optional))
+    return apply(lambda x, a, b: above(x, a) & below(x, b), kind, value, low, high)
+
+
+def null_if(left: Part, right: Part) -> Part:
+    """Return null where the two are equal, else the left one, in its own type."""
+    _, equal = _comparison(operator.eq, left, right)
+    null = pl.Series([None], dtype=rules.physical(left.type))
+    return apply(lambda a, b: null.zip_with(equal(a, b), a), left.type.nullable, left, right)
+
+
+def coalesce(parts: Sequence[Part]) -> Part:
+    """Return the first of the parts that is not null."""
+    aligned = align(*parts)
+
+    def run(*columns: pl.Series) -> pl.Series:
+        options = (cast(c) for cast, c in zip(aligned.casts, columns, strict=True))
+        return reduce(lambda first, then: first.zip_with(first.is_not_null(), then), options)
+
+    return apply(run, replace(aligned.type, optional=all(aligned.optional)), *parts)
+
+
+def choose(
+    tests: Sequence[Part], results: Sequence[Part], default: Part, *, operand: Part | None = None
+) -> Part:
+    """Return the first result whose test is true, or equal to the operand if there is one."""
+    aligned = align(*results, default)
+    kind = replace(aligned.type, optional=any(aligned.optional))
+    equals = [] if operand is None else [_comparison(operator.eq, operand, t)[1] for t in tests]
+    count = len(tests)
+
+    def run(*columns: pl.Series) -> pl.Series:
+        truths, values = columns[:count], columns[count : 2 * count + 1]
+        if equals:
+            *_, sought = columns
+            truths = tuple(e(sought, t) for e, t in zip(equals, truths, strict=True))
+        *options, chosen = (cast(v) for cast, v in zip(aligned.casts, values, strict=True))
+        for truth, option in zip(reversed(truths), reversed(options), strict=True):
+            chosen = option.zip_with(truth, chosen)  # where the truth is null, not chosen
+        return chosen
+
+    return apply(run, kind, *tests, *results, default, *([operand] if operand else []))
+
+
+def _comparison(how: Kernel, left: Part, right: Part) -> tuple[FieldType, Kernel]:
+    aligned = align(left, right, literal_digits=True)
+    one, other = aligned.casts
+    # The cast is for two bare NULLs, whose comparison has polars' null type.
+    return _boolean(aligned.optional), lambda a, b: how(one(a), other(b)).cast(pl.Boolean)
+
+
+def _boolean(optional: Sequence[bool]) -> FieldType:
+    return FieldType("boolean", optional=any(optional))

@@ -1,0 +1,44 @@
+"""What is wrong with an expression, and where."""
+
+from __future__ import annotations
+
+from schemas.errors import ErrataError
+
+
+class ExpressionError(ErrataError):
+    """An expression can't be used as it is written.
+
+    Args:
+        text: The whole expression.
+        position: Index in `text` of the character it is about, from 0.
+        need: What is needed there.
+        found: What stands there.
+        hint: What to do, if there is something to say.
+
+    Example:
+        >>> error = ExpressionError("prise > 5", 0, need="a field", found="prise", hint="price?")
+        >>> print(error)
+        expression 'prise > 5', character 1: needs a field, found prise; price?
+        >>> print(error.caret)
+        prise > 5
+        ^
+    """
+
+    def __init__(self, text: str, position: int, *, need: str, found: str, hint: str = "") -> None:
+        self.text = text
+        self.position = position
+        self.need = need
+        self.found = found
+        self.hint = hint
+        shown = text if len(text) <= 200 else text[:200] + "..."
+        super().__init__(
+            f"expression {shown!r}, character {position + 1}: needs {need}, found {found}"
+            + (f"; {hint}" if hint else "")
+        )
+
+    @property
+    def caret(self) -> str:
+        """The line of the text that it is about, and below it a caret at the character."""
+        start = self.text.rfind("\n", 0, self.position) + 1
+        line = self.text[start:].split("\n", 1)[0]
+        return f"{line}\n{' ' * (self.position - start)}^"

@@ -1,0 +1,82 @@
+"""An expression over the fields of an arc: what `where`, `map` and aggregates are written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from processors.expressions import rules
+from processors.expressions.errors import ExpressionError
+from processors.expressions.lower import Lowering
+from processors.expressions.parse import parse
+from processors.expressions.part import Part
+from schemas.fields import Fields, FieldType
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A scalar expression, checked and typed.
+
+    Args:
+        text: What the user wrote.
+        type: Type of its values; optional where they can be null.
+        columns: The fields that it is computed from.
+    """
+
+    text: str
+    type: FieldType
+    columns: frozenset[str]
+    _part: Part
+
+    def evaluate(self, tuples: pl.DataFrame) -> pl.Series:
+        """Return its values in the physical type, one for each tuple.
+
+        A tuple for which it has no value (an overflow, a division by zero, a failed cast) gets
+        null; nothing stops.
+        """
+        values = self._part.run(tuples)
+        return (values if self.columns else values.new_from_index(0, tuples.height)).alias(
+            self.text
+        )
+
+
+def compile_expression(text: str, fields: Fields, *, needs: str | None = None) -> Expression:
+    """Check, type and lower an SQL scalar expression in Spark's dialect.
+
+    Values are those of Spark 4 with ``try_`` functions: a failing row is null.
+
+    Args:
+        text: The expression.
+        fields: Types of the fields that it may read, by name; case counts.
+        needs: The kind that it must have, such as ``"boolean"`` for `where`; any if None.
+
+    Raises:
+        ExpressionError: If it is not allowed, a field is unknown, or types don't fit.
+
+    Example:
+        >>> cents = FieldType.parse("decimal(18,2)")
+        >>> millions = compile_expression("notional / 1000000", {"notional": cents})
+        >>> str(millions.type), sorted(millions.columns)
+        ('decimal(26,10)', ['notional'])
+        >>> tuples = pl.DataFrame({"notional": [1234567890]}, schema={"notional": pl.Int128})
+        >>> millions.evaluate(tuples).to_list()
+        [123456789000]
+    """
+    return lowered(text, Lowering(text, fields).part(parse(text)), needs=needs)
+
+
+def lowered(text: str, part: Part, *, needs: str | None = None) -> Expression:
+    """Return a lowered part as the expression that it is."""
+    kind = part.type
+    if kind == rules.VOID and needs == "boolean":
+        kind, part = rules.BOOLEAN.nullable, part.cast(rules.BOOLEAN)
+    if kind.kind == "void":
+        raise ExpressionError(
+            text, part.position, need="a type", found="null", hint="cast(null as bigint)"
+        )
+    if needs is not None and rules.outward(kind).kind != needs:
+        raise ExpressionError(
+            text, part.position, need=f"a {needs}", found=str(rules.outward(kind).required)
+        )
+    return Expression(text, rules.outward(kind), part.columns, part)

@@ -1,0 +1,156 @@
+"""From text to a tree that holds only what the vocabulary allows."""
+
+from __future__ import annotations
+
+from sqlglot import Dialect, ErrorLevel, TokenType, exp
+from sqlglot.errors import ParseError, TokenError
+
+from processors.expressions.errors import ExpressionError
+from processors.expressions.vocabulary import ALLOWED, SPELLED
+
+MAX_LENGTH = 4_000
+"""Characters of an expression."""
+MAX_NESTING = 20
+"""Brackets, CASEs and prefixes (NOT, -) open at once: each takes the parser 23 Python frames."""
+MAX_DEPTH = 120
+"""Levels of the tree: a chain such as ``a + b + c`` has one for each operator."""
+
+_SPARK = Dialect.get_or_raise("spark")
+_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
+
+_COMPARES = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
+_PREDICATES = (*_COMPARES, exp.Is, exp.In, exp.Between)
+
+
+def parse(text: str) -> exp.Expr:
+    """Return the checked tree of one expression in Spark's dialect.
+
+    Raises:
+        ExpressionError: If it is not one expression, too long or deep, or has something in it that
+            the vocabulary does not.
+    """
+    tree = read(text)
+    check(text, tree)
+    return tree
+
+
+def read(text: str) -> exp.Expr:
+    """Return the tree of a text whose length and nesting are bounded, not yet checked.
+
+    Raises:
+        ExpressionError: If it is not one expression, or too long or deep.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(
+            text, MAX_LENGTH, need=f"at most {MAX_LENGTH} characters", found=str(len(text))
+        )
+    try:
+        _refuse_nesting(text)
+        trees = _SPARK.parse_into(exp.Condition, text, error_level=ErrorLevel.RAISE)
+    except TokenError as error:
+        raise ExpressionError(
+            text, 0, need="text that reads as SQL", found=str(error).split("\n")[0]
+        ) from error
+    except ParseError as error:
+        raise _unparsed(text, error) from error
+    except RecursionError as error:
+        raise ExpressionError(text, 0, need="a simpler expression", found="deep nesting") from error
+    found = [tree for tree in trees if tree is not None]
+    if len(found) != 1 or len(trees) != 1 or ";" in _after(text, found[0]):
+        what = f"{len(found)} statements" if found else "nothing"
+        raise ExpressionError(text, 0, need="one expression", found=what)
+    _refuse_depth(text, found[0])
+    return found[0]
+
+
+def position(node: exp.Expr) -> int:
+    """Return the index in the text of a node's first token that is known, else 0."""
+    return min((part.meta["start"] for part in node.walk() if "start" in part.meta), default=0)
+
+
+def _after(text: str, tree: exp.Expr) -> str:
+    last = max((part.meta["end"] for part in tree.walk() if "end" in part.meta), default=0)
+    return text[last + 1 :]
+
+
+def _refuse_nesting(text: str) -> None:
+    opened = run = 0
+    for token in _SPARK.tokenize(text):
+        kind = token.token_type
+        opened += (kind in _OPEN) - (kind in _CLOSE)
+        run = run + 1 if kind in _PREFIX else 0
+        if opened + run > MAX_NESTING:
+            raise ExpressionError(
+                text,
+                token.start,
+                need=f"at most {MAX_NESTING} brackets, CASEs and prefixes inside each other",
+                found="more",
+                hint="split it into several fields",
+            )
+
+
+def _unparsed(text: str, error: ParseError) -> ExpressionError:
+    first = error.errors[0] if error.errors else {}
+    highlight = str(first.get("highlight") or "")
+    lines = text.split("\n")[: int(first.get("line") or 1) - 1]
+    column = int(first.get("col") or 1) - max(len(highlight), 1)
+    at = min(max(sum(len(line) + 1 for line in lines) + column, 0), max(len(text) - 1, 0))
+    found = str(first.get("description") or "something else")
+    near = f"{found} near {highlight!r}" if highlight else found
+    return ExpressionError(text, at, need="an SQL expression", found=near)
+
+
+def _refuse_depth(text: str, tree: exp.Expr) -> None:
+    level, depth = [tree], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ExpressionError(
+                text,
+                position(level[0]),
+                need=f"at most {MAX_DEPTH} operators in a chain or inside each other",
+                found="more",
+                hint="split it into several fields, or use IN for a list of values",
+            )
+        level = [child for node in level for child in node.iter_expressions()]
+
+
+def check(text: str, tree: exp.Expr) -> None:
+    """Refuse every node, and every argument of a node, that is not in the vocabulary.
+
+    Raises:
+        ExpressionError: For the first one, from the top.
+    """
+    for node in tree.bfs():
+        _check_node(text, node)
+
+
+def _check_node(text: str, node: exp.Expr) -> None:
+    def refuse(need: str, found: str, hint: str = "") -> ExpressionError:
+        return ExpressionError(text, position(node), need=need, found=found, hint=hint)
+
+    allowed = ALLOWED.get(type(node))
+    if isinstance(node, exp.AggFunc):
+        raise refuse(
+            "a value of each tuple", f"the aggregate {node.key}", "it belongs in .aggregate(...)"
+        )
+    if allowed is None:
+        name = node.name if isinstance(node, exp.Anonymous) else node.key
+        raise refuse("a form that expressions have", f"{name}, which they don't")
+    given = {name for name, value in node.args.items() if value not in (None, False, [], "")}
+    if isinstance(node, exp.Literal):
+        given = {"this"}
+    if extra := sorted(given - allowed):
+        written = SPELLED.get(type(node), node.key)
+        raise refuse(f"{written} with {', '.join(sorted(allowed))} only", ", ".join(extra))
+    if isinstance(node, _PREDICATES):
+        for child in node.iter_expressions():
+            if isinstance(child, (*_PREDICATES, exp.Not, exp.And, exp.Or)):
+                # Spark and the parser disagree on which one of a = b < c comes first.
+                raise refuse(
+                    "parentheses around a comparison inside a comparison",
+                    "none",
+                    "write (a = b) = c or a = (b = c)",
+                )

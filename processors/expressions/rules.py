@@ -1,0 +1,161 @@
+"""The types of expressions, by Spark's rules.
+
+Spark types an integer by its width, and decimals next to it depend on that width, so expressions
+know more kinds than fields do: ``int``, 32 bits, the type of a short integer literal, and ``void``,
+the type of a bare NULL. Decimal rules are those of Spark's ``DecimalPrecision`` with loss of
+precision allowed (its default).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
+
+VOID = FieldType("void", optional=True)
+INT = FieldType("int")
+LONG = FieldType("long")
+DOUBLE = FieldType("double")
+BOOLEAN = FieldType("boolean")
+STRING = FieldType("string")
+TIMESTAMP = FieldType("timestamp-millis")
+
+WHOLE = ("int", "long")
+NUMERIC = (*WHOLE, "decimal", "double")
+LEAST_SCALE = 6
+"""Digits after the point that a division or a capped precision keeps, if it can."""
+_DIGITS = {"int": 10, "long": 20}
+_DIGITS_HELD = {"int": 10, "long": 19, "boolean": 1}
+
+_CASTS: dict[str, tuple[str, ...]] = {
+    "void": (*NUMERIC, "boolean", "string", "timestamp-millis"),
+    "int": (*NUMERIC, "boolean", "string"),
+    "long": (*NUMERIC, "boolean", "string"),
+    "double": (*NUMERIC, "boolean"),
+    "decimal": (*NUMERIC, "boolean"),
+    "boolean": (*NUMERIC, "boolean", "string"),
+    "string": (*NUMERIC, "boolean", "string"),
+    "timestamp-millis": ("timestamp-millis", "long"),
+}
+
+
+def physical(kind: FieldType) -> type[pl.DataType]:
+    """Return the polars type that holds values of an expression's type."""
+    inner: dict[str, type[pl.DataType]] = {"int": pl.Int64, "void": pl.Null}
+    return inner.get(kind.kind) or PHYSICAL[kind.kind]
+
+
+def outward(kind: FieldType) -> FieldType:
+    """Return the field type of a result: an ``int`` leaves as ``long``."""
+    return FieldType("long", optional=kind.optional) if kind.kind == "int" else kind
+
+
+def decimal_of(kind: FieldType, *, digits: int | None = None) -> FieldType:
+    """Return the decimal that an integer counts as: its literal's digits, else its width's.
+
+    Example:
+        >>> str(decimal_of(LONG)), str(decimal_of(INT, digits=7))
+        ('decimal(20,0)', 'decimal(7,0)')
+    """
+    if kind.kind == "decimal":
+        return kind
+    return FieldType("decimal", digits or _DIGITS[kind.kind], 0, kind.optional)
+
+
+def common(left: FieldType, right: FieldType) -> FieldType | None:
+    """Return the type in which two values can stand in one column or be compared, None if none.
+
+    Beyond 38 digits a decimal keeps those before the point.
+
+    Example:
+        >>> str(common(FieldType("decimal", 18, 8), INT))
+        'decimal(18,8)'
+    """
+    optional = left.optional or right.optional
+    if "void" in (left.kind, right.kind):
+        return (right if left.kind == "void" else left).nullable
+    if left.kind == right.kind != "decimal":
+        return FieldType(left.kind, optional=optional)
+    kinds = {left.kind, right.kind}
+    if not kinds <= set(NUMERIC):
+        return None
+    if "double" in kinds:
+        return FieldType("double", optional=optional)
+    if "decimal" not in kinds:
+        return FieldType("long", optional=optional)
+    left, right = decimal_of(left), decimal_of(right)
+    scale = max(left.scale, right.scale)
+    precision = max(left.precision - left.scale, right.precision - right.scale) + scale
+    over = max(0, precision - MAX_PRECISION)
+    return FieldType("decimal", precision - over, max(0, scale - over), optional)
+
+
+def arithmetic(
+    operator: str, left: FieldType, right: FieldType, *, divisor_is_not_zero: bool = False
+) -> FieldType | None:
+    """Return the type of ``left operator right``, optional where it can be null, None if none.
+
+    Args:
+        operator: One of ``+ - * / %``.
+        left: Type of the left operand; an integer next to a decimal is that of `decimal_of`.
+        right: Type of the right operand, alike.
+        divisor_is_not_zero: Whether the right operand is known to differ from 0.
+
+    Example:
+        >>> str(arithmetic("/", FieldType("decimal", 18, 2), FieldType("decimal", 7, 0)))
+        'decimal(26,10)?'
+    """
+    kinds = {left.kind, right.kind}
+    if not kinds <= set(NUMERIC):
+        return None
+    zero = operator in "/%" and not divisor_is_not_zero
+    optional = left.optional or right.optional or zero
+    if "double" in kinds or (operator == "/" and "decimal" not in kinds):
+        return FieldType("double", optional=optional)
+    if "decimal" not in kinds:
+        kind = "long" if "long" in kinds else "int"
+        return FieldType(kind, optional=optional or operator != "%")
+    return _decimal(operator, decimal_of(left), decimal_of(right), optional)
+
+
+def _decimal(operator: str, left: FieldType, right: FieldType, optional: bool) -> FieldType:
+    p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
+    scale = max(s1, s2)
+    if operator == "*":
+        precision, scale = p1 + p2 + 1, s1 + s2
+    elif operator == "/":
+        scale = max(LEAST_SCALE, s1 + p2 + 1)
+        precision = p1 - s1 + s2 + scale
+    elif operator == "%":
+        precision = min(p1 - s1, p2 - s2) + scale
+    else:
+        precision = max(p1 - s1, p2 - s2) + scale + 1
+    if precision <= MAX_PRECISION:
+        return FieldType("decimal", max(precision, 1), scale, optional)
+    whole = precision - scale
+    scale = max(MAX_PRECISION - whole, min(scale, LEAST_SCALE))
+    return FieldType("decimal", MAX_PRECISION, scale, optional=True)
+
+
+def can_cast(source: FieldType, target: FieldType) -> bool:
+    """Return whether a cast between the two exists here."""
+    return target.kind in _CASTS[source.kind]
+
+
+def cast_can_fail(source: FieldType, target: FieldType) -> bool:
+    """Return whether a value of the one type may have no counterpart in the other."""
+    if source.kind == target.kind != "decimal" or target.kind in ("boolean", "string"):
+        return source.kind == "string" and target.kind == "boolean"
+    if source.kind in ("string", "void"):
+        return True
+    if target.kind == "decimal":
+        if source.kind == "double":
+            return True
+        held = _DIGITS_HELD.get(source.kind, source.precision - source.scale)
+        carries = source.scale > target.scale  # 99.99 rounded to tenths needs one digit more
+        return target.precision - target.scale < held + carries
+    if target.kind == "long":
+        return source.kind == "double" or (
+            source.kind == "decimal" and source.precision - source.scale > 18
+        )
+    return target.kind == "int" and source.kind != "boolean"

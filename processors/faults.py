@@ -1,0 +1,67 @@
+"""What is wrong with a network, told before anything runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import ErrataError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's file something was declared."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @classmethod
+    def of_caller(cls) -> Place:
+        """Return the nearest place on the stack that is not Errata's own code."""
+        own = {str(Path(__file__).parent), str(Path(__file__).parent.parent / "errata")}
+        frame = sys._getframe(1)
+        while frame.f_back is not None and any(
+            frame.f_code.co_filename.startswith(folder) for folder in own
+        ):
+            frame = frame.f_back
+        return cls(Path(frame.f_code.co_filename).name, frame.f_lineno)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that keeps a network from running.
+
+    Args:
+        box: Name of the box, arc or source.
+        need: What it needs.
+        found: What was found instead.
+        remedy: What to do.
+        place: Where it was declared.
+    """
+
+    box: str
+    need: str
+    found: str
+    remedy: str
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        where = f" ({self.place})" if self.place else ""
+        return f"{self.box}{where}: needs {self.need}; found {self.found}; {self.remedy}"
+
+
+class NetworkError(ErrataError):
+    """A network that can't work; `faults` holds one entry per fault."""
+
+    def __init__(self, network: str, faults: Sequence[Fault]) -> None:
+        self.network, self.faults = network, tuple(faults)
+        count = len(self.faults)
+        lines = "\n".join(f"  {fault}" for fault in self.faults)
+        super().__init__(
+            f"network {network!r} can't run: {count} fault{'s' if count != 1 else ''}\n{lines}"
+        )

@@ -1,0 +1,179 @@
+"""Reports: what a task commits about itself, in the transaction of the work it speaks of.
+
+A report is Timely's progress statement (consumed, produced and internal changes *together*), made
+cumulative: the newest one of a task is enough, so that the progress topic can be compacted by task.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import fastavro
+
+from schemas.errors import ErrataError
+from topics.cluster import TopicPartition
+
+NEVER = -(2**62)
+"""A watermark before every event time."""
+FOREVER = 2**62
+"""A watermark beyond every event time: the source has ended."""
+IDLE = FOREVER + 1
+"""In place of a watermark: the partition does not hold the others back."""
+
+_PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Report",
+    "namespace": "errata",
+    "fields": [
+        {"name": "task", "type": "string"},
+        {"name": "attempt", "type": "long"},
+        {"name": "plan", "type": "string"},
+        {"name": "done", "type": "long"},
+        {"name": "watermark", "type": "long"},
+        {
+            "name": "committed",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Committed",
+                    "fields": [
+                        {"name": "attempt", "type": "long"},
+                        {"name": "epoch", "type": "long"},
+                    ],
+                },
+            },
+        },
+        {
+            "name": "ends",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "End",
+                    "fields": [
+                        *_PLACE,
+                        {"name": "offset", "type": "long"},
+                        {"name": "epoch", "type": "long"},
+                    ],
+                },
+            },
+        },
+        {
+            "name": "resume",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Position",
+                    "fields": [*_PLACE, {"name": "offset", "type": "long"}],
+                },
+            },
+        },
+        {
+            "name": "watermarks",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Watermark",
+                    "fields": [
+                        {"name": "epoch", "type": "long"},
+                        {"name": "watermark", "type": "long"},
+                    ],
+                },
+            },
+        },
+        {"name": "counts", "type": {"type": "map", "values": "long"}},
+    ],
+}
+_PARSED = fastavro.parse_schema(SCHEMA)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one task has done so far.
+
+    Args:
+        task: ``<scope>.<partition>``, or ``sweep.<arc>.<partition>`` for a sweeper.
+        attempt: The life that wrote it.
+        plan: Fingerprint of the plan it works by.
+        done: Last epoch processed; -1 before the first.
+        watermark: Ingest: newest event time taken, less lateness; others: wm(done).
+        committed: By attempt, the last epoch that it committed: what readers believe.
+        ends: By output partition, own last record's offset + 1 and that record's epoch.
+        resume: By input partition, the oldest record not yet processed.
+        watermarks: Ingest: (epoch, watermark) pairs until every reader has passed them.
+        counts: Running totals, exactly once like everything in a report.
+    """
+
+    task: str
+    attempt: int = 0
+    plan: str = ""
+    done: int = -1
+    watermark: int = NEVER
+    committed: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    resume: Mapping[TopicPartition, int] = field(default_factory=dict)
+    watermarks: tuple[tuple[int, int], ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def covers(self, attempt: int, epoch: int) -> bool:
+        """Whether a record of this task exists (DESIGN 3, "what a reader believes")."""
+        return epoch <= self.committed.get(attempt, NEVER)
+
+
+class ReportError(ErrataError):
+    """A record of the progress topic is not a report."""
+
+
+def encode(report: Report) -> bytes:
+    """Return the Avro body of a report."""
+    plain = asdict(report) | {
+        "committed": [{"attempt": a, "epoch": e} for a, e in report.committed.items()],
+        "ends": [
+            {"topic": t.topic, "partition": t.partition, "offset": offset, "epoch": epoch}
+            for t, (offset, epoch) in report.ends.items()
+        ],
+        "resume": [
+            {"topic": t.topic, "partition": t.partition, "offset": offset}
+            for t, offset in report.resume.items()
+        ],
+        "watermarks": [{"epoch": e, "watermark": w} for e, w in report.watermarks],
+    }
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _PARSED, plain)
+    return out.getvalue()
+
+
+def decode(body: bytes, schema: Any = None) -> Report:
+    """Read a report's Avro body, written with `schema` or, if None, with today's.
+
+    Raises:
+        ReportError: If it is none.
+    """
+    try:
+        plain: Any = fastavro.schemaless_reader(
+            io.BytesIO(body), _PARSED if schema is None else schema, _PARSED
+        )
+    except (ValueError, EOFError, IndexError, TypeError, StopIteration) as error:
+        raise ReportError(f"not a report: {error}") from error
+    place = TopicPartition
+    return Report(
+        task=plain["task"],
+        attempt=plain["attempt"],
+        plan=plain["plan"],
+        done=plain["done"],
+        watermark=plain["watermark"],
+        committed={c["attempt"]: c["epoch"] for c in plain["committed"]},
+        ends={
+            place(e["topic"], e["partition"]): (e["offset"], e["epoch"]) for e in plain["ends"]
+        },
+        resume={place(r["topic"], r["partition"]): r["offset"] for r in plain["resume"]},
+        watermarks=tuple((w["epoch"], w["watermark"]) for w in plain["watermarks"]),
+        counts=plain["counts"],
+    )

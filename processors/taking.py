@@ -1,0 +1,183 @@
+"""What ingest makes of a batch of source revisions: one net revision an identity, or a refusal.
+
+The arc is the truth (DESIGN 4): a second insert of the same tuple is ignored, one with other values
+is a replace, an original that disagrees is counted and not believed, and a revision of an identity
+that the arc does not hold is refused. Records of one identity count in their order; all of it is
+worked out by column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from processors.dead_letter import TOO_OLD, UNKNOWN_IDENTITY
+from schemas import revisions as frames
+from schemas.arc import Arc
+
+KEY, ROW, REFUSED = "__key", "__row", "__refused"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a batch gave.
+
+    Args:
+        revisions: Net revisions of the arc, at most one an identity.
+        keys: The encoded identity of each.
+        refused: ``__row`` (place in the batch), ``reason`` and ``detail``.
+        newest_ms: Largest event time taken; None if none was.
+        counts: How many records were what.
+    """
+
+    revisions: pl.DataFrame
+    keys: pl.Series
+    refused: pl.DataFrame
+    newest_ms: int | None
+    counts: Mapping[str, int]
+
+
+def take(
+    arc: Arc, given: pl.DataFrame, held: pl.DataFrame, *, oldest_ms: int | None, watermark: int
+) -> Taken:
+    """Return what a batch of source revisions changes.
+
+    Args:
+        arc: The source's arc.
+        given: In order of arrival: op, both sides, ``__key`` (encoded identity), ``__row``,
+            ``has_before`` (whether the record told its original).
+        held: What the arc holds, by ``__key``; only keys it holds.
+        oldest_ms: Event times below this are refused; None: none are.
+        watermark: Of this task before the batch: what is older counts as late.
+    """
+    names = list(arc.fields)
+    known = held.rename({name: f"held.{name}" for name in names}).with_columns(
+        pl.lit(True).alias("held")
+    )
+    rows = given.join(known, on=KEY, how="left", maintain_order="left").with_columns(
+        pl.col("held").fill_null(False)
+    )
+    at, was = frames.AFTER + arc.event_time, "held." + arc.event_time
+    if oldest_ms is None:
+        rows = rows.with_columns(pl.lit(False).alias("old"))
+    else:
+        entering = (pl.col("op") != frames.DELETE) & (pl.col(at) < oldest_ms)
+        rows = rows.with_columns(
+            (entering | (pl.col("held") & (pl.col(was) < oldest_ms))).alias("old")
+        )
+    aged = rows.filter("old")
+    rows = _with_history(rows.filter(~pl.col("old")), names)
+    unknown = rows.filter(~pl.col("alive") & (pl.col("op") != frames.INSERT) & ~pl.col("moved"))
+    rows = rows.filter(pl.col("alive") | (pl.col("op") == frames.INSERT))
+
+    same = pl.all_horizontal(
+        pl.col(frames.AFTER + name).eq_missing(pl.col("was." + name)) for name in names
+    )
+    differs = pl.any_horizontal(
+        pl.col(frames.BEFORE + name).ne_missing(pl.col("was." + name)) for name in names
+    )
+    alive, op = pl.col("alive"), pl.col("op")
+    counts = rows.select(
+        (~alive & (op == frames.INSERT)).sum().alias("inserted"),
+        (alive & (op == frames.INSERT) & same).sum().alias("duplicates"),
+        (alive & (op == frames.REPLACE) & same).sum().alias("unchanged"),
+        (alive & (op != frames.DELETE) & ~same).sum().alias("replaced"),
+        (op == frames.DELETE).sum().alias("deleted"),
+        (alive & pl.col("has_before") & differs).sum().alias("disagreed"),
+        (~alive & (op == frames.INSERT) & (pl.col(at) < watermark)).sum().alias("late"),
+    ).row(0, named=True)
+
+    last = rows.unique(subset=KEY, keep="last", maintain_order=True)
+    before = last.select(pl.col(f"held.{name}").alias(name) for name in names)
+    after = frames.side(last, frames.AFTER, names)
+    revisions = frames.between(
+        before.with_columns(last[KEY]),
+        last["held"],
+        after.with_columns(last[KEY]),
+        last["op"] != frames.DELETE,
+    )
+    keys = revisions.select(
+        pl.coalesce(frames.AFTER + KEY, frames.BEFORE + KEY).alias(KEY)
+    )[KEY]
+    return Taken(
+        revisions.drop(frames.AFTER + KEY, frames.BEFORE + KEY),
+        keys,
+        pl.concat(
+            [
+                _refusal(aged, TOO_OLD, f"event time before {oldest_ms}, the oldest that is kept"),
+                _refusal(unknown, UNKNOWN_IDENTITY, "the arc holds no tuple of this identity"),
+            ]
+        ).unique(subset=ROW, maintain_order=True),
+        rows.filter(op != frames.DELETE)[at].max(),  # type: ignore[arg-type]
+        {name: int(count) for name, count in counts.items()},
+    )
+
+
+def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Add to each row whether its identity is alive just before it, and with which values.
+
+    Within a batch a row follows the rows of the same identity before it: an insert makes it alive, a
+    delete does not leave it so, a replace changes neither.
+    """
+    held = [pl.col(f"held.{name}").alias(f"was.{name}") for name in names]
+    if rows.height == rows[KEY].n_unique():
+        return rows.with_columns(pl.col("held").alias("alive"), *held)
+    op = pl.col("op")
+    alive = (
+        pl.when(op == frames.INSERT).then(True).when(op == frames.DELETE).then(False)
+    )
+    rows = rows.with_row_index("__n").with_columns(
+        alive.shift(1).forward_fill().over(KEY).fill_null(pl.col("held")).alias("alive")
+    )
+    brings = (op == frames.INSERT) | ((op == frames.REPLACE) & pl.col("alive"))
+    rows = rows.with_columns(
+        pl.when(brings).then("__n").shift(1).forward_fill().over(KEY).alias("__from")
+    )
+    earlier = frames.side(rows, frames.AFTER, names)[rows["__from"].fill_null(0)]
+    inside = pl.col("__from").is_not_null()
+    return rows.with_columns(
+        pl.when(inside).then(earlier[name]).otherwise(pl.col(f"held.{name}")).alias(f"was.{name}")
+        for name in names
+    )
+
+
+def _refusal(rows: pl.DataFrame, reason: str, detail: str) -> pl.DataFrame:
+    return rows.select(ROW, pl.lit(reason).alias("reason"), pl.lit(detail).alias("detail"))
+
+
+def split_moves(arc: Arc, given: pl.DataFrame) -> pl.DataFrame:
+    """Return the revisions with each replace of an identity as a delete and an insert of two.
+
+    The delete's row is marked ``moved``: if the arc does not hold it, the insert still counts.
+    """
+    names = list(arc.fields)
+    moves = (
+        (pl.col("op") == frames.REPLACE)
+        & pl.col("has_before")
+        & pl.any_horizontal(
+            pl.col(frames.BEFORE + name).is_not_null()
+            & (pl.col(frames.BEFORE + name) != pl.col(frames.AFTER + name))
+            for name in arc.identity
+        )
+    )
+    given = given.with_columns(pl.lit(False).alias("moved"))
+    found = given.filter(moves)
+    if found.is_empty():
+        return given
+    nothing = {
+        side: [pl.lit(None, arc.fields[name].dtype).alias(side + name) for name in names]
+        for side in (frames.BEFORE, frames.AFTER)
+    }
+    leave = found.with_columns(
+        pl.lit(frames.DELETE, pl.UInt8).alias("op"),
+        pl.lit(True).alias("moved"),
+        *nothing[frames.AFTER],
+    )
+    enter = found.with_columns(
+        pl.lit(frames.INSERT, pl.UInt8).alias("op"),
+        pl.lit(False).alias("has_before"),
+        *nothing[frames.BEFORE],
+    )
+    return pl.concat([given.filter(~moves), leave, enter]).sort(ROW, maintain_order=True)

@@ -1,0 +1,338 @@
+"""The loop that all tasks share: one life of it is one attempt (DESIGN 5).
+
+A task is a generator that is advanced step by step by its process: every ``yield`` gives way, and is
+a place where the process may die. What it has done is in its report, committed in the transaction of
+the work itself; a new life goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any
+
+import polars as pl
+
+from processors import report as reports
+from processors.arc_topic import ArcCodec, Meta, Registry
+from processors.plan import Plan
+from processors.report import Report
+from processors.view import View
+from schemas import framing
+from schemas import revisions as frames
+from schemas.errors import ErrataError
+from topics import names
+from topics.cluster import Cluster, TopicPartition, Transactions
+
+
+class WrongPlanError(ErrataError):
+    """A task was started with another plan than the one that is deployed."""
+
+
+@dataclass
+class Shared:
+    """What the tasks of one process share.
+
+    Args:
+        cluster: Where the topics are.
+        plan: What is deployed.
+        registry: Where the schemas are.
+        view: Progress, as known to this process.
+        compaction_lag_ms: How long a superseded record stays in a connection point's topic.
+    """
+
+    cluster: Cluster
+    plan: Plan
+    registry: Registry
+    view: View
+    compaction_lag_ms: int
+    codecs: dict[str, ArcCodec] = field(default_factory=dict)
+
+    def codec(self, arc: str) -> ArcCodec:
+        """Return the codec of an arc."""
+        if arc not in self.codecs:
+            self.codecs[arc] = ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+        return self.codecs[arc]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Revisions that one epoch gave for an arc, and the partition of each."""
+
+    arc: str
+    epoch: int
+    revisions: pl.DataFrame
+    partitions: pl.Series
+
+
+class Task:
+    """One task; `life` is one attempt of it.
+
+    Args:
+        shared: What its process shares.
+        name: ``<scope>.<partition>``; also its transactional id, with the network's name before it.
+        outputs: The arcs it writes.
+    """
+
+    def __init__(self, shared: Shared, name: str, *, outputs: tuple[str, ...]) -> None:
+        self.shared, self.name, self.outputs = shared, name, outputs
+        self.cluster, self.plan, self.view = shared.cluster, shared.plan, shared.view
+        self.partition = int(name.rpartition(".")[2])
+        self.report = Report(name)
+        self.transactions: Transactions | None = None
+        self.graves: dict[tuple[str, int, bytes], int] = {}
+        self.started = False
+
+    # ---------------------------------------------------------------- a life
+
+    def life(self) -> Iterator[bool]:
+        """Run until it fails; yields whether it had something to do.
+
+        Raises:
+            FencedError: If a newer life has taken over; this one must end.
+            DoubtfulCommitError: If the outcome of a commit is not known: start a new life.
+        """
+        try:
+            yield from self._begin()
+            self.started = True
+            yield False
+            while True:
+                yield from self.step()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        if self.transactions is not None:
+            self.transactions.close()
+
+    def _begin(self) -> Iterator[bool]:
+        """Fence the older life, read what it reported, and claim a number of one's own."""
+        self.transactions = self.cluster.transactions(f"{self.plan.network}.{self.name}")
+        end = self.cluster.end(self.view.source)
+        yield False
+        self.view.poll()
+        while not self.view.has_read_to(end):
+            yield False
+            self.view.poll()
+        old = self.view.of(self.name)
+        fingerprint = self.plan.fingerprint()
+        if old.plan not in ("", fingerprint):
+            raise WrongPlanError(
+                f"task {self.name}: was run by plan {old.plan}, this is plan {fingerprint}; run it "
+                "with the network that was deployed, or give the changed network another name"
+            )
+        claimed = replace(old, attempt=old.attempt + 1, plan=fingerprint)
+        self.transactions.begin()
+        yield from self._commit(claimed)
+        yield from self._cover_orphans()
+        yield from self.start()
+
+    def start(self) -> Iterator[bool]:
+        """Rebuild what was in memory."""
+        raise NotImplementedError
+
+    def step(self) -> Iterator[bool]:
+        """Do what there is to do now; must yield at least once."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- a transaction
+
+    def commit(
+        self,
+        emissions: list[Emission],
+        report: Report,
+        *,
+        records: Mapping[str, list[tuple[bytes | None, bytes]]] | None = None,
+    ) -> Iterator[bool]:
+        """Commit what some epochs gave: records, flush, report, offsets, commit, in this order.
+
+        Args:
+            emissions: Revisions in the order of their epochs.
+            report: The report before `ends` and `committed` are brought up to date.
+            records: By topic, further keys and values for its partition 0.
+        """
+        transactions = self._open()
+        transactions.begin()
+        epochs: dict[TopicPartition, int] = {}
+        keys: list[list[bytes]] = []
+        for emission in emissions:
+            yield True
+            keys.append(self._produce(transactions, emission, epochs))
+        for topic, pairs in (records or {}).items():
+            transactions.produce(
+                topic,
+                partitions=[0] * len(pairs),
+                keys=[key for key, _ in pairs],
+                values=[value for _, value in pairs],
+            )
+        yield True
+        ends = dict(self.report.ends)
+        for place, offset in transactions.flush().items():
+            if place in epochs:
+                ends[place] = (offset, epochs[place])
+        committed = dict(report.committed)
+        if report.done >= 0:
+            committed[report.attempt] = report.done
+        yield from self._commit(replace(report, ends=ends, committed=committed))
+        for emission, own in zip(emissions, keys, strict=True):
+            self._dig(emission, own)
+
+    def _open(self) -> Transactions:
+        assert self.transactions is not None
+        return self.transactions
+
+    def _produce(
+        self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]
+    ) -> list[bytes]:
+        codec = self.shared.codec(emission.arc)
+        meta = Meta(self.name, self.report.attempt, emission.epoch)
+        keys, values = codec.encode(emission.revisions, meta)
+        partitions = emission.partitions.to_list()
+        transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
+        for partition in emission.partitions.unique().to_list():
+            epochs[TopicPartition(codec.topic, partition)] = emission.epoch
+        return keys
+
+    def _commit(self, report: Report) -> Iterator[bool]:
+        """Write the report into the open transaction and commit it."""
+        transactions = self._open()
+        topic = names.progress_topic(self.plan.network)
+        schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
+        value = framing.frame([reports.encode(report)], schema_id)
+        transactions.produce(
+            topic, partitions=[0], keys=[self.name.encode()], values=value
+        )
+        transactions.flush()
+        yield True
+        if report.resume:
+            transactions.offsets(f"{self.plan.network}.{self.name}", report.resume)
+        transactions.commit()
+        self.report = report
+        self.view.note(report)
+        yield True
+
+    # ---------------------------------------------------------------- the cleaner's dangers
+
+    def _cover_orphans(self) -> Iterator[bool]:
+        """Write the last believed record again wherever a visible dead one of ours follows it.
+
+        The broker's cleaner keeps the last record of a key whether anybody believes it or not. Dead
+        records become visible by a late EndTxn only, behind the last end that this task reported.
+        """
+        for arc in self.outputs:
+            if not self.plan.arcs[arc].is_connection_point:
+                continue
+            codec = self.shared.codec(arc)
+            for partition in self.own_partitions(arc):
+                place = TopicPartition(codec.topic, partition)
+                offset, _ = self.report.ends.get(place, (0, 0))
+                found = yield from self._history(codec, place, offset)
+                dead = found.filter(pl.col("task") == self.name)
+                if dead.height:
+                    yield from self._cover(codec, place, codec.identities(dead).unique())
+
+    def own_partitions(self, arc: str) -> list[int]:
+        """Return the partitions of an arc that this task writes to."""
+        return [self.partition]
+
+    def _history(
+        self, codec: ArcCodec, place: TopicPartition, offset: int
+    ) -> Iterator[Any]:
+        """Read a partition from an offset to its present end; returns all visible revisions."""
+        end = self.cluster.end(place)
+        parts = [codec.empty]
+        if offset < end:
+            reader = self.cluster.reader({place: offset})
+            try:
+                while reader.position(place) < end:
+                    parts += [codec.decode(records) for records in reader.poll()]
+                    yield False
+            finally:
+                reader.close()
+        return pl.concat(parts)
+
+    def _cover(
+        self, codec: ArcCodec, place: TopicPartition, identities: pl.DataFrame
+    ) -> Iterator[bool]:
+        history = yield from self._history(codec, place, 0)
+        own = self.view.believed(history.filter(pl.col("task") == self.name))
+        named = pl.concat([own, codec.identities(own)], how="horizontal")
+        last = (
+            named.join(identities, on=list(codec.arc.identity), how="semi", nulls_equal=True)
+            .sort("epoch", "offset")
+            .unique(subset=list(codec.arc.identity), keep="last", maintain_order=True)
+        )
+        if last.is_empty():
+            return
+        transactions = self._open()
+        transactions.begin()
+        for (task, attempt, epoch), copies in last.group_by("task", "attempt", "epoch"):
+            keys, values = codec.encode(copies, Meta(task, attempt, epoch))  # type: ignore[arg-type]
+            transactions.produce(
+                place.topic, partitions=[place.partition] * len(keys), keys=keys, values=values
+            )
+        transactions.flush()
+        transactions.commit()
+        yield True
+
+    def _dig(self, emission: Emission, keys: list[bytes]) -> None:
+        """Remember which deletes want a tombstone, and forget those that were followed."""
+        if not self.plan.arcs[emission.arc].is_connection_point:
+            return
+        gone = emission.revisions["op"] == frames.DELETE
+        if self.graves or gone.any():
+            places = list(zip(repeat(emission.arc), emission.partitions.to_list(), keys))
+            for grave in self.graves.keys() & set(places):
+                del self.graves[grave]
+            dead = gone.arg_true().to_list()
+            self.graves |= dict.fromkeys(map(places.__getitem__, dead), emission.epoch)
+
+    def bury(self) -> Iterator[bool]:
+        """When idle, write tombstones for own deletes that every reader has passed.
+
+        In a transaction of its own, and only for a delete that is still its key's last record: what
+        this life wrote is all remembered, and no other task writes the identity.
+        """
+        if not self.graves:
+            return
+        passed = {
+            (arc, partition): self.passed(arc, partition)
+            for arc, partition in {(a, p) for a, p, _ in self.graves}
+        }
+        ripe = [g for g, epoch in self.graves.items() if epoch <= passed[g[0], g[1]]]
+        if not ripe:
+            return
+        transactions = self._open()
+        transactions.begin()
+        for topic, pairs in _by_topic(self.plan, ripe).items():
+            transactions.produce(
+                topic,
+                partitions=[partition for partition, _ in pairs],
+                keys=[key for _, key in pairs],
+                values=[None] * len(pairs),
+            )
+        transactions.flush()
+        yield True
+        transactions.commit()
+        for grave in ripe:
+            del self.graves[grave]
+        yield True
+
+    def passed(self, arc: str, partition: int) -> int:
+        """Return the epoch that every reader of an arc's partition has passed, sweepers too."""
+        readers = [f"{scope}.{partition}" for scope in self.plan.readers(arc)]
+        reported = [self.view.frontier(reader) for reader in readers]
+        if arc in self.plan.asked():
+            reported.append(self.view.of(f"sweep.{arc}.{partition}").done)
+        return min(reported, default=self.report.done)
+
+
+def _by_topic(
+    plan: Plan, graves: list[tuple[str, int, bytes]]
+) -> dict[str, list[tuple[int, bytes]]]:
+    found: dict[str, list[tuple[int, bytes]]] = {}
+    for arc, partition, key in graves:
+        found.setdefault(plan.topic(arc), []).append((partition, key))
+    return found

@@ -1,0 +1,202 @@
+"""What one process knows of everybody's progress.
+
+Frontiers are a plain minimum over the plan's tasks; a task that has nothing to do writes nothing, and
+its frontier is inferred from its input (DESIGN 5).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import polars as pl
+
+from processors import report as reports
+from processors.deployed import declared_end
+from processors.plan import Plan
+from processors.report import FOREVER, IDLE, NEVER, Report
+from schemas import framing
+from topics import names
+from topics.cluster import Cluster, TopicPartition
+
+ALL = 2**62
+"""A frontier beyond every epoch: nothing can be produced any more."""
+
+
+class View:
+    """The newest report of every task, and what follows from them.
+
+    Args:
+        cluster: Where the progress topic is.
+        plan: Says which tasks there are.
+    """
+
+    def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
+        self.cluster, self.plan = cluster, plan
+        self.source = TopicPartition(names.progress_topic(plan.network), 0)
+        self.plans = TopicPartition(names.plan_topic(plan.network), 0)
+        self.reader = cluster.reader({self.source: 0, self.plans: 0})
+        self.reports: dict[str, Report] = {}
+        self.ends: dict[str, dict[int, int]] = {}
+
+    def poll(self) -> None:
+        """Take in the reports, and the declared ends of sources, that have arrived."""
+        for records in self.reader.poll():
+            take = self._take_report if records.source == self.source else self._take_end
+            for key, value in zip(records.keys, records.values, strict=True):
+                if key is not None and value is not None:
+                    take(key.decode(errors="replace"), value)
+
+    def _take_report(self, key: str, value: bytes) -> None:
+        try:
+            report = reports.decode(value[framing.HEAD_BYTES :])
+        except reports.ReportError:
+            return  # not ours: whoever wrote it is not believed
+        if report.task == key:
+            self.note(report)
+
+    def _take_end(self, key: str, value: bytes) -> None:
+        source = declared_end(key)
+        if source is not None:
+            self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}
+
+    def note(self, report: Report) -> None:
+        """Take in a report, unless a newer one of the same task is known."""
+        known = self.of(report.task)
+        if (report.attempt, report.done) >= (known.attempt, known.done):
+            self.reports[report.task] = report
+
+    def has_read_to(self, end: int) -> bool:
+        """Whether all reports before this offset have been taken in."""
+        return self.reader.position(self.source) >= end
+
+    def of(self, task: str) -> Report:
+        """Return the newest report of a task; an empty one before its first."""
+        return self.reports.get(task) or Report(task)
+
+    # ---------------------------------------------------------------- who writes and reads what
+
+    def tasks(self, scope: str) -> list[str]:
+        """Return the tasks of a scope, a partition each."""
+        if scope.startswith("ingest."):
+            source = scope.removeprefix("ingest.")
+            count = self.plan.topic_partitions[source]
+        else:
+            count = self.plan.partition_count(self.plan.scopes[scope].inputs[0])
+        return [f"{scope}.{partition}" for partition in range(count)]
+
+    def writers(self, arc: str, partition: int) -> list[str]:
+        """Return the tasks that may write to one partition of an arc."""
+        scope = self.plan.scope_of(arc)
+        return self.tasks(scope) if scope.startswith("ingest.") else [f"{scope}.{partition}"]
+
+    # ---------------------------------------------------------------- belief
+
+    def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Return the revisions that exist: covered by the report of their task; copies once."""
+        if revisions.is_empty():
+            return revisions
+        writers = revisions.select("task", "attempt").unique()
+        last = [
+            self.of(task).committed.get(attempt, NEVER)
+            for task, attempt in writers.iter_rows()
+        ]
+        known = writers.with_columns(pl.Series("__last", last, dtype=pl.Int64))
+        if len(last) == 1:
+            return revisions.filter(pl.col("epoch") <= last[0])
+        return (
+            revisions.join(known, on=["task", "attempt"], how="left", maintain_order="left")
+            .filter(pl.col("epoch") <= pl.col("__last"))
+            .drop("__last")
+        )
+
+    def has_older_attempts(self, revisions: pl.DataFrame) -> bool:
+        """Whether some were written by a life before the task's newest: only they have copies."""
+        writers = revisions.select("task", "attempt").unique()
+        return any(attempt != self.of(task).attempt for task, attempt in writers.iter_rows())
+
+    # ---------------------------------------------------------------- frontiers
+
+    def frontier(self, task: str) -> int:
+        """Return the last epoch that a task can no longer produce."""
+        report = self.of(task)
+        scope, _, partition = task.rpartition(".")
+        if scope.startswith("ingest."):
+            return report.done
+        inferred = ALL
+        for arc in self.plan.scopes[scope].inputs:
+            place = TopicPartition(self.plan.topic(arc), int(partition))
+            for writer in self.writers(arc, int(partition)):
+                end, epoch = self.of(writer).ends.get(place, (0, NEVER))
+                if epoch > report.done and end > report.resume.get(place, 0):
+                    return report.done  # something is there that it has not processed
+                inferred = min(inferred, self.frontier(writer))
+        if inferred <= report.done:
+            return report.done
+        moves = self.moves(task, since=report.done, upto=inferred)
+        return moves[0][0] - 1 if moves else inferred
+
+    def holds(self, task: str) -> bool:
+        """Whether a task's windows may close without input, whenever the watermark moves."""
+        scope = self.plan.scopes.get(task.rpartition(".")[0])
+        return scope is not None and any(box in self.plan.choices for box in scope.boxes)
+
+    def complete(self, arc: str, partition: int) -> tuple[int, int]:
+        """Return the last complete epoch of an arc's partition, and the offset it lies before."""
+        place = TopicPartition(self.plan.topic(arc), partition)
+        writers = self.writers(arc, partition)
+        end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
+        return min(self.frontier(writer) for writer in writers), end
+
+    # ---------------------------------------------------------------- watermarks
+
+    def moves(self, task: str, *, since: int, upto: int) -> list[tuple[int, int]]:
+        """Return (epoch, watermark) wherever the watermark of a holding task rises.
+
+        wm(e) is data: the minimum over the source's partitions of what each had seen in epochs <= e,
+        idle ones left out, never falling. Readers get the same whenever they look.
+
+        Args:
+            task: Its report tells wm(done), below which the watermark never falls.
+            since: Epochs after this one, at least the task's `done`.
+            upto: Epochs up to this one, complete for the source.
+        """
+        if not self.holds(task):
+            return []
+        return self.rises(task, since=since, upto=upto, from_ms=self.of(task).watermark)
+
+    def rises(
+        self, task: str, *, since: int, upto: int, from_ms: int
+    ) -> list[tuple[int, int]]:
+        """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""
+        scope = self.plan.scopes[task.rpartition(".")[0]]
+        source = self.plan.source_of[scope.inputs[0]]
+        pairs = [list(self.of(t).watermarks) for t in self.tasks(f"ingest.{source}")]
+        tasks = self.tasks(f"ingest.{source}")
+        events = sorted(
+            (epoch, number, watermark)
+            for number, other in enumerate(tasks)
+            for epoch, watermark in self.of(other).watermarks
+            if epoch <= upto
+        )
+        now = [NEVER] * len(tasks)
+        found: list[tuple[int, int]] = []
+        highest = from_ms
+        for place, (epoch, number, watermark) in enumerate(events):
+            now[number] = watermark
+            last = place + 1 == len(events) or events[place + 1][0] != epoch
+            if last and epoch > since and combined(now) > highest:
+                highest = combined(now)
+                found.append((epoch, highest))
+        return found
+
+
+def combined(watermarks: Iterable[int]) -> int:
+    """Return the minimum of watermarks, idle ones left out; NEVER if all are idle.
+
+    Example:
+        >>> combined([5, IDLE, 3]), combined([IDLE, IDLE]) == NEVER, combined([FOREVER]) == FOREVER
+        (3, True, True)
+    """
+    known = [w for w in watermarks if w != IDLE]
+    return min(known, default=NEVER)

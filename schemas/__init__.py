@@ -1,0 +1,1 @@
+"""Avro types of the arcs and the columnar codec (pure: no I/O)."""

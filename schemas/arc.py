@@ -1,0 +1,51 @@
+"""An arc's tuple type: what its tuples hold, which fields name them, and when they happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from schemas.fields import FieldType
+
+HIDDEN_PREFIX = "__"
+
+
+@dataclass(frozen=True)
+class Arc:
+    """One arc of a network.
+
+    Args:
+        name: The arc's name; unique in its network.
+        fields: Type by field name, in wire order.
+        identity: The fields that name a tuple; never null.
+        event_time: The timestamp field that says when a tuple happened.
+        event_time_shift_ms: Added to that field to give the event time: 0, or -1 where the field is
+            an exclusive window end.
+        partition_by: The fields whose hash gives the partition; may be none (one partition is used).
+        keep_ms: How much event time stays asked for; None if the arc is not a connection point.
+    """
+
+    name: str
+    fields: Mapping[str, FieldType]
+    identity: tuple[str, ...]
+    event_time: str
+    partition_by: tuple[str, ...]
+    event_time_shift_ms: int = 0
+    keep_ms: int | None = None
+
+    @property
+    def is_connection_point(self) -> bool:
+        """Whether the arc's history can be asked for."""
+        return self.keep_ms is not None
+
+    @property
+    def visible(self) -> list[str]:
+        """Names of the fields that people and sinks see."""
+        return [name for name in self.fields if not name.startswith(HIDDEN_PREFIX)]
+
+    def event_times(self, tuples: pl.DataFrame) -> pl.Series:
+        """Event time of each tuple in ms, null where the field is null."""
+        times = tuples[self.event_time]
+        return times + self.event_time_shift_ms if self.event_time_shift_ms else times

@@ -1,0 +1,56 @@
+"""The Avro schemas that Errata writes: an arc's tuples, its keys and its revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from schemas.fields import Fields
+from schemas.revisions import OPS
+
+NAMESPACE = "errata"
+
+
+def tuple_schema(name: str, fields: Fields) -> dict[str, Any]:
+    """Return the schema of a flat record of these fields, in their order.
+
+    Example:
+        >>> from schemas.fields import FieldType
+        >>> tuple_schema("Tuple", {"n": FieldType.parse("long?")})["fields"]
+        [{'name': 'n', 'type': ['null', 'long'], 'default': None}]
+    """
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [
+            {"name": field, "type": kind.avro} | ({"default": None} if kind.optional else {})
+            for field, kind in fields.items()
+        ],
+    }
+
+
+def key_schema(arc_name: str, fields: Fields, identity: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of an arc's record keys: the identity fields, in the order of identity."""
+    named = {name: fields[name] for name in identity}
+    return tuple_schema("Key", named) | {"namespace": f"{NAMESPACE}.{arc_name}"}
+
+
+def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
+    """Return the schema of an arc's revisions (DESIGN 3); the tuple type is named once.
+
+    A null side is told apart from a side whose fields are all null. Enum symbols are in the order
+    of `schemas.revisions.OPS`, so that an op is its index.
+    """
+    return {
+        "type": "record",
+        "name": "Revision",
+        "namespace": f"{NAMESPACE}.{arc_name}",
+        "fields": [
+            {"name": "op", "type": {"type": "enum", "name": "Op", "symbols": list(OPS)}},
+            {"name": "before", "type": ["null", tuple_schema("Tuple", fields)], "default": None},
+            {"name": "after", "type": ["null", "Tuple"], "default": None},
+            {"name": "task", "type": "string"},
+            {"name": "attempt", "type": "long"},
+            {"name": "epoch", "type": "long"},
+        ],
+    }

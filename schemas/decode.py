@@ -1,0 +1,265 @@
+"""Avro records to columns, a field of all records at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from schemas.batch import Batch, Ints
+from schemas.errors import ErrataError
+from schemas.layout import Leaf, Nested, UnsupportedSchemaError, columns, layout_of
+from schemas.utf8 import malformed
+
+Read = Callable[[Batch], list[pl.Series]]
+
+
+class UndecodableError(ErrataError):
+    """A record of a batch is not what its schema says; `index` is its place, `reason` the fault."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        self.index, self.reason = index, reason
+        super().__init__(
+            f"record {index} of the batch can't be decoded: {reason}; "
+            "decode_each gives the others, this one belongs in the dead letters"
+        )
+
+
+class Decoded(NamedTuple):
+    """A batch of which some records may be bad.
+
+    Args:
+        frame: A row for each good record, in order.
+        good: The good records' indexes in the batch, ascending.
+        bad: Index and reason of each of the others, ascending.
+    """
+
+    frame: pl.DataFrame
+    good: Ints
+    bad: list[tuple[int, str]]
+
+
+class Decoder:
+    r"""Decodes records of one writer's schema into columns of physical types.
+
+    A field is a column of its name; one inside a record is ``outer.field``, null where the record
+    is null, and ``outer`` itself, Boolean, says where a record that may be null is there. An enum
+    is the index of its symbol.
+
+    A record is refused if fastavro refuses it or bytes are left over. Where fastavro is laxer than
+    Avro, so that two readers might see different values, it is refused too: varints of more than 64
+    bits; an int of more than 32; a negative index of a union or enum; a boolean that is neither 0
+    nor 1; a decimal of more digits than declared, or of more than 16 bytes; more than 1 MB.
+
+    Args:
+        schema: The writer's schema, as parsed JSON.
+
+    Raises:
+        UnsupportedSchemaError: If it is not a flat record (`schemas.layout`), or has no fields.
+
+    Example:
+        >>> schema = {"type": "record", "name": "T", "fields": [{"name": "n", "type": "long"}]}
+        >>> Decoder(schema).decode([b"\x02", b"\x04"])["n"].to_list()
+        [1, 2]
+        >>> Decoder(schema).decode_each([b"\x02", b""]).bad
+        [(1, "field 'n': ends before its value does")]
+    """
+
+    def __init__(self, schema: object) -> None:
+        self.layout = layout_of(schema)
+        self.columns = columns(self.layout)
+        if not self.columns:
+            raise UnsupportedSchemaError("", "needs a field to decode")
+        self._reads = [_reader(field) for field in self.layout]
+
+    def decode(self, bodies: Sequence[bytes]) -> pl.DataFrame:
+        """Return a row for each record.
+
+        Raises:
+            UndecodableError: If one is bad; it names the first.
+        """
+        decoded = self.decode_each(bodies)
+        if decoded.bad:
+            raise UndecodableError(*decoded.bad[0])
+        return decoded.frame
+
+    def decode_each(self, bodies: Sequence[bytes]) -> Decoded:
+        """Return the good records, and the index and reason of each bad one."""
+        if not bodies:
+            return Decoded(pl.DataFrame(schema=self.columns), np.empty(0, np.int64), [])
+        batch = Batch.of(bodies)
+        series = [column for read in self._reads for column in read(batch)]
+        batch.refuse(batch.at < batch.ends, "bytes are left over after the last field")
+        frame = pl.DataFrame(series)
+        if len(batch.reasons) == 1:
+            return Decoded(frame, np.arange(len(batch)), [])
+        fine = batch.fault == 0
+        bad = np.flatnonzero(~fine)
+        reasons = map(batch.reasons.__getitem__, batch.fault[bad].tolist())
+        return Decoded(
+            frame.filter(pl.Series(fine)),
+            np.flatnonzero(fine),
+            list(zip(bad.tolist(), reasons, strict=True)),
+        )
+
+
+def _reader(field: Leaf | Nested) -> Read:
+    """Return what reads a field of all records of a batch."""
+    if isinstance(field, Leaf):
+        return _optional(partial(_read_leaf, field), field)
+    leaves = [_reader(leaf) for leaf in field.leaves]
+
+    def read(batch: Batch) -> list[pl.Series]:
+        return [column for leaf in leaves for column in leaf(batch)]
+
+    return _optional(read, field)
+
+
+def _read_leaf(leaf: Leaf, batch: Batch) -> list[pl.Series]:
+    return [_READ[leaf.coding](batch, leaf).alias(leaf.name)]
+
+
+def _bound(batch: Batch, leaf: Leaf, value: Ints | pl.Series) -> None:
+    if leaf.bounds is None:
+        return
+    low, high = leaf.bounds
+    if isinstance(value, pl.Series):
+        least, most = (pl.Series([bound], dtype=value.dtype) for bound in leaf.bounds)
+        outside = ((value < least) | (value > most)).to_numpy()
+    else:
+        outside = (value < low) | (value > high)
+    batch.refuse(outside, f"field {leaf.name!r}: not between {low} and {high}")
+
+
+def _optional(read: Read, field: Leaf | Nested) -> Read:
+    """Return what reads a union of null and a type, given what reads the type."""
+    null_at, shown = field.null_at, isinstance(field, Nested)
+    if null_at is None:
+        return read
+
+    def read_union(batch: Batch) -> list[pl.Series]:
+        index = batch.long(field.name)
+        batch.refuse((index < 0) | (index > 1), f"field {field.name!r}: no such union branch")
+        present = index != null_at
+        rows = np.flatnonzero(present)
+        if len(rows) == len(batch):
+            series = read(batch)
+        else:
+            part = batch.part(rows)
+            series = read(part)
+            batch.join(rows, part)
+            spread = pl.Series(np.where(present, np.cumsum(present) - 1, -1))
+            spread = spread.set(pl.Series(~present), None)
+            series = [column.gather(spread) for column in series]
+        return [pl.Series(field.name, present), *series] if shown else series
+
+    return read_union
+
+
+def _read_null(batch: Batch, leaf: Leaf) -> pl.Series:
+    return pl.Series([None], dtype=pl.Null).new_from_index(0, len(batch))
+
+
+def _read_boolean(batch: Batch, leaf: Leaf) -> pl.Series:
+    value = batch.buffer[batch.advance(1, leaf.name)]
+    batch.refuse(value > 1, f"field {leaf.name!r}: a boolean is neither 0 nor 1")
+    return pl.Series(value == 1)
+
+
+def _read_whole(batch: Batch, leaf: Leaf) -> pl.Series:
+    value = batch.long(leaf.name)
+    _bound(batch, leaf, value)
+    return pl.Series(value.astype(_WIDTH[leaf.coding], copy=False))
+
+
+def _read_float(batch: Batch, leaf: Leaf) -> pl.Series:
+    word = batch.words("<u8")[batch.advance(4, leaf.name)]
+    return pl.Series(word.astype(np.uint32).view(np.float32))
+
+
+def _read_double(batch: Batch, leaf: Leaf) -> pl.Series:
+    return pl.Series(batch.words("<f8")[batch.advance(8, leaf.name)])
+
+
+def _slices(batch: Batch, leaf: Leaf) -> pa.LargeBinaryArray:
+    """Return the bytes of a length and as many bytes, copied out of the buffer in order."""
+    starts, lengths = batch.span(leaf.name)
+    if not len(batch):
+        return pa.array([], pa.large_binary())
+    bounds = np.column_stack([starts, starts + lengths])  # every second piece is a gap
+    pieces = [None, pa.py_buffer(bounds), pa.py_buffer(batch.buffer)]
+    array = pa.Array.from_buffers(pa.large_binary(), bounds.size - 1, pieces)
+    return array.take(pa.array(np.arange(0, bounds.size, 2)))
+
+
+def _read_bytes(batch: Batch, leaf: Leaf) -> pl.Series:
+    return pl.Series(_slices(batch, leaf))
+
+
+def _read_string(batch: Batch, leaf: Leaf) -> pl.Series:
+    array = _slices(batch, leaf)
+    try:
+        text = array.cast(pa.large_string())
+    except pa.ArrowInvalid:  # which says that one is not UTF-8, not which
+        _, offsets, data = array.buffers()
+        bad = malformed(
+            np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64)[: len(batch) + 1]
+        )
+        batch.refuse(bad, f"field {leaf.name!r}: a string is not UTF-8")
+        text = pa.compute.if_else(pa.array(bad), b"", array).cast(pa.large_string())
+    return pl.Series(text)
+
+
+def _read_decimal(batch: Batch, leaf: Leaf) -> pl.Series:
+    starts, lengths = batch.span(leaf.name)
+    wide = lengths > 16
+    batch.refuse(wide, f"field {leaf.name!r}: a decimal of more than 16 bytes")
+    lengths = np.where(wide, 0, lengths)
+    ends = starts + lengths
+    words = batch.words(">i8")
+    low = _sign_extended(words[ends - 8], np.minimum(lengths, 8))
+    if (lengths <= 8).all():
+        _bound(batch, leaf, low)
+        return pl.Series(low).cast(pl.Int128)
+    high = low >> 63
+    rows = np.flatnonzero(lengths > 8)
+    high[rows] = _sign_extended(words[ends[rows] - 16], lengths[rows] - 8)
+    value = _int128(low, high)
+    _bound(batch, leaf, value)
+    return value
+
+
+def _sign_extended(word: npt.NDArray[np.int64], byte_count: Ints) -> Ints:
+    """Return the lowest bytes of each word, at most 8, as signed numbers.
+
+    Where there are none the byte in front is taken: the last one of a length of zero, a zero.
+    """
+    shift = 64 - 8 * np.maximum(byte_count, 1)
+    return (word.astype(np.int64) << shift) >> shift
+
+
+def _int128(low: Ints, high: Ints) -> pl.Series:
+    limbs = pa.py_buffer(np.column_stack([low, high]))
+    decimals = pa.Array.from_buffers(pa.decimal128(38, 0), len(low), [None, limbs])
+    return pl.Series(decimals).to_physical()
+
+
+_WIDTH = {"int": np.int32, "long": np.int64, "enum": np.uint8}
+
+_READ: dict[str, Callable[[Batch, Leaf], pl.Series]] = {
+    "null": _read_null,
+    "boolean": _read_boolean,
+    "int": _read_whole,
+    "long": _read_whole,
+    "enum": _read_whole,
+    "float": _read_float,
+    "double": _read_double,
+    "bytes": _read_bytes,
+    "string": _read_string,
+    "decimal": _read_decimal,
+}

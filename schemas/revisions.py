@@ -1,0 +1,94 @@
+"""Revisions as columns: the one form in which they pass from decode to encode.
+
+A *frame of revisions* is a polars DataFrame with a row a revision: ``op`` (UInt8, see below), then
+``before.<field>`` and ``after.<field>`` for every field of the arc in physical types, null on a side
+that the revision does not have. A frame read from a topic has ``task``, ``attempt``, ``epoch`` and
+``offset`` besides. A *frame of tuples* has a row a tuple and the arc's own field names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from schemas.fields import Fields
+
+INSERT, DELETE, REPLACE = 0, 1, 2
+OPS = ("insert", "delete", "replace")
+BEFORE, AFTER = "before.", "after."
+
+
+def schema(fields: Fields) -> dict[str, type[pl.DataType]]:
+    """Return the polars schema of an arc's frame of revisions."""
+    columns: dict[str, type[pl.DataType]] = {"op": pl.UInt8}
+    for side in (BEFORE, AFTER):
+        columns |= {side + name: field.dtype for name, field in fields.items()}
+    return columns
+
+
+def none(fields: Fields) -> pl.DataFrame:
+    """Return a frame of no revisions."""
+    return pl.DataFrame(schema=schema(fields))
+
+
+def side(revisions: pl.DataFrame, prefix: str, names: Sequence[str]) -> pl.DataFrame:
+    """Return one side as tuples, a row a revision, null where the side is absent.
+
+    Example:
+        >>> frame = pl.DataFrame({"op": [2], "before.x": [1], "after.x": [5]})
+        >>> side(frame, AFTER, ["x"])["x"].to_list()
+        [5]
+    """
+    return revisions.select(pl.col(prefix + name).alias(name) for name in names)
+
+
+def leaving(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return the tuples that the revisions take away (of deletes and replaces)."""
+    return side(revisions.filter(pl.col("op") != INSERT), BEFORE, names)
+
+
+def entering(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return the tuples that the revisions bring (of inserts and replaces)."""
+    return side(revisions.filter(pl.col("op") != DELETE), AFTER, names)
+
+
+def between(
+    before: pl.DataFrame, has_before: pl.Series, after: pl.DataFrame, has_after: pl.Series
+) -> pl.DataFrame:
+    """Return the revisions that lead from one side to the other, row by row.
+
+    Rows that exist on neither side, or are the same on both (NaN equals NaN), give none.
+
+    Args:
+        before: Tuples as they were; a row's content counts only where `has_before`.
+        has_before: Whether the tuple existed; never null.
+        after: Tuples as they are, same columns and height.
+        has_after: Whether the tuple exists; never null.
+    """
+    names = before.columns
+    frame = pl.concat(
+        [
+            before.rename({name: BEFORE + name for name in names}),
+            after.rename({name: AFTER + name for name in names}),
+            pl.DataFrame({"b": has_before, "a": has_after}),
+        ],
+        how="horizontal",
+    )
+    same = pl.all_horizontal(
+        [pl.col("b") & pl.col("a")]
+        + [pl.col(BEFORE + name).eq_missing(pl.col(AFTER + name)) for name in names]
+    )
+    op = (
+        pl.when(pl.col("b") & pl.col("a"))
+        .then(REPLACE)
+        .when("a")
+        .then(INSERT)
+        .otherwise(DELETE)
+        .cast(pl.UInt8)
+        .alias("op")
+    )
+    absent = [
+        pl.when("b").then(pl.col(BEFORE + name)).alias(BEFORE + name) for name in names
+    ] + [pl.when("a").then(pl.col(AFTER + name)).alias(AFTER + name) for name in names]
+    return frame.filter((pl.col("b") | pl.col("a")) & ~same).select(op, *absent)

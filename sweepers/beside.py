@@ -1,0 +1,40 @@
+"""A sweeper beside its reader: the task asks it directly, without a round trip over topics."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+
+import polars as pl
+
+from processors.desk import ReplayRefusedError
+from processors.replay import Ask
+from sweepers.store import HistoryGoneError
+from sweepers.sweeper import Sweeper
+
+
+class Beside:
+    """Answers from sweepers in the same process.
+
+    Args:
+        sweepers: By name of the connection point, all of the asking task's partition.
+    """
+
+    def __init__(self, sweepers: Mapping[str, Sweeper]) -> None:
+        self.sweepers = sweepers
+
+    def answers(
+        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
+    ) -> Generator[bool, None, list[pl.DataFrame]]:
+        """Yield until every answer is there, then return them in order."""
+        found = []
+        for ask in asks:
+            sweeper = self.sweepers[ask.arc]
+            try:
+                while (answer := sweeper.answer(ask.as_of, ask.ranges)) is None:
+                    yield sweeper.follow()
+            except HistoryGoneError as error:
+                raise ReplayRefusedError(
+                    f"task {task} asked arc {ask.arc!r}: refused, {error}"
+                ) from error
+            found.append(answer)
+        return found

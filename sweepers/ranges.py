@@ -1,0 +1,125 @@
+"""Which tuples are asked for: event-time ranges, each perhaps for one group only."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from schemas.arc import Arc
+
+EARLIEST_MS, LATEST_MS = -(2**63), 2**63 - 1
+
+# Polars' merge join on one sorted double misses NaN = NaN; a join on two columns never takes it, so
+# this constant, of one value for all, joins along wherever a field that may be a double does
+ONE = "@one"
+
+Integers = npt.NDArray[np.int64]
+
+
+def times(tuples: pl.DataFrame, arc: Arc) -> Integers:
+    """Return the event time of each tuple in ms; one that has none counts as the earliest."""
+    filled: Integers = arc.event_times(tuples).fill_null(EARLIEST_MS).to_numpy()
+    return filled
+
+
+class Ranges:
+    """A union of half-open event-time ranges, sought in frames that are in event-time order.
+
+    Overlapping ranges (of one group) are merged first, so a row is found at most once, by binary
+    search and joins: the cost does not grow with ranges times rows.
+
+    Args:
+        asked: Columns ``from_ms`` and ``to_ms`` and any of the arc's fields, which a tuple must
+            equal (null equals null, NaN equals NaN); None asks for every tuple.
+        arc: The arc whose tuples are sought.
+        from_ms: No tuple before this is sought.
+        to_ms: No tuple at or after this is sought.
+
+    Example:
+        >>> from schemas.fields import FieldType
+        >>> kinds = {"at": "timestamp-millis", "product": "string"}
+        >>> fields = {name: FieldType.parse(kind) for name, kind in kinds.items()}
+        >>> arc = Arc("a", fields, identity=("at",), event_time="at", partition_by=())
+        >>> tuples = pl.DataFrame({"at": [10, 20, 20, 30], "product": ["x", "x", "y", "x"]})
+        >>> asked = pl.DataFrame({"from_ms": [0, 15], "to_ms": [21, 31], "product": ["x", "x"]})
+        >>> Ranges(asked, arc=arc).rows(tuples).tolist()
+        [0, 1, 3]
+    """
+
+    def __init__(
+        self,
+        asked: pl.DataFrame | None,
+        *,
+        arc: Arc,
+        from_ms: int = EARLIEST_MS,
+        to_ms: int = LATEST_MS,
+    ) -> None:
+        if asked is None:
+            asked = pl.DataFrame({"from_ms": [from_ms], "to_ms": [to_ms]})
+        self._arc = arc
+        self._group = [name for name in asked.columns if name not in ("from_ms", "to_ms")]
+        dtypes = {name: arc.fields[name].dtype for name in self._group}
+        self._dtypes = pl.Schema(dtypes)
+        ranges = asked.select(
+            pl.col("from_ms").cast(pl.Int64).clip(lower_bound=from_ms),
+            pl.col("to_ms").cast(pl.Int64).clip(upper_bound=to_ms),
+            *(pl.col(name).cast(dtype) for name, dtype in dtypes.items()),
+            pl.lit(1).alias(ONE),
+        ).filter(pl.col("from_ms") < pl.col("to_ms"))
+        whole = _merged(ranges.select("from_ms", "to_ms", pl.lit(0).alias("#")))
+        self._from: Integers = whole["from_ms"].to_numpy()
+        self._to: Integers = whole["to_ms"].to_numpy()
+        if self._group:
+            self._groups = ranges.select(ONE, *self._group).unique().with_row_index("#")
+            numbered = ranges.join(self._groups, on=[ONE, *self._group], nulls_equal=True)
+            self._by_group = _merged(numbered.select("from_ms", "to_ms", "#")).sort("from_ms")
+
+    def touch(self, first_ms: int, last_ms: int) -> bool:
+        """Return whether some range meets the event times from `first_ms` to `last_ms`."""
+        place = int(np.searchsorted(self._to, first_ms, side="right"))
+        return place < len(self._from) and bool(self._from[place] <= last_ms)
+
+    def rows(self, tuples: pl.DataFrame) -> Integers:
+        """Return the numbers of the rows asked for, ascending.
+
+        Args:
+            tuples: Ordered by event time, null first; decimals may be scale-0 decimals of polars.
+        """
+        at = times(tuples, self._arc)
+        first, end = np.searchsorted(at, self._from), np.searchsorted(at, self._to)
+        count = end - first
+        rows: Integers = np.arange(count.sum()) + np.repeat(first - count.cumsum() + count, count)
+        if not self._group or not len(rows):
+            return rows
+        sought = (
+            tuples.select(self._group)[rows]
+            .cast(self._dtypes)
+            .with_columns(
+                pl.Series("row", rows), pl.Series("at_ms", at[rows]), pl.lit(1).alias(ONE)
+            )
+            .join(self._groups, on=[ONE, *self._group], nulls_equal=True, maintain_order="left")
+            .select("row", "at_ms", "#")
+            .join_asof(
+                self._by_group,
+                left_on="at_ms",
+                right_on="from_ms",
+                by="#",
+                check_sortedness=False,  # both are sorted, which polars can't see with `by`
+            )
+            .filter(pl.col("at_ms") < pl.col("to_ms"))
+        )
+        narrowed: Integers = sought["row"].to_numpy()
+        return narrowed
+
+
+def _merged(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Return the same union of ranges per ``#``, without overlaps, sorted by it and start."""
+    reach = pl.col("to_ms").cum_max().shift().over("#")
+    apart = (pl.col("from_ms") > reach).fill_null(True)
+    return (
+        ranges.sort("#", "from_ms")
+        .with_columns(apart.cum_sum().alias("run"))
+        .group_by("#", "run", maintain_order=True)
+        .agg(pl.col("from_ms").min(), pl.col("to_ms").max())
+    )

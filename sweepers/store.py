@@ -1,0 +1,289 @@
+"""The copy on disk that a sweeper keeps of one partition of its arc, with the versions in it.
+
+A revision is kept as *changes*: the tuple it takes away leaves, the tuple it brings enters, each at
+the event time and in the group of its own values. So whatever ends a version lies where the version
+lies, and one look at a range sees both: a tuple is alive as of an epoch iff it has entered by then
+and has not left since (Differential Dataflow keeps its traces so). Within an epoch what leaves goes
+before what enters (DESIGN 2).
+
+The newest changes are in memory, the others in immutable segments (`sweepers.segments`), all of
+them in event-time order. Only segments outlive the process: a new life starts at the last sealed
+epoch and reads on from the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import polars as pl
+
+from schemas import revisions as rev
+from schemas.arc import Arc
+from schemas.errors import ErrataError
+from schemas.fields import physical
+from sweepers.ranges import EARLIEST_MS, LATEST_MS, Ranges
+from sweepers.segments import ENTERS, EPOCH, Manifest, Segments
+
+
+class HistoryGoneError(ErrataError):
+    """The epoch asked for lies below the oldest one that the copy can still answer for."""
+
+    def __init__(self, arc: str, *, epoch: int, floor: int) -> None:
+        self.arc, self.epoch, self.floor = arc, epoch, floor
+        super().__init__(
+            f"arc {arc!r} was asked for as of epoch {epoch}, but versions superseded at or before "
+            f"epoch {floor} are gone; ask as of {floor} or later"
+        )
+
+
+class NotYetCompleteError(ErrataError):
+    """The epoch asked for is not complete in the copy yet; ask again later."""
+
+    def __init__(self, arc: str, *, epoch: int, upto: int) -> None:
+        self.arc, self.epoch, self.upto = arc, epoch, upto
+        super().__init__(
+            f"arc {arc!r} was asked for as of epoch {epoch}, but the copy is complete only up to "
+            f"epoch {upto}; ask again when it has passed"
+        )
+
+
+class EpochOrderError(ErrataError):
+    """Revisions were appended out of order: a fault of the caller."""
+
+    def __init__(self, arc: str, *, found: tuple[int, int], after: int, upto: int) -> None:
+        self.arc, self.found, self.after, self.upto = arc, found, after, upto
+        super().__init__(
+            f"copy of arc {arc!r} needs epochs above {after} and up to {upto}, found "
+            f"{found[0]} to {found[1]}; leave out what was appended before"
+        )
+
+
+class Store:
+    """An indexed copy of one arc partition, in a folder of its own.
+
+    Memory: the tail (below `segment_rows` changes, plus one append) and a bounded number of mapped
+    files; a rewrite holds the identities and epochs of all changes for its duration. One process
+    at a time may use a folder.
+
+    Args:
+        folder: Made if missing; emptied of our files if they are damaged or another arc's, since
+            the topic is the truth. `rebuilt` then says why.
+        arc: The arc; its laws L2 and L3 are relied on.
+        segment_rows: How many changes are gathered before they are sealed; a replace is two.
+
+    Raises:
+        StoreError: If the folder can't be used.
+    """
+
+    def __init__(self, folder: Path, *, arc: Arc, segment_rows: int = 65_536) -> None:
+        self._arc = arc
+        self._segment_rows = segment_rows
+        self._segments = Segments(folder, arc=arc)
+        self._tail: list[pl.DataFrame] = []
+        self.upto = self._durable.upto
+        self.floor = self._durable.floor
+        self._oldest_ms = self._durable.oldest_ms
+
+    @property
+    def _durable(self) -> Manifest:
+        return self._segments.manifest
+
+    @property
+    def rebuilt(self) -> str | None:
+        """Why the folder was emptied when it was opened; None if it was not."""
+        return self._segments.rebuilt
+
+    @property
+    def resume(self) -> int:
+        """Offset from which a new life must read so as to miss nothing after the sealed part."""
+        return self._durable.resume
+
+    def append(self, revisions: pl.DataFrame, *, upto: int, resume: int) -> None:
+        """Take in the revisions of complete epochs; seal what has gathered if that is enough.
+
+        Args:
+            revisions: A frame of revisions with their ``epoch``, in any order; may be empty.
+            upto: The last epoch that is complete with them, at least the one before.
+            resume: Offset from which to read so as to miss nothing after epoch `upto`.
+
+        Raises:
+            EpochOrderError: If an epoch is not in (previous upto, `upto`].
+            StoreError: If the disk refuses; then nothing was taken in.
+        """
+        epochs = revisions["epoch"]
+        first, last = cast(
+            tuple[int, int],
+            (self.upto + 1, upto) if epochs.is_empty() else (epochs.min(), epochs.max()),
+        )
+        if upto < self.upto or first <= self.upto or last > upto:
+            raise EpochOrderError(self._arc.name, found=(first, last), after=self.upto, upto=upto)
+        tail = list(self._tail)
+        if len(epochs):
+            tail.append(self._changes(revisions))
+        # halves at least: few parts to look through, each row sorted a logarithmic number of times
+        while len(tail) > 1 and tail[-2].height < 2 * tail[-1].height:
+            tail[-2:] = [self._in_order(tail[-2:])]
+        if sum(part.height for part in tail) >= self._segment_rows:
+            self._commit(self._cut(self._in_order(tail)), upto=upto, resume=resume)
+            tail = []
+        self._tail, self.upto = tail, upto
+
+    def as_of(
+        self,
+        epoch: int,
+        ranges: pl.DataFrame | None,
+        *,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+    ) -> pl.DataFrame:
+        """Return the tuples alive as of an epoch that some range asks for, each once, in any order.
+
+        Args:
+            epoch: From `floor` to `upto`.
+            ranges: Columns ``from_ms`` and ``to_ms`` (half-open event time) and any of the arc's
+                fields that must be equal (null equals null, NaN equals NaN); None for all.
+            from_ms: Nothing before this event time, whatever the ranges say.
+            to_ms: Nothing at or after this event time.
+
+        Raises:
+            HistoryGoneError: If `epoch` is below `floor`.
+            NotYetCompleteError: If `epoch` is above `upto`.
+        """
+        if epoch < self.floor:
+            raise HistoryGoneError(self._arc.name, epoch=epoch, floor=self.floor)
+        if epoch > self.upto:
+            raise NotYetCompleteError(self._arc.name, epoch=epoch, upto=self.upto)
+        asked = Ranges(
+            ranges,
+            arc=self._arc,
+            from_ms=self._oldest_ms if from_ms is None else max(from_ms, self._oldest_ms),
+            to_ms=LATEST_MS if to_ms is None else to_ms,
+        )
+        found = [pl.DataFrame(schema=self._schema)]
+        for part in self._parts(asked):
+            rows = asked.rows(part)
+            if len(rows):
+                found.append(part[rows].filter(pl.col(EPOCH) <= epoch).cast(self._schema))
+        return self._alive(pl.concat(found)).select(list(self._arc.fields))
+
+    def raise_floor(self, epoch: int) -> None:
+        """Promise that nobody asks as of an epoch below this one any more.
+
+        Versions superseded at or before it may go; they do when they are about half of the copy.
+
+        Raises:
+            StoreError: If the disk refuses a rewrite; then only the promise is kept.
+        """
+        self.floor = max(self.floor, epoch)
+        self._rewrite_if_worth_it()
+
+    def drop_before(self, event_time_ms: int) -> None:
+        """Forget tuples older than this event time, at once for answers, on disk little by little.
+
+        Raises:
+            StoreError: If the disk refuses; then they are forgotten only for answers.
+        """
+        self._oldest_ms = max(self._oldest_ms, event_time_ms)
+        kept = [s for s in self._durable.segments if s.last_ms >= self._oldest_ms]
+        if len(kept) < len(self._durable.segments):
+            self._commit(iter(()), segments=tuple(kept))
+
+    def close(self) -> None:
+        """Give files back; what is not sealed is read from the topic again. Safe to call twice."""
+        self._segments.close()
+
+    @property
+    def _schema(self) -> pl.Schema:
+        fields = physical(self._arc.fields).items()
+        return pl.Schema([(EPOCH, pl.Int64), (ENTERS, pl.Boolean), *fields])
+
+    def _changes(self, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Return a frame of revisions as changes in event-time order."""
+        sides = (
+            revisions.filter(pl.col("op") != absent).select(
+                pl.col("epoch").alias(EPOCH),
+                pl.lit(enters).alias(ENTERS),
+                *(pl.col(prefix + name).alias(name) for name in self._arc.fields),
+            )
+            for absent, enters, prefix in (
+                (rev.INSERT, False, rev.BEFORE),
+                (rev.DELETE, True, rev.AFTER),
+            )
+        )
+        return self._in_order([side.cast(self._schema) for side in sides])
+
+    def _in_order(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        return pl.concat(parts).sort(self._arc.event_time)
+
+    def _alive(self, changes: pl.DataFrame) -> pl.DataFrame:
+        """Return the changes by which a tuple entered that no later change takes away.
+
+        By L2 and L3 a tuple leaves once between two entries, so its last leaving decides; an entry
+        in the same epoch comes after it.
+        """
+        identity = list(self._arc.identity)
+        entered = changes.filter(ENTERS)
+        left = (
+            changes.filter(~pl.col(ENTERS))
+            .group_by(identity)
+            .agg(pl.col(EPOCH).max().alias("@left"))
+        )
+        if left.is_empty():
+            return entered
+        return (
+            entered.join(left, on=identity, how="left")
+            .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
+            .drop("@left")
+        )
+
+    def _parts(self, asked: Ranges) -> Iterator[pl.DataFrame]:
+        """Yield the frames that may hold what is asked for."""
+        for segment in self._durable.segments:
+            if asked.touch(segment.first_ms, segment.last_ms):
+                yield self._segments.map(segment)
+        yield from self._tail
+
+    def _cut(self, changes: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Yield even pieces of `segment_rows` rows or a little more, so that none is tiny."""
+        count = max(1, changes.height // self._segment_rows)
+        for piece in range(count):
+            start, end = (changes.height * edge // count for edge in (piece, piece + 1))
+            if end > start:
+                yield changes.slice(start, end - start)
+
+    def _commit(self, frames: Iterator[pl.DataFrame], **state: Any) -> None:
+        """Write segments; the manifest takes on `state` and the promises made since the last."""
+        manifest = msgspec.structs.replace(
+            self._durable, floor=self.floor, oldest_ms=self._oldest_ms, **state
+        )
+        self._segments.commit(frames, manifest)
+
+    def _rewrite_if_worth_it(self) -> None:
+        """Rewrite the segments without what nobody asks for, once that is half of them or more.
+
+        Each tuple that left by the floor is two changes nobody asks for.
+        """
+        segments = self._durable.segments
+        ended = sum(s.ended for s in segments if s.last_epoch <= self.floor)
+        if ended and 4 * ended >= sum(s.rows for s in segments):
+            self._commit(self._kept(), segments=())
+
+    def _kept(self) -> Iterator[pl.DataFrame]:
+        """Yield the sealed changes that can still matter, in event-time order."""
+        frames = [self._segments.map(segment) for segment in self._durable.segments]
+        columns = dict.fromkeys([*self._arc.identity, self._arc.event_time, EPOCH, ENTERS])
+        index = pl.concat(
+            frame.select(*columns, pl.lit(number).alias("@segment")).with_row_index("@row")
+            for number, frame in enumerate(frames)
+        )
+        settled = pl.col(EPOCH) <= self.floor
+        kept = self._in_order([self._alive(index.filter(settled)), index.filter(~settled)])
+        kept = kept.filter(self._arc.event_times(kept).fill_null(EARLIEST_MS) >= self._oldest_ms)
+        for piece in self._cut(kept.select("@segment", "@row")):
+            rows = piece.partition_by("@segment", as_dict=True)
+            yield self._in_order(
+                [frames[cast(int, number)][part["@row"]] for (number,), part in rows.items()]
+            )

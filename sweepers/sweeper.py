@@ -1,0 +1,127 @@
+"""A sweeper: follows one partition of a connection point and answers from its copy (DESIGN 7).
+
+Borealis' sweeper puts historical tuples into the input queue of the box that asked. Ours does so
+either directly, beside the task, or over topics, as a process of its own (`sweepers.service`).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from processors import report as reports
+from processors.arc_topic import ArcInput
+from processors.report import Report
+from processors.task import Shared
+from schemas import framing
+from sweepers.store import NotYetCompleteError, Store
+from topics import names
+from topics.cluster import Records
+
+REPORT_MS = 1_000
+
+
+class Sweeper:
+    """Keeps and serves the copy of one partition of a connection point.
+
+    Args:
+        shared: What its process shares.
+        arc: Name of the connection point.
+        partition: Which partition.
+        folder: Where the copy is kept; one that is lost or damaged is read from the topic again.
+        clock_ms: The wall clock.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        arc: str,
+        *,
+        partition: int,
+        folder: Path,
+        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.shared, self.arc, self.partition = shared, shared.plan.arcs[arc], partition
+        self.name, self.clock_ms = f"sweep.{arc}.{partition}", clock_ms
+        self.store = Store(folder, arc=self.arc)
+        self.input = ArcInput(
+            shared.view,
+            shared.codec(arc),
+            partition,
+            done=self.store.upto,
+            resume=self.store.resume,
+            watch=self._watch,
+        )
+        self.gone = -1
+        self.reported_ms = 0
+        self.reported = -1
+
+    def _watch(self, records: Records, frame: pl.DataFrame) -> None:
+        """Note which epochs may have lost versions to the broker's cleaner before we read them."""
+        horizon = self.clock_ms() - self.shared.compaction_lag_ms
+        if records.times_ms and records.times_ms[0] < horizon and frame.height:
+            old = bisect_left(records.times_ms, horizon)
+            last = records.offsets[min(old, len(records) - 1)]
+            oldest = frame.filter(pl.col("offset") <= last)["epoch"].max()
+            self.gone = max(self.gone, int(oldest))  # type: ignore[arg-type]
+
+    def follow(self) -> bool:
+        """Take in what has become complete; return whether there was something."""
+        self.shared.view.poll()
+        read = self.input.poll()
+        frontier = self.input.frontier()
+        if frontier > self.store.upto:
+            taken = self.input.take(frontier).drop("task", "attempt", "offset")
+            resume = self.input.drop(frontier)
+            self.store.append(taken, upto=frontier, resume=resume)
+        if self.gone > self.store.floor and self.store.upto >= self.gone:
+            self.store.raise_floor(self.gone)
+        self._report()
+        return read > 0
+
+    def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
+        """Return the tuples asked for, all of them; None while the epoch is not complete here.
+
+        Raises:
+            HistoryGoneError: If a complete answer can't be given any more.
+        """
+        try:
+            return self.store.as_of(as_of, ranges)
+        except NotYetCompleteError:
+            return None
+
+    def _report(self) -> None:
+        """Tell, once a second, how far it has read: tombstones wait for it."""
+        now = self.clock_ms()
+        if self.store.upto == self.reported or now - self.reported_ms < REPORT_MS:
+            return
+        self.store.raise_floor(max(self.store.floor, self._asked_from()))
+        topic = names.progress_topic(self.shared.plan.network)
+        report = replace(Report(self.name), done=self.store.upto)
+        schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
+        value = framing.frame([reports.encode(report)], schema_id)[0]
+        self.shared.cluster.send(topic, partition=0, key=self.name.encode(), value=value)
+        self.reported_ms, self.reported = now, self.store.upto
+
+    def _asked_from(self) -> int:
+        """Return the oldest epoch that a task may still ask for."""
+        plan, arc = self.shared.plan, self.arc.name
+        asking = {name for name, path in plan.paths.items() if path.anchor.name == arc}
+        asking |= {name for name, choice in plan.choices.items() if choice.results == arc}
+        tasks = {f"{plan.scope_of(name)}.{self.partition}" for name in asking}
+        return min((self.shared.view.of(task).done for task in tasks), default=-1)
+
+    def life(self) -> Iterator[bool]:
+        """Follow for ever."""
+        while True:
+            yield self.follow()
+
+    def close(self) -> None:
+        """Stop reading and give the files back."""
+        self.input.close()
+        self.store.close()

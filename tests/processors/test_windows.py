@@ -1,0 +1,166 @@
+"""Windows: which of them hold a tuple."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processors.windows import (
+    EVENT_TIME_BOUND_MS,
+    DurationError,
+    EventTimeError,
+    Hopping,
+    WindowSpecError,
+    duration_ms,
+    hopping,
+    tumbling,
+)
+
+MINUTE = 60_000
+
+
+def pairs(windows: Hopping, times: list[int]) -> list[tuple[int, int]]:
+    rows, starts = windows.touched(pl.Series(times, dtype=pl.Int64))
+    assert rows.dtype == pl.UInt32
+    assert starts.dtype == pl.Int64
+    return list(zip(rows, starts, strict=True))
+
+
+def test_figure_1_price_of_two_o_clock_touches_two_windows() -> None:
+    """Borealis figure 1: windows of 30 minutes every 20.
+
+    1:40      2:00      2:20      2:40
+      |---------------|
+                |---------------|
+                          |---------------|
+                ^ 2:00        ^ 2:29
+    """
+    windows = hopping("30m", every="20m")
+    touched = pairs(windows, [120 * MINUTE, 149 * MINUTE])
+    assert touched == [
+        (0, 100 * MINUTE),
+        (0, 120 * MINUTE),
+        (1, 120 * MINUTE),
+        (1, 140 * MINUTE),
+    ]
+    assert windows.extent_ms == 30 * MINUTE
+
+
+def test_an_end_is_exclusive_and_a_start_inclusive_also_before_1970() -> None:
+    """Tumbling windows of 10 ms.
+
+    -20       -10        0        10        20
+      |---------|---------|---------|---------|
+              ^ ^       ^ ^       ^ ^
+            -11 -10    -1 0       9 10
+    """
+    assert pairs(tumbling(10), [-11, -10, -1, 0, 9, 10]) == [
+        (0, -20),
+        (1, -10),
+        (2, -10),
+        (3, 0),
+        (4, 0),
+        (5, 10),
+    ]
+
+
+def test_a_size_that_is_no_multiple_of_the_slide_touches_more_windows_at_some_times() -> None:
+    """Windows of 5 every 3.
+
+    -3  -2  -1   0   1   2   3   4   5   6
+     |-------------------|
+                 |-------------------|
+                             |-----------
+                     ^ 1 in two  ^ 4 in two
+                         ^ 2 in one
+    """
+    assert pairs(hopping(5, every=3), [1, 2, 4]) == [(0, -3), (0, 0), (1, 0), (2, 0), (2, 3)]
+
+
+@given(
+    times=st.lists(
+        st.integers(-100, 100) | st.integers(-EVENT_TIME_BOUND_MS, EVENT_TIME_BOUND_MS), max_size=8
+    ),
+    size=st.integers(1, 40),
+    slide=st.integers(1, 40),
+)
+def test_oracle_touched_windows_are_those_that_hold_the_tuple(
+    times: list[int], size: int, slide: int
+) -> None:
+    slide = min(slide, size)
+    expected = [
+        (row, start)
+        for row, time in enumerate(times)
+        for start in range(time - size - slide, time + slide)
+        if start % slide == 0 and start <= time < start + size
+    ]
+    assert pairs(Hopping(size, slide), times) == expected
+
+
+def test_touched_of_no_tuples_is_empty() -> None:
+    assert pairs(tumbling("1h"), []) == []
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_event_times_are_accepted_up_to_the_bound_with_the_longest_windows(sign: int) -> None:
+    edge = sign * EVENT_TIME_BOUND_MS
+    longest = Hopping(EVENT_TIME_BOUND_MS, EVENT_TIME_BOUND_MS)
+    assert pairs(longest, [edge]) == [(0, edge)]
+    assert longest.end(edge) == edge + EVENT_TIME_BOUND_MS
+    with pytest.raises(EventTimeError, match="within"):
+        longest.touched(pl.Series([0, edge + sign]))
+
+
+def test_a_null_event_time_is_refused_with_how_many_there_are() -> None:
+    with pytest.raises(EventTimeError, match="1 of 2 are null"):
+        tumbling("1h").touched(pl.Series([1, None], dtype=pl.Int64))
+
+
+def test_end_takes_a_series_of_starts() -> None:
+    assert tumbling(10).end(pl.Series([0, 10])).to_list() == [10, 20]
+
+
+@pytest.mark.parametrize(("size", "every"), [("1h", 0), ("1h", "61m"), (0, 0)])
+def test_a_slide_outside_its_bounds_is_refused(size: str | int, every: str | int) -> None:
+    with pytest.raises(WindowSpecError, match="tuples between two windows are lost"):
+        hopping(size, every=every)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("30m", 1_800_000),
+        (" 1 h ", 3_600_000),
+        ("1d", 86_400_000),
+        ("10y", 315_360_000_000),
+        (0, 0),
+        (7, 7),
+    ],
+)
+def test_a_duration_is_read_in_ms(written: str | int, expected: int) -> None:
+    assert duration_ms(written, what="keep") == expected
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "30",
+        "m",
+        "-1s",
+        "1.5h",
+        "1h30m",
+        "1 week",
+        "9999999999y",
+        "٣s",
+        -1,
+        2**53 + 1,
+        True,
+        1.0,
+    ],
+)
+def test_a_duration_that_cannot_be_read_is_refused_with_what_it_is_for(written: object) -> None:
+    with pytest.raises(DurationError, match=r"^lateness is "):
+        duration_ms(written, what="lateness")  # type: ignore[arg-type]

@@ -1,0 +1,421 @@
+"""The copy of a connection point answers as a dict of versions would, whatever happened to it."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import revisions as rev
+from schemas.arc import Arc
+from schemas.fields import FieldType, physical
+from sweepers.segments import StoreError
+from sweepers.store import EpochOrderError, HistoryGoneError, NotYetCompleteError, Store
+
+Tuple = dict[str, Any]
+
+
+def arc_of(
+    fields: Mapping[str, str], *, identity: tuple[str, ...], event_time: str, shift: int
+) -> Arc:
+    kinds = {name: FieldType.parse(kind) for name, kind in fields.items()}
+    return Arc("made", kinds, identity, event_time, (), event_time_shift_ms=shift)
+
+
+TRADES = arc_of(
+    {
+        "key": "string",
+        "at": "timestamp-millis",
+        "product": "string?",
+        "notional": "decimal(18,2)",
+    },
+    identity=("key",),
+    event_time="at",
+    shift=0,
+)
+TOTALS = arc_of(
+    {
+        "product": "string",
+        "window_start": "timestamp-millis",
+        "window_end": "timestamp-millis",
+        "traded": "decimal(38,2)",
+        "trades": "long",
+        "ratio": "double?",
+    },
+    identity=("product", "window_start"),
+    event_time="window_end",
+    shift=-1,
+)
+
+IDENTITIES: dict[str, list[Tuple]] = {
+    "key": [{"key": f"trade number {n} with a name too long to be inlined"} for n in range(6)],
+    "product": [{"product": p, "window_start": s} for p in ("a", "b") for s in (0, 10, 20)],
+}
+VALUES: dict[str, list[Any]] = {
+    "at": list(range(0, 30, 3)),
+    "window_end": list(range(1, 30, 4)),
+    "product": [None, "a", "b"],
+    "notional": [-5, 0, 10**17],
+    "traded": [10**38 - 1, 1 - 10**38, 7],
+    "trades": [1, 2],
+    "ratio": [None, math.nan, 0.0, -0.0, 1.5],
+}
+
+
+@dataclass
+class Oracle:
+    """A plain history: the state after each epoch, and the revisions that led there."""
+
+    states: list[dict[int, Tuple]] = field(default_factory=list)
+    revisions: list[dict[str, Any]] = field(default_factory=list)
+
+    def answer(self, arc: Arc, epoch: int, asked: Callable[[Tuple, int], bool]) -> list[str]:
+        return sorted(
+            repr(tuple(t.values()))
+            for t in self.states[epoch].values()
+            if asked(t, t[arc.event_time] + arc.event_time_shift_ms)
+        )
+
+
+def history(arc: Arc, seed: random.Random, epoch_count: int) -> Oracle:
+    """Inserts, replaces (of any field but the identity), deletes, reinserts, partition moves."""
+    made, state = Oracle(), dict[int, Tuple]()
+    names = IDENTITIES[arc.identity[0]]
+    for epoch in range(epoch_count):
+        for number in seed.sample(range(len(names)), seed.randint(0, 4)):
+            values = {n: seed.choice(VALUES[n]) for n in arc.fields if n not in arc.identity}
+            new = {n: (names[number] | values)[n] for n in arc.fields}
+            old = state.get(number)
+            kind = seed.choice(["replace", "replace", "delete", "move"]) if old else "insert"
+            if kind in ("delete", "move"):
+                made.revisions.append({"op": rev.DELETE, "b": old, "a": None, "epoch": epoch})
+            if kind in ("insert", "move"):
+                made.revisions.append({"op": rev.INSERT, "b": None, "a": new, "epoch": epoch})
+            if kind == "replace":
+                made.revisions.append({"op": rev.REPLACE, "b": old, "a": new, "epoch": epoch})
+            state = {n: t for n, t in state.items() if n != number}
+            if kind != "delete":
+                state[number] = new
+        made.states.append(state)
+    return made
+
+
+def frame(arc: Arc, revisions: list[dict[str, Any]]) -> pl.DataFrame:
+    rows = [
+        {"op": r["op"], "epoch": r["epoch"]}
+        | {
+            prefix + n: r[s] and r[s][n]
+            for s, prefix in (("b", rev.BEFORE), ("a", rev.AFTER))
+            for n in arc.fields
+        }
+        for r in revisions
+    ]
+    return pl.DataFrame(rows, schema={**rev.schema(arc.fields), "epoch": pl.Int64})
+
+
+def shown(tuples: pl.DataFrame) -> list[str]:
+    return sorted(repr(row) for row in tuples.rows())
+
+
+def same(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))
+
+
+def feed(store: Store, arc: Arc, made: Oracle, upto: int, seed: random.Random) -> None:
+    """Append the epochs after the store's, all at once, in any order of rows."""
+    part = [r for r in made.revisions if store.upto < r["epoch"] <= upto]
+    store.append(frame(arc, seed.sample(part, len(part))), upto=upto, resume=resume_of(upto))
+
+
+def resume_of(upto: int) -> int:
+    return 100 + 7 * upto if upto >= 0 else 0
+
+
+def check(store: Store, arc: Arc, made: Oracle, oldest_ms: int, seed: random.Random) -> None:
+    """Ask for all tuples, and for random ranges, as of every epoch that can be asked for."""
+    for epoch in range(store.floor, store.upto + 1):
+        everything = made.answer(arc, epoch, lambda _, at: at >= oldest_ms)
+        assert shown(store.as_of(epoch, None)) == everything
+        group = seed.sample(list(arc.fields), seed.randint(0, 2))
+        tuples = [
+            names | {n: seed.choice(VALUES.get(n, [0])) for n in arc.fields if n not in names}
+            for names in seed.choices(IDENTITIES[arc.identity[0]], k=seed.randint(0, 6))
+        ]
+        starts = [seed.randint(-2, 30) for _ in tuples]
+        ranges = [(s, s + seed.randint(-1, 12), t) for s, t in zip(starts, tuples, strict=True)]
+        low, high = seed.choice([None, 5]), seed.choice([None, 25])
+        asked = pl.DataFrame(
+            [{"from_ms": s, "to_ms": e} | {n: t[n] for n in group} for s, e, t in ranges],
+            schema={"from_ms": pl.Int64, "to_ms": pl.Int64}
+            | {n: physical(arc.fields)[n] for n in group},
+        )
+
+        def wanted(
+            t: Tuple,
+            at: int,
+            ranges: Any = ranges,
+            group: Any = group,
+            low: Any = low,
+            high: Any = high,
+        ) -> bool:
+            return (
+                at >= oldest_ms
+                and (low is None or at >= low)
+                and (high is None or at < high)
+                and any(s <= at < e and all(same(r[n], t[n]) for n in group) for s, e, r in ranges)
+            )
+
+        found = store.as_of(epoch, asked, from_ms=low, to_ms=high)
+        assert found.schema == physical(arc.fields)
+        assert shown(found) == made.answer(arc, epoch, wanted)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path) / "copy"
+
+
+@pytest.mark.parametrize("arc", [TRADES, TOTALS], ids=["trades", "totals"])
+@settings(max_examples=25, deadline=None)
+@given(
+    number=st.integers(0, 2**32), epoch_count=st.integers(1, 16), segment_rows=st.integers(2, 20)
+)
+def test_oracle_as_of_equals_a_fold_over_seals_rewrites_crashes_and_forgetting(
+    arc: Arc, number: int, epoch_count: int, segment_rows: int
+) -> None:
+    seed, last = random.Random(number), epoch_count - 1
+    made = history(arc, seed, epoch_count)
+    with folder() as path:
+        store = Store(path, arc=arc, segment_rows=segment_rows)
+        oldest_ms = -(2**62)
+        while store.upto < last:
+            feed(store, arc, made, min(last, store.upto + seed.randint(1, 4)), seed)
+            if seed.random() < 0.4:
+                store.raise_floor(seed.randint(0, store.upto))
+            if seed.random() < 0.2:
+                oldest_ms = max(oldest_ms, seed.randint(0, 12))
+                store.drop_before(oldest_ms)
+            if seed.random() < 0.3:  # a crash: no close; what is not sealed comes again
+                store = Store(path, arc=arc, segment_rows=segment_rows)
+                assert store.rebuilt is None
+                assert store.resume == resume_of(store.upto)
+                store.drop_before(oldest_ms)
+            check(store, arc, made, oldest_ms, seed)
+        store.close()
+
+
+def trade(n: int, at: int, *, key: str | None = None) -> Tuple:
+    return {"key": key or f"k{n}", "at": at, "product": "a", "notional": n}
+
+
+def inserts(count: int, *, epoch: int) -> pl.DataFrame:
+    return frame(
+        TRADES,
+        [
+            {"op": rev.INSERT, "b": None, "a": trade(n, n, key=f"{epoch}/{n}"), "epoch": epoch}
+            for n in range(count)
+        ],
+    )
+
+
+def size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.glob("segment-*"))
+
+
+def test_new_store_has_seen_no_epoch_and_resumes_at_the_start(tmp_path: Path) -> None:
+    store = Store(tmp_path / "made" / "on demand", arc=TRADES)
+    assert (store.upto, store.resume, store.floor, store.rebuilt) == (-1, 0, 0, None)
+    with pytest.raises(NotYetCompleteError, match="complete only up to epoch -1"):
+        store.as_of(0, None)
+
+
+def test_as_of_refuses_epochs_below_the_floor_and_above_upto(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES)
+    store.append(inserts(3, epoch=4), upto=9, resume=1)
+    store.raise_floor(5)
+    store.raise_floor(3)
+    with pytest.raises(HistoryGoneError, match="ask as of 5 or later"):
+        store.as_of(4, None)
+    with pytest.raises(NotYetCompleteError, match="up to epoch 9"):
+        store.as_of(10, None)
+    assert store.as_of(5, None).height == store.as_of(9, None).height == 3
+
+
+def test_append_refuses_epochs_already_complete_or_beyond_upto(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES)
+    store.append(inserts(1, epoch=4), upto=4, resume=1)
+    for epoch, upto in ((4, 5), (6, 5)):
+        with pytest.raises(EpochOrderError, match=f"found {epoch} to {epoch}"):
+            store.append(inserts(1, epoch=epoch), upto=upto, resume=2)
+    with pytest.raises(EpochOrderError):
+        store.append(inserts(0, epoch=0), upto=3, resume=2)
+    assert (store.upto, store.as_of(4, None).height) == (4, 1)
+
+
+def test_empty_append_moves_upto_but_not_what_a_new_life_resumes_from(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=2)
+    store.append(inserts(2, epoch=0), upto=0, resume=10)
+    store.append(inserts(1, epoch=1), upto=1, resume=20)
+    store.append(inserts(0, epoch=0), upto=7, resume=30)
+    assert (store.upto, store.resume) == (7, 10)
+    again = Store(tmp_path, arc=TRADES, segment_rows=2)
+    assert (again.upto, again.resume) == (0, 10)
+    assert again.as_of(0, None).height == 2
+
+
+def test_large_append_is_cut_into_segments_of_about_the_same_size(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    store.append(inserts(37, epoch=0), upto=0, resume=1)
+    assert len(list(tmp_path.glob("segment-*.arrow"))) == 3
+    assert store.as_of(0, None).height == 37
+
+
+def replaced_over_and_over(store: Store, epoch_count: int) -> None:
+    old: Tuple | None = None
+    for epoch in range(epoch_count):
+        new = trade(epoch, 1_000 - epoch, key="only")
+        op = rev.REPLACE if old else rev.INSERT
+        one = frame(TRADES, [{"op": op, "b": old, "a": new, "epoch": epoch}])
+        store.append(one, upto=epoch, resume=epoch)
+        old = new
+
+
+def test_rewrite_frees_the_disk_once_half_of_the_copy_is_superseded(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=16)
+    replaced_over_and_over(store, 400)
+    before = size(tmp_path)
+    store.raise_floor(100)
+    assert size(tmp_path) == before
+    store.raise_floor(390)
+    assert size(tmp_path) < before / 8
+    for _ in range(2):
+        top = store.upto
+        assert store.as_of(top, None)["notional"].to_list() == [top]
+        store = Store(tmp_path, arc=TRADES, segment_rows=16)
+        assert store.rebuilt is None
+        assert store.floor == 390
+
+
+def test_drop_before_removes_whole_segments_and_hides_the_rest_at_once(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    store.append(inserts(40, epoch=0), upto=0, resume=1)
+    before = size(tmp_path)
+    store.drop_before(25)
+    assert sorted(store.as_of(0, None)["at"]) == list(range(25, 40))
+    assert size(tmp_path) < before * 0.6
+    again = Store(tmp_path, arc=TRADES)
+    assert sorted(again.as_of(0, None)["at"]) == list(range(25, 40))
+
+
+def test_tuple_without_event_time_is_found_only_when_no_range_is_given(tmp_path: Path) -> None:
+    arc = arc_of(
+        {"key": "string", "at": "timestamp-millis?"}, identity=("key",), event_time="at", shift=-1
+    )
+    store = Store(tmp_path, arc=arc, segment_rows=2)
+    rows = [{"key": "x", "at": None}, {"key": "y", "at": 5}]
+    store.append(
+        frame(arc, [{"op": rev.INSERT, "b": None, "a": r, "epoch": 0} for r in rows]),
+        upto=0,
+        resume=1,
+    )
+    assert store.as_of(0, None).height == 2
+    every = pl.DataFrame({"from_ms": [-(10**15)], "to_ms": [10**15]})
+    assert store.as_of(0, every)["key"].to_list() == ["y"]
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def overwritten(path: Path) -> None:
+    path.write_bytes(b"\x07" * path.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", [cut_short, emptied, overwritten, Path.unlink])
+@pytest.mark.parametrize("victim", ["manifest.json", "segment-1.arrow"])
+def test_damaged_copy_is_emptied_and_says_so(
+    tmp_path: Path, damage: Callable[[Path], None], victim: str
+) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    store.append(inserts(40, epoch=0), upto=0, resume=9)
+    mine = tmp_path / "notes.txt"
+    mine.write_text("not the store's")
+    damage(tmp_path / victim)
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    assert store.rebuilt is not None
+    assert "damaged" in store.rebuilt
+    assert (store.upto, store.resume, store.floor) == (-1, 0, 0)
+    assert list(tmp_path.iterdir()) == [mine]
+    store.append(inserts(40, epoch=0), upto=0, resume=9)
+    assert Store(tmp_path, arc=TRADES).rebuilt is None
+
+
+def test_copy_of_another_arc_is_emptied_and_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=2)
+    store.append(inserts(4, epoch=0), upto=0, resume=9)
+    store = Store(tmp_path, arc=TOTALS)
+    assert store.rebuilt == "it is a copy of another arc or of another version of this one"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_an_interrupted_write_are_removed_and_do_not_count(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=2)
+    store.append(inserts(4, epoch=0), upto=0, resume=9)
+    whole = (tmp_path / "segment-0.arrow").read_bytes()
+    (tmp_path / "segment-9.arrow").write_bytes(whole)
+    (tmp_path / "segment-10.arrow.part").write_bytes(whole[:20])
+    store = Store(tmp_path, arc=TRADES)
+    assert (store.rebuilt, store.as_of(0, None).height) == (None, 4)
+    assert len(list(tmp_path.glob("segment-*"))) == 2
+
+
+@pytest.mark.parametrize("writes_before_full", range(4))
+def test_full_disk_is_told_and_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes_before_full: int
+) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    store.append(inserts(10, epoch=0), upto=0, resume=1)
+    files = sorted(tmp_path.iterdir())
+    store.append(inserts(5, epoch=1), upto=1, resume=2)
+    real, left = os.fsync, [writes_before_full]
+
+    def fsync(number: int) -> None:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        left[0] -= 1
+        real(number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(StoreError, match="No space left on device; free space"):
+            store.append(inserts(30, epoch=2), upto=2, resume=3)
+    assert sorted(tmp_path.iterdir()) == files
+    assert (store.upto, store.resume, store.as_of(1, None).height) == (1, 1, 15)
+    store.append(inserts(30, epoch=2), upto=2, resume=3)
+    assert Store(tmp_path, arc=TRADES).as_of(2, None).height == 45
+
+
+def test_close_twice_is_safe_and_loses_nothing_sealed(tmp_path: Path) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=2)
+    store.append(inserts(2, epoch=0), upto=0, resume=1)
+    store.as_of(0, None)
+    store.close()
+    store.close()
+    assert Store(tmp_path, arc=TRADES).as_of(0, None).height == 2

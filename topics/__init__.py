@@ -1,0 +1,1 @@
+"""Kafka: names, settings, clients, transactions, the registry, the embedded broker."""

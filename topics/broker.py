@@ -1,0 +1,292 @@
+"""The embedded broker: a real Apache Kafka of one node, for the demo, tests and a first look."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from schemas.errors import ErrataError
+from topics.jars import kafka_jars
+from topics.java import find_java
+
+_HOST = "127.0.0.1"
+_LOG_TAIL = 15
+
+# Java goes down with its parent, however that dies: a watcher holds the other end of a pipe of the
+# parent's. A line on it is a signal to pass on; its end means that the parent is gone.
+_SHIM = """
+exec 3<&0
+"$@" </dev/null 3<&- & broker=$!
+(
+  while read -r signal <&3; do kill -s "$signal" $broker; done
+  trap '' TERM
+  kill -s KILL $broker
+  while kill -s 0 $broker; do sleep 0.1; done
+  [ -z "$ERRATA_TEMPORARY" ] || rm -rf -- "$ERRATA_TEMPORARY"
+) 2>/dev/null & watcher=$!
+wait $broker; status=$?
+kill $watcher
+exit $status
+"""
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 4,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "broker.session.timeout.ms": 1500,  # back in service sooner after a kill
+    "broker.heartbeat.interval.ms": 300,
+    "log.cleaner.dedupe.buffer.size": 16 << 20,
+}
+
+
+class BrokerError(ErrataError):
+    """The embedded broker does not start, or has died."""
+
+
+class PortTakenError(BrokerError):
+    """Another process listens on the port that the broker was told to use."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        super().__init__(
+            f"the embedded broker needs port {port} of {_HOST}, which another process has; "
+            "stop that one, or give another port (0: any free one)"
+        )
+
+
+class EmbeddedBroker:
+    """A Kafka broker that lives no longer than its parent, as a context manager.
+
+    It listens on 127.0.0.1 only, and dies with this process, even if that is killed (a child made
+    by a bare fork() keeps it alive). The first use fetches Kafka's jars.
+
+    Args:
+        folder: Where the data is; kept, and used again. By default a temporary one, deleted at
+            exit.
+        port: The port to listen on; 0 takes a free one, the same one on every later `start`.
+        overrides: Broker settings that replace our own.
+        heap: The most memory Java's heap may take, as in `-Xmx`.
+        limit_s: How long to wait until the broker answers.
+
+    Raises:
+        PortTakenError: If the port is in use.
+        BrokerError: If it does not start; with the last lines of its log.
+        NoJavaError, JarsError: If Java or the jars can't be had.
+
+    Example:
+        >>> with EmbeddedBroker() as broker:  # doctest: +SKIP
+        ...     cluster = KafkaCluster(broker.settings)
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        *,
+        port: int = 0,
+        overrides: Mapping[str, str | int] | None = None,
+        heap: str = "384m",
+        limit_s: float = 60.0,
+    ) -> None:
+        self._temporary = tempfile.mkdtemp(prefix="errata-broker-") if folder is None else ""
+        self.folder = Path(folder or self._temporary).absolute()
+        self.port = port
+        self._overrides = dict(overrides or {})
+        self._heap = heap
+        self._limit_s = limit_s
+        self._shim: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect, as HOST:PORT."""
+        return f"{_HOST}:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        """Client settings that reach this broker."""
+        return {"bootstrap.servers": self.bootstrap_servers}
+
+    @property
+    def log(self) -> Path:
+        """The broker's log file."""
+        return self.folder / "broker.log"
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers; nothing happens if it runs already."""
+        if self._shim is not None and self._shim.poll() is None:
+            return
+        if self.port and not _is_free(self.port):
+            raise PortTakenError(self.port)
+        java = find_java()
+        class_path = os.pathsep.join(map(str, kafka_jars(java)))
+        self.port, controller = self.port or _free_port(), _free_port()
+        self._configure(controller)
+        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
+        options = [f"-Xmx{self._heap}", logging, "-cp", class_path]
+        properties = str(self.folder / "server.properties")
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format([str(java), *options, "kafka.tools.StorageTool"], properties)
+        with self.log.open("ab") as log:
+            self._shim = subprocess.Popen(
+                ["sh", "-c", _SHIM, "sh", str(java), *options, "kafka.Kafka", properties],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"ERRATA_TEMPORARY": self._temporary},
+                start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
+            )
+        self._await_answer()
+
+    def stop(self) -> None:
+        """Stop the broker in good order, after 20 s by force; its data stays."""
+        self._end("TERM", limit_s=20.0)
+
+    def kill(self) -> None:
+        """Kill the broker with SIGKILL, as a fault would; its data stays."""
+        self._end("KILL", limit_s=20.0)
+
+    def __enter__(self) -> Self:
+        """Start; what was begun is cleared away if that fails."""
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, and delete a temporary folder."""
+        if self._temporary:
+            self.kill()  # its data is thrown away: no need for good order
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        else:
+            self.stop()
+
+    def _configure(self, controller: int) -> None:
+        own = {
+            "listeners": f"PLAINTEXT://{_HOST}:{self.port},CONTROLLER://{_HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{_HOST}:{self.port}",
+            "controller.quorum.voters": f"1@{_HOST}:{controller}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "server.properties").write_text(
+                "".join(f"{k}={v}\n" for k, v in (_SETTINGS | own | self._overrides).items())
+            )
+            (self.folder / "log4j2.properties").write_text(_LOGGING)
+        except OSError as error:
+            raise BrokerError(
+                f"the embedded broker can't write its folder {self.folder}: {error.strerror}; "
+                "make room or give another folder"
+            ) from error
+
+    def _format(self, tool: list[str], properties: str) -> None:
+        # urlsafe base64 may start with "-", which the tool takes for an option
+        cluster = "E" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+        done = subprocess.run(
+            [*tool, "format", "-c", properties, "-t", cluster],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            told = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_LOG_TAIL:])
+            raise BrokerError(f"the embedded broker can't format {self.folder}:\n{told}")
+
+    def _await_answer(self) -> None:
+        deadline = time.monotonic() + self._limit_s
+        quick = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        admin = AdminClient(self.settings | quick)
+        assert self._shim is not None
+        while self._shim.poll() is None:
+            try:
+                if admin.list_topics(timeout=0.5).brokers:
+                    return
+            except KafkaException:
+                pass  # not yet; the loop has its limits
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BrokerError(
+                    f"the embedded broker gave no answer within {self._limit_s:g} s; "
+                    f"the end of {self.log}:\n{self._last_lines()}"
+                )
+        status = self._shim.returncode
+        self._end("KILL", limit_s=1.0)
+        raise BrokerError(
+            f"the embedded broker ended with status {status} while starting; "
+            f"the end of {self.log}:\n{self._last_lines()}"
+        )
+
+    def _end(self, signal: str, *, limit_s: float) -> None:
+        shim, self._shim = self._shim, None
+        if shim is None:
+            return
+        assert shim.stdin is not None
+        try:
+            shim.stdin.write(f"{signal}\n".encode())
+            shim.stdin.flush()
+            shim.wait(limit_s)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            pass  # already gone; or too slow, and the end of the pipe kills it
+        finally:
+            shim.stdin.close()
+            shim.wait()
+
+    def _last_lines(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL:])
+
+
+_LOGGING = """rootLogger.level=warn
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %m (%c)%n
+"""
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        return int(probe.getsockname()[1])

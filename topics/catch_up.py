@@ -1,0 +1,36 @@
+"""Reading a partition to its end, as a new life does before it works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+
+from topics.cluster import Cluster, ClusterError, Reader, Records, TopicPartition
+
+
+def catch_up(
+    cluster: Cluster, reader: Reader, source: TopicPartition, *, limit_s: float = 30.0
+) -> Iterator[Records]:
+    """Yield records until the reader has passed the log's end as it is now.
+
+    Control and aborted records take offsets that no record shows, so the position decides, not the
+    last record. What the reader has of its other partitions is yielded too.
+
+    Args:
+        cluster: Tells the log's end.
+        reader: Reads the partition, perhaps others.
+        source: The partition.
+        limit_s: An open transaction of another writer holds the end back; so long we wait.
+
+    Raises:
+        ClusterError: If the end is not reached in time.
+    """
+    end, deadline = cluster.end(source), monotonic() + limit_s
+    while reader.position(source) < end:
+        yield from reader.poll(timeout_s=0.1)
+        if monotonic() > deadline and reader.position(source) < end:
+            raise ClusterError(
+                f"partition {source.partition} of topic '{source.topic}' was read to offset "
+                f"{reader.position(source)}, but its end {end} was not reached within "
+                f"{limit_s:g} s; a transaction may be open: see kafka-transactions"
+            )

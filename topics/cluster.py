@@ -1,0 +1,138 @@
+"""What tasks and sweepers need of a cluster, whichever it is: Kafka, or one in memory.
+
+The task loop is written against these protocols alone. `topics.kafka` speaks to a broker;
+`topics.memory` keeps logs in memory with the same rules (transactions, fencing, the last stable
+offset, compaction), for `errata local` and for tests that kill actors between any two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from schemas.errors import ErrataError
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of one topic partition in log order, as columns; all lists have the same length.
+
+    A tombstone is a value of None. Times are the broker's record timestamps in ms.
+    """
+
+    source: TopicPartition
+    offsets: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    times_ms: list[int]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class FencedError(ErrataError):
+    """A newer life of the same task has started; this one must end without writing more."""
+
+
+class DoubtfulCommitError(ErrataError):
+    """The outcome of a transaction is not known, or it failed: start a new attempt (DESIGN 10)."""
+
+
+class ClusterError(ErrataError):
+    """The cluster can't be used: unreachable, refused, or a topic is missing or unsuitable."""
+
+
+class Reader(Protocol):
+    """Reads some partitions from given offsets on, committed records only, no group."""
+
+    def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
+        """Return what has arrived, at most about `limit` records; [] when there is nothing."""
+
+    def position(self, source: TopicPartition) -> int:
+        """Offset up to which this reader has read, control and aborted records passed."""
+
+    def add(self, source: TopicPartition, offset: int) -> None:
+        """Read one more partition, from this offset on (0: from the log's start)."""
+
+    def close(self) -> None:
+        """Give the connection back; safe to call twice."""
+
+
+class Transactions(Protocol):
+    """A transactional producer of one task; one life of it is one attempt.
+
+    Any error leaves it unusable: make a new one, which fences this one.
+    """
+
+    def begin(self) -> None:
+        """Open a transaction."""
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        partitions: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+    ) -> None:
+        """Queue records; the three sequences have the same length. Back-pressure waits."""
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """Wait for all queued records; return per partition own last record's offset + 1.
+
+        Covers the records since the last flush or begin.
+
+        Raises:
+            DoubtfulCommitError: If a record was not acknowledged or has no offset.
+            FencedError: If a newer life has taken over.
+        """
+
+    def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Add a group's positions to the transaction (for Kafka's own tools; never read back)."""
+
+    def commit(self) -> None:
+        """Commit; return only when the outcome is certain.
+
+        Raises:
+            DoubtfulCommitError: If it is not certain, or the transaction was aborted.
+            FencedError: If a newer life has taken over.
+        """
+
+    def close(self) -> None:
+        """Give the connection back, aborting what is open; safe to call twice."""
+
+
+class Cluster(Protocol):
+    """A cluster as an actor sees it."""
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader:
+        """Return a reader of these partitions from these offsets on."""
+
+    def transactions(self, transactional_id: str) -> Transactions:
+        """Return a new life of a transactional producer, older ones fenced (init_transactions)."""
+
+    def send(
+        self, topic: str, *, partition: int, key: bytes | None, value: bytes | None
+    ) -> None:
+        """Send one record outside any transaction (requests and replies); flushes soon."""
+
+    def end(self, source: TopicPartition) -> int:
+        """Return the log's end: the offset after the last record, committed or not."""
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has.
+
+        Raises:
+            ClusterError: If there is no such topic.
+        """
+
+    def close(self) -> None:
+        """Close what the cluster opened itself; safe to call twice."""

@@ -1,0 +1,161 @@
+"""Making the topics of a network, and refusing existing ones that would break a law."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, sleep
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from topics.client import REACH_S, Connection, Settings, TopicExistsError
+from topics.cluster import ClusterError
+from topics.settings import TopicSpec
+
+_AT_LEAST = (
+    "min.compaction.lag.ms",
+    "retention.ms",
+    "retention.bytes",
+    "delete.retention.ms",
+    "max.message.bytes",
+)
+_UNLIMITED = {"retention.ms", "retention.bytes"}  # where -1 is the largest
+
+
+@dataclass(frozen=True)
+class TopicFault:
+    """One way in which an existing topic differs from what a network needs."""
+
+    topic: str
+    what: str
+    need: str
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        return (
+            f"topic '{self.topic}' needs {self.what} {self.need}, but has {self.found}; "
+            f"{self.remedy}"
+        )
+
+
+class TopicSettingsError(ClusterError):
+    """Existing topics would break a law; one line a fault."""
+
+    def __init__(self, faults: Sequence[TopicFault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(map(str, faults)))
+
+
+def create_topics(
+    settings: Settings,
+    wanted: Sequence[TopicSpec],
+    *,
+    replication: int = -1,
+    limit_s: float = 30.0,
+    reach_s: float = REACH_S,
+) -> None:
+    """Make the topics that are missing and wait until the cluster has them.
+
+    Existing ones are left as they are; processes that do this at once don't disturb each other.
+
+    Args:
+        settings: librdkafka settings of the cluster.
+        wanted: The topics.
+        replication: Copies of each partition; -1 for the broker's default.
+        limit_s: How long to wait for the new ones.
+        reach_s: How long the cluster may take to answer.
+
+    Raises:
+        TopicSettingsError: If an existing topic has other partitions or cleanup, or keeps records
+            for a shorter time than needed. Nothing is made then.
+        ClusterError: If the cluster can't be reached, or refuses.
+    """
+    connection = Connection(settings, reach_s=reach_s)
+    present = _partitions(connection)
+    missing = [spec for spec in wanted if spec.name not in present]
+    _refuse(connection, [spec for spec in wanted if spec.name in present], present)
+    if not missing:
+        return
+    answers = connection.admin.create_topics(
+        [
+            NewTopic(spec.name, spec.partitions, replication, config=dict(spec.config))
+            for spec in missing
+        ]
+    )
+    for name, answer in answers.items():
+        with suppress(TopicExistsError):  # another process was quicker: looked at below
+            connection.ask(f"topic '{name}'", answer)
+    deadline = monotonic() + limit_s
+    while not {spec.name for spec in missing} <= (present := _partitions(connection)).keys():
+        if monotonic() > deadline:
+            names = ", ".join(spec.name for spec in missing if spec.name not in present)
+            raise ClusterError(
+                f"the cluster has made {names}, but does not list it after {limit_s:g} s; "
+                "see the brokers' logs"
+            )
+        sleep(0.05)
+    _refuse(connection, missing, present)
+
+
+def faults(spec: TopicSpec, *, partitions: int, config: Mapping[str, str]) -> list[TopicFault]:
+    """Return how a topic as it is breaks what is wanted; longer retention or lag is fine.
+
+    Example:
+        >>> spec = TopicSpec("tape.trades", 4, {"retention.ms": "1000"})
+        >>> print(*faults(spec, partitions=2, config={"retention.ms": "-1"}))
+        topic 'tape.trades' needs partitions 4, but has 2; give the arc a new name, or 2 partitions
+    """
+    found: list[TopicFault] = []
+    if partitions != spec.partitions:
+        remedy = f"give the arc a new name, or {partitions} partitions"
+        found.append(
+            TopicFault(spec.name, "partitions", str(spec.partitions), str(partitions), remedy)
+        )
+    for key, need in spec.config.items():
+        has = config.get(key, "")
+        if key == "cleanup.policy":
+            broken = set(need.split(",")) != set(has.split(","))
+        elif key in _AT_LEAST:
+            broken = _amount(key, has) < _amount(key, need)
+        else:
+            broken = False  # no law depends on it
+        if broken:
+            remedy = f"alter it: kafka-configs --alter --topic {spec.name} --add-config {key}="
+            remedy += f"[{need}]" if "," in need else need
+            found.append(TopicFault(spec.name, key, need, has or "none", remedy))
+    return found
+
+
+def _amount(key: str, text: str) -> float:
+    amount = int(text or 0)
+    return float("inf") if amount == -1 and key in _UNLIMITED else amount
+
+
+def _partitions(connection: Connection) -> dict[str, int]:
+    try:
+        listed = connection.admin.list_topics(timeout=REACH_S)
+    except KafkaException as error:
+        raise connection.failure("the list of topics", error) from None
+    return {
+        name: len(topic.partitions)
+        for name, topic in listed.topics.items()
+        if topic.partitions and all(part.leader >= 0 for part in topic.partitions.values())
+    }
+
+
+def _refuse(
+    connection: Connection, specs: Sequence[TopicSpec], partitions: Mapping[str, int]
+) -> None:
+    resources = [ConfigResource(ResourceType.TOPIC, spec.name) for spec in specs]
+    answers = connection.admin.describe_configs(resources) if resources else {}
+    broken: list[TopicFault] = []
+    for spec, resource in zip(specs, resources, strict=True):
+        entries = connection.ask(f"topic '{spec.name}'", answers[resource])
+        config = {key: entry.value for key, entry in entries.items()}
+        broken += faults(spec, partitions=partitions[spec.name], config=config)
+    if broken:
+        raise TopicSettingsError(broken)

@@ -1,0 +1,133 @@
+"""A Kafka cluster as actors see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import OffsetSpec
+
+from topics.client import REACH_S, Connection, Settings
+from topics.cluster import ClusterError, TopicPartition
+from topics.reading import KafkaReader
+from topics.record_size import LARGEST, check_sizes
+from topics.transactions import TIMEOUT_S, KafkaTransactions
+
+
+class KafkaCluster:
+    """A `Cluster` that is Kafka.
+
+    Args:
+        settings: librdkafka settings; all pass through, but those that the laws need are ours.
+        reach_s: How long the brokers may take to answer at first, and after all were lost.
+
+    Raises:
+        ClusterError: If no broker answers in time, or the cluster refuses this client.
+
+    Example:
+        >>> cluster = KafkaCluster({"bootstrap.servers": "localhost:9092"})  # doctest: +SKIP
+    """
+
+    def __init__(self, settings: Settings, *, reach_s: float = REACH_S) -> None:
+        self._connection = Connection(settings, reach_s=reach_s)
+        self._limit = self._connection.setting("message.max.bytes", LARGEST)
+        self._sender: Any = None
+        self._lost = ""
+
+    def __repr__(self) -> str:
+        """Return the servers, and nothing that may be secret."""
+        return f"KafkaCluster({self._connection!r})"
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> KafkaReader:
+        """Return a reader of these partitions from these offsets on.
+
+        Raises:
+            ClusterError: If there is no such topic or partition.
+        """
+        for topic in {source.topic for source in positions}:
+            count = self.partitions(topic)
+            highest = max(s.partition for s in positions if s.topic == topic)
+            if highest >= count:
+                raise ClusterError(
+                    f"topic '{topic}' has {count} partitions, but partition {highest} is to be "
+                    "read; the plan and the topic differ: run `errata plan`"
+                )
+        return KafkaReader(self._connection, positions)
+
+    def transactions(self, transactional_id: str) -> KafkaTransactions:
+        """Return a new life of a transactional producer, older ones fenced."""
+        self._connection.check()
+        return KafkaTransactions(self._connection, transactional_id)
+
+    def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
+        """Send one record outside any transaction; it leaves within milliseconds.
+
+        Raises:
+            RecordTooLargeError: If it is.
+            ClusterError: If this one, or one sent before, can't be delivered.
+        """
+        self._connection.check()
+        check_sizes(topic, keys=[key], values=[value], limit=self._limit)
+        if self._sender is None:
+            self._sender = self._connection.client(
+                Producer,
+                {"linger.ms": 1, "retry.backoff.ms": 20, "message.max.bytes": LARGEST},
+                {"enable.idempotence": True},
+            )
+        deadline = monotonic() + TIMEOUT_S
+        while True:
+            try:
+                self._sender.poll(0)
+                if self._lost:
+                    lost, self._lost = self._lost, ""
+                    raise ClusterError(f"a record was not delivered: {lost}; send it again")
+                self._sender.produce(topic, value, key, partition, self._on_delivery)
+                return
+            except BufferError:
+                if monotonic() > deadline:
+                    raise ClusterError(
+                        f"records for topic '{topic}' wait since {TIMEOUT_S:g} s; see the broker"
+                    ) from None
+                self._sender.poll(0.05)
+            except KafkaException as error:
+                self._sender = None  # an idempotent producer does not outlive a fatal error
+                raise self._connection.failure(f"topic '{topic}'", error) from None
+
+    def end(self, source: TopicPartition) -> int:
+        """Return the log's end: the offset after the last record, committed or not."""
+        self._connection.check()
+        position = Position(*source)
+        answers = self._connection.admin.list_offsets(
+            {position: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+        )
+        what = f"partition {source.partition} of topic '{source.topic}'"
+        return int(self._connection.ask(what, answers[position]).offset)
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has.
+
+        Raises:
+            ClusterError: If there is no such topic.
+        """
+        self._connection.check()
+        answers = self._connection.admin.describe_topics(TopicCollection([topic]))
+        return len(self._connection.ask(f"topic '{topic}'", answers[topic]).partitions)
+
+    def close(self) -> None:
+        """Deliver what was sent and give the connections back; safe to call twice."""
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.flush(TIMEOUT_S)
+
+    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            self._lost = f"topic '{message.topic()}': {self._connection.clean(error)}"

@@ -1,0 +1,80 @@
+"""The names of a network's topics (DESIGN 3)."""
+
+from __future__ import annotations
+
+import re
+
+from schemas.errors import ErrataError
+
+SCHEMAS_TOPIC = "_errata_schemas"
+"""Topic of the schemas where no schema registry is configured; shared by all networks."""
+
+RESERVED = frozenset({"progress", "plan", "dead-letters"})
+"""Arc names that would take the name of one of a network's own topics."""
+
+_PART = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST = 249
+
+
+class TopicNameError(ErrataError):
+    """A network, arc, box or scope has a name that can't be part of a topic's name."""
+
+    def __init__(self, name: str, *, need: str) -> None:
+        self.name = name
+        super().__init__(f"name {name!r} {need}; choose another one")
+
+
+def arc_topic(network: str, arc: str) -> str:
+    """Return the topic of an arc's revisions.
+
+    Raises:
+        TopicNameError: If a name has other characters than letters, digits, "_" and "-", is one of
+            the reserved ones, or makes a name longer than 249 characters.
+
+    Example:
+        >>> arc_topic("tape", "trades")
+        'tape.trades'
+    """
+    if arc in RESERVED:
+        raise TopicNameError(arc, need="is the network's own topic")
+    return _topic(network, arc)
+
+
+def exchange_topic(network: str, box: str) -> str:
+    """Return the topic in which revisions pass to the tasks that own their new partitions."""
+    return _topic(network, box, "exchange")
+
+
+def progress_topic(network: str) -> str:
+    """Return the topic of the tasks' reports."""
+    return _topic(network, "progress")
+
+
+def requests_topic(network: str, arc: str) -> str:
+    """Return the topic of replay requests to the sweeper of a connection point."""
+    return _topic(network, arc, "requests")
+
+
+def replay_topic(network: str, scope: str) -> str:
+    """Return the topic of sweepers' replies to the tasks of a scope."""
+    return _topic(network, scope, "replay")
+
+
+def dead_letters_topic(network: str) -> str:
+    """Return the topic of refused input."""
+    return _topic(network, "dead-letters")
+
+
+def plan_topic(network: str) -> str:
+    """Return the topic of the deployed plan."""
+    return _topic(network, "plan")
+
+
+def _topic(*parts: str) -> str:
+    for part in parts:
+        if not _PART.fullmatch(part):
+            raise TopicNameError(part, need='needs letters, digits, "_" and "-" only')
+    name = ".".join(parts)
+    if len(name) > _LONGEST:
+        raise TopicNameError(name, need=f"is longer than {_LONGEST} characters as a topic's name")
+    return name

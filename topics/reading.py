@@ -1,0 +1,139 @@
+"""Reading partitions of a Kafka cluster: committed records only, from given offsets, no group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import filterfalse
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Assigned
+
+from topics.client import Connection
+from topics.cluster import ClusterError, Records, TopicPartition
+
+_DEFAULTS = {
+    "group.id": "errata",  # asked for by the client, never used
+    "fetch.wait.max.ms": 100,  # a partition added waits for the fetch under way
+    "fetch.queue.backoff.ms": 10,
+    "queued.min.messages": 200_000,
+    "queued.max.messages.kbytes": 131_072,
+}
+_LAWS = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",  # never skip silently what is no longer there
+}
+
+
+class LostOffsetError(ClusterError):
+    """A log no longer has the offset to read from: retention was faster, or it was made anew."""
+
+    def __init__(self, source: TopicPartition, offset: int) -> None:
+        self.source, self.offset = source, offset
+        super().__init__(
+            f"partition {source.partition} of topic '{source.topic}' has to be read from offset "
+            f"{offset}, but its log does not have it: records have been deleted before they were "
+            "read, or the topic was made anew; rebuild the reader, and keep records longer"
+        )
+
+
+class KafkaReader:
+    """A `Reader` of a Kafka cluster.
+
+    Positions pass control and aborted records when the end-of-partition event comes, which stands
+    at the last stable offset.
+    """
+
+    def __init__(self, connection: Connection, positions: Mapping[TopicPartition, int]) -> None:
+        self._connection = connection
+        self._positions: dict[tuple[str, int], int] = {}
+        self._codes: dict[tuple[str, int], int] = {}
+        self._sources: list[TopicPartition] = []
+        self._consumer: Any = connection.client(Consumer, _DEFAULTS, _LAWS)
+        for source, offset in positions.items():
+            self.add(source, offset)
+
+    def add(self, source: TopicPartition, offset: int) -> None:
+        """Read one more partition, from this offset on (0: from the log's start)."""
+        self._consumer.incremental_assign([Assigned(*source, offset or OFFSET_BEGINNING)])
+        self._positions[source] = offset
+        self._codes[source] = len(self._sources)
+        self._sources.append(source)
+
+    def position(self, source: TopicPartition) -> int:
+        """Offset up to which this reader has read, control and aborted records passed."""
+        return self._positions[source]
+
+    def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
+        """Return what has arrived, a `Records` a partition.
+
+        Waits only if nothing has; a partition whose end is reached ends the wait too.
+
+        Raises:
+            LostOffsetError: If a log no longer has the position to read on from.
+            ClusterError: If the cluster can't be read.
+        """
+        try:
+            messages = self._consumer.consume(limit, 0)
+            if not messages and timeout_s:
+                # consume() waits until it has all that it is asked for: ask for one
+                messages = self._consumer.consume(1, timeout_s)
+                if messages and limit > 1:
+                    messages += self._consumer.consume(limit - 1, 0)
+        except KafkaException as error:
+            raise self._connection.failure("a partition", error) from None
+        self._connection.check()
+        if any(map(Message.error, messages)):
+            events = [message for message in messages if message.error()]
+            messages = list(filterfalse(Message.error, messages))
+        else:
+            events = []
+        found = self._split(messages) if messages else []
+        for event in events:
+            self._handle(event)
+        return found
+
+    def close(self) -> None:
+        """Give the connection back; safe to call twice."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _split(self, messages: list[Message]) -> list[Records]:
+        if len(self._sources) == 1:
+            return [self._columns(self._sources[0], messages)]
+        places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        codes = np.fromiter(map(self._codes.__getitem__, places), np.int64, len(messages))
+        order = np.argsort(codes, kind="stable")
+        present, starts = np.unique(codes[order], return_index=True)
+        return [
+            self._columns(self._sources[code], list(map(messages.__getitem__, rows.tolist())))
+            for code, rows in zip(present, np.split(order, starts[1:]), strict=True)
+        ]
+
+    def _columns(self, source: TopicPartition, messages: list[Message]) -> Records:
+        offsets = list(map(Message.offset, messages))
+        self._positions[source] = offsets[-1] + 1
+        return Records(
+            source,
+            offsets,
+            list(map(Message.key, messages)),
+            list(map(Message.value, messages)),
+            list(map(itemgetter(1), map(Message.timestamp, messages))),
+        )
+
+    def _handle(self, event: Message) -> None:
+        error = event.error()
+        source = TopicPartition(event.topic() or "", event.partition() or 0)
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._positions[source] = max(self._positions[source], event.offset())
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise LostOffsetError(source, self._positions[source])
+        elif not error.retriable():
+            what = f"topic '{source.topic}'"
+            raise self._connection.failure(what, KafkaException(error))

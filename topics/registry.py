@@ -1,0 +1,154 @@
+"""The schemas that records name by id, kept in a compacted topic unless a server keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Protocol
+
+from schemas.errors import ErrataError
+from topics.catch_up import catch_up
+from topics.cluster import Cluster, ClusterError, Reader, TopicPartition
+from topics.names import SCHEMAS_TOPIC
+
+_SOURCE = TopicPartition(SCHEMAS_TOPIC, 0)
+_LOG = logging.getLogger("errata.schemas")
+
+
+class UnknownSchemaError(ErrataError):
+    """A record names a schema that the registry does not have."""
+
+    def __init__(self, schema_id: int, *, registry: str) -> None:
+        self.schema_id = schema_id
+        super().__init__(
+            f"schema {schema_id} is not in {registry}; the record was written with another "
+            "registry, or is not framed: check SCHEMA_REGISTRY_URL"
+        )
+
+
+class Registry(Protocol):
+    """Gives schemas ids, and schemas back."""
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Return the id of a schema, registering it under a subject if it is new there."""
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Return a schema.
+
+        Raises:
+            UnknownSchemaError: If there is none of this id.
+        """
+
+
+class SchemaRegistry:
+    """A `Registry` in the topic `_errata_schemas` (one partition, compacted).
+
+    An id is made from the schema's content, so processes that register at once agree. Of two
+    schemas with one id the first in the log has it; the other takes the next free one.
+
+    Args:
+        cluster: Where the topic is; it must exist.
+        limit_s: How long reading to its end may take.
+    """
+
+    def __init__(self, cluster: Cluster, *, limit_s: float = 30.0) -> None:
+        self._cluster = cluster
+        self._limit_s = limit_s
+        self._reader: Reader | None = None
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._subjects: set[tuple[str, int]] = set()
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Return the id of a schema, registering it under a subject if it is new there.
+
+        Raises:
+            ClusterError: If the topic can't be read or written.
+        """
+        known = self._known(subject, schema)
+        if known is None:
+            self._read()
+            known = self._known(subject, schema)
+        while known is None:
+            schema_id = next(i for i in ids(schema) if self._schemas.get(i, schema) == schema)
+            value = {"id": schema_id, "subject": subject, "schema": schema}
+            self._cluster.send(
+                SCHEMAS_TOPIC,
+                partition=0,
+                key=f"subject/{subject}/{schema_id}".encode(),
+                value=json.dumps(value).encode(),
+            )
+            self._await(subject, schema_id)
+            known = self._known(subject, schema)  # None if another took the id meanwhile
+        return known
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Return a schema; the topic is read to its end before it counts as unknown."""
+        if schema_id not in self._schemas:
+            self._read()
+        if schema_id not in self._schemas:
+            raise UnknownSchemaError(schema_id, registry=f"topic '{SCHEMAS_TOPIC}'")
+        return self._schemas[schema_id]
+
+    def close(self) -> None:
+        """Give the reader back; safe to call twice."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _known(self, subject: str, schema: dict[str, Any]) -> int | None:
+        for schema_id in ids(schema):
+            found = self._schemas.get(schema_id)
+            if found is None:
+                return None
+            if found == schema:
+                return schema_id if (subject, schema_id) in self._subjects else None
+        return None
+
+    def _await(self, subject: str, schema_id: int) -> None:
+        """Read until our own record is there: what is before it has been seen then."""
+        for _attempt in range(100):
+            self._read()
+            if (subject, schema_id) in self._subjects:
+                return
+            assert self._reader is not None
+            for records in self._reader.poll(timeout_s=self._limit_s / 100):
+                self._take(records.values)
+        raise ClusterError(
+            f"the schema of subject '{subject}' was sent to topic '{SCHEMAS_TOPIC}', but is not "
+            f"there after {self._limit_s:g} s; see the brokers' logs"
+        )
+
+    def _read(self) -> None:
+        if self._reader is None:
+            self._reader = self._cluster.reader({_SOURCE: 0})
+        for records in catch_up(self._cluster, self._reader, _SOURCE, limit_s=self._limit_s):
+            self._take(records.values)
+
+    def _take(self, values: list[bytes | None]) -> None:
+        for value in values:
+            try:
+                entry = json.loads(value or b"")
+                schema_id, subject, schema = entry["id"], entry["subject"], entry["schema"]
+            except (ValueError, TypeError, KeyError, RecursionError):
+                schema_id = subject = schema = None
+            if type(schema_id) is int and type(subject) is str and type(schema) is dict:
+                self._schemas.setdefault(schema_id, schema)
+                self._subjects.add((subject, schema_id))
+            else:
+                _LOG.warning("a malformed record in topic '%s' is skipped", SCHEMAS_TOPIC)
+
+
+def ids(schema: dict[str, Any]) -> Iterator[int]:
+    """Yield the ids that a schema may have, first the one that it has unless another has it.
+
+    The first is made of the leading 31 bits of the SHA-256 of its canonical JSON; never 0.
+
+    Example:
+        >>> next(ids({"type": "string"})) == next(ids({"type": "string"}))
+        True
+    """
+    canonical = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    first = int.from_bytes(hashlib.sha256(canonical.encode()).digest()[:4]) >> 1
+    return ((first + i) % 0x7FFFFFFF or 0x7FFFFFFF for i in count())

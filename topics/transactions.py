@@ -1,0 +1,259 @@
+"""Transactions on a Kafka cluster: one life of one task's transactional producer."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import compress, repeat
+from operator import length_hint
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as Position
+
+from topics.client import LOGGER, Connection
+from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from topics.record_size import LARGEST, check_sizes
+
+TIMEOUT_S = 15.0
+"""How long a transaction may be open, and any of its steps may take."""
+
+SLOW_COMMIT_S = 2.0
+"""A commit slower than this may have been sent twice: no new transaction after it."""
+
+_CHUNK = 10_000
+_DEFAULTS = {
+    "linger.ms": 5,
+    "retry.backoff.ms": 20,  # back-to-back transactions with offsets wait this long
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 1_048_576,
+    "transaction.timeout.ms": int(TIMEOUT_S * 1000),
+    "message.max.bytes": LARGEST,
+    "statistics.interval.ms": 250,  # the disconnect counter is nowhere else
+}
+_FENCED = {
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+}
+
+
+class KafkaTransactions:
+    """A `Transactions` of a Kafka cluster.
+
+    librdkafka ends transactions by the old protocol (no KIP-890): a commit that was sent twice
+    because a connection broke may reach the broker late and expose half of the next transaction.
+    So a life that has seen a disconnect or a slow commit refuses to begin another one.
+    """
+
+    def __init__(self, connection: Connection, transactional_id: str) -> None:
+        self._connection = connection
+        self._id = transactional_id
+        self._limit = connection.setting("message.max.bytes", LARGEST)
+        self._queue_size = connection.setting(
+            "queue.buffering.max.messages", int(_DEFAULTS["queue.buffering.max.messages"])
+        )
+        self._chunk = min(_CHUNK, self._queue_size // 2)
+        self._groups: dict[str, Any] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._awaited: set[TopicPartition] = set()
+        self._lost_records = ""
+        self._suspicion = ""
+        self._open = False
+        self._producer: Any = connection.client(
+            Producer,
+            _DEFAULTS,
+            {"transactional.id": transactional_id, "stats_cb": self._on_statistics},
+        )
+        try:
+            self._producer.init_transactions(2 * TIMEOUT_S)
+        except KafkaException as error:
+            connection.check()
+            raise connection.failure(f"transactional id '{transactional_id}'", error) from None
+
+    def begin(self) -> None:
+        """Open a transaction.
+
+        Raises:
+            DoubtfulCommitError: If this life has seen a disconnect or a slow commit.
+        """
+        with self._step("begin"):
+            self._producer.poll(0)
+            self._connection.check()
+            if self._suspicion:
+                raise self._doubt(self._suspicion)
+            self._producer.begin_transaction()
+        self._open = True
+        self._ends.clear()
+        self._awaited.clear()
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        partitions: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+    ) -> None:
+        """Queue records; waits while the queue is full.
+
+        Raises:
+            RecordTooLargeError: If one is; none is queued then.
+            DoubtfulCommitError: If the queue stays full, or the cluster refuses.
+            FencedError: If a newer life has taken over.
+        """
+        check_sizes(topic, keys=keys, values=values, limit=self._limit)
+        self._connection.check()
+        # The delivery of each partition's last record tells where its own output ends.
+        last = dict(zip(partitions, range(len(partitions)), strict=True))
+        rest = bytearray(b"\1") * len(partitions)
+        for index in last.values():
+            rest[index] = 0
+        with self._step(f"producing to '{topic}'"):
+            self._queue(
+                topic,
+                list(compress(values, rest)),
+                list(compress(keys, rest)),
+                list(compress(partitions, rest)),
+            )
+            for partition, index in last.items():
+                self._awaited.add(TopicPartition(topic, partition))
+                self._queue(topic, [values[index]], [keys[index]], [partition], self._on_delivery)
+            self._producer.poll(0)
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """Wait for all queued records; return per partition own last record's offset + 1."""
+        with self._step("flush"):
+            left = self._producer.flush(TIMEOUT_S)
+        self._connection.check()
+        if left or self._lost_records or self._awaited - self._ends.keys():
+            self._abort_after_loss()
+            raise self._doubt(self._lost_records or f"{left} records are not acknowledged")
+        ends = dict(self._ends)
+        self._ends.clear()
+        self._awaited.clear()
+        return ends
+
+    def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Add a group's positions to the transaction (for Kafka's own tools; never read back)."""
+        if group not in self._groups:
+            consumer: Any = self._connection.client(Consumer, {}, {"group.id": group})
+            self._groups[group] = consumer.consumer_group_metadata()
+            consumer.close()
+        with self._step("adding offsets"):
+            self._producer.send_offsets_to_transaction(
+                [Position(*source, offset) for source, offset in positions.items()],
+                self._groups[group],
+                TIMEOUT_S,
+            )
+
+    def commit(self) -> None:
+        """Commit; return only when the outcome is certain."""
+        began = monotonic()
+        with self._step("commit"):
+            self._producer.commit_transaction(TIMEOUT_S)
+        self._open = False
+        if monotonic() - began > SLOW_COMMIT_S:
+            self._suspicion = f"the last commit took longer than {SLOW_COMMIT_S:g} s"
+
+    def close(self) -> None:
+        """Give the connection back, aborting what is open; safe to call twice."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        if self._open:
+            try:
+                producer.abort_transaction(TIMEOUT_S)
+            except KafkaException as error:
+                # Fenced, or out of reach: the next life or the broker's time limit aborts it.
+                LOGGER.info("%s: %s", self._id, self._connection.clean(error))
+
+    def _queue(
+        self,
+        topic: str,
+        values: list[bytes | None],
+        keys: list[bytes | None],
+        partitions: list[int],
+        on_delivery: Any = None,
+    ) -> None:
+        done, deadline = 0, monotonic() + TIMEOUT_S
+        while done < len(values):
+            while len(self._producer) > self._queue_size - self._chunk and monotonic() < deadline:
+                self._producer.poll(0.01)
+            chunk = slice(done, done + self._chunk)
+            rest = iter(values[chunk])
+            try:
+                deque(
+                    map(
+                        self._producer.produce,
+                        repeat(topic),
+                        rest,
+                        keys[chunk],
+                        partitions[chunk],
+                        repeat(on_delivery),
+                    ),
+                    maxlen=0,
+                )
+                done += self._chunk
+                deadline = monotonic() + TIMEOUT_S
+            except BufferError:
+                if monotonic() > deadline:
+                    raise self._doubt("the queue stays full") from None
+                # The iterator knows how many are left; the one before them was not taken.
+                done = min(done + self._chunk, len(values)) - length_hint(rest) - 1
+                self._producer.poll(0.05)
+
+    def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
+        source = TopicPartition(message.topic(), message.partition())
+        offset = message.offset()
+        if error is not None or offset is None or offset < 0:
+            reason = self._connection.clean(error) if error else "it has no offset"
+            self._lost_records = f"a record for {source.topic}-{source.partition}: {reason}"
+        else:
+            self._ends[source] = offset + 1
+
+    def _on_statistics(self, statistics: str) -> None:
+        brokers = json.loads(statistics)["brokers"].values()
+        if any(broker["disconnects"] for broker in brokers):
+            self._suspicion = "a connection broke"
+
+    def _abort_after_loss(self) -> None:
+        """Abort; whether a newer life is the reason is told here, not by the lost records."""
+        self._open = False
+        try:
+            self._producer.abort_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() in _FENCED:
+                raise self._failure("flush", error) from None
+
+    @contextmanager
+    def _step(self, step: str) -> Iterator[None]:
+        """Turn what a step of the client raises into what it means."""
+        if self._producer is None:
+            raise self._doubt(f"it was closed before {step}")
+        try:
+            yield
+        except KafkaException as error:
+            raise self._failure(step, error) from None
+        except SystemError as error:
+            # A fatal error is raised in the middle of the client's callbacks.
+            if not isinstance(error.__cause__, KafkaException):
+                raise
+            raise self._failure(step, error.__cause__) from None
+
+    def _failure(self, step: str, error: KafkaException) -> FencedError | DoubtfulCommitError:
+        self._connection.check()
+        if error.args[0].code() in _FENCED:
+            return FencedError(
+                f"task '{self._id}' was fenced at {step}: a newer life of it has started, or its "
+                f"transaction took longer than {TIMEOUT_S:g} s; end this one"
+            )
+        return self._doubt(f"{step}: {self._connection.clean(error)}")
+
+    def _doubt(self, reason: str) -> DoubtfulCommitError:
+        return DoubtfulCommitError(
+            f"task '{self._id}' can't be sure of its transaction ({reason}); start a new attempt"
+        )
