@@ -25,9 +25,7 @@ def values(column: pl.Series, kind: FieldType) -> list[Any]:
     found = column.to_list()
     if kind.kind != "decimal":
         return found
-    return [
-        None if v is None else _EXACT.scaleb(decimal.Decimal(v), -kind.scale) for v in found
-    ]
+    return [None if v is None else _EXACT.scaleb(decimal.Decimal(v), -kind.scale) for v in found]
 
 
 def tuples(arc: Arc, frame: pl.DataFrame, *, prefix: str = "") -> list[dict[str, Any]]:
@@ -40,8 +38,7 @@ def tuples(arc: Arc, frame: pl.DataFrame, *, prefix: str = "") -> list[dict[str,
 def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
     """Leave out revisions that change the hidden part only."""
     same = pl.all_horizontal(
-        pl.col(frames.BEFORE + name).eq_missing(pl.col(frames.AFTER + name))
-        for name in arc.visible
+        pl.col(frames.BEFORE + name).eq_missing(pl.col(frames.AFTER + name)) for name in arc.visible
     )
     return revisions.filter((pl.col("op") != frames.REPLACE) | ~same)
 

@@ -59,8 +59,10 @@ class Driver:
 
     def __init__(self, network: Network, mode: str | None = None) -> None:
         plan = compile_network(network, mode=mode, every_arc=True)
-        sources = {n: replace(s, format="json", topic=f"source.{n}", partitions=1)
-                   for n, s in plan.sources.items()}
+        sources = {
+            n: replace(s, format="json", topic=f"source.{n}", partitions=1)
+            for n, s in plan.sources.items()
+        }
         self.plan = replace(plan, sources=sources).placed(dict.fromkeys(sources, 1))
         self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
         self.epoch = 0
@@ -84,8 +86,12 @@ class Driver:
         }
         self.ingests = {
             name: IngestTask(
-                shared, source, partition=0, folder=folder / f"index.{name}",
-                clock_ms=self._clock, epoch_of=lambda: self.epoch,
+                shared,
+                source,
+                partition=0,
+                folder=folder / f"index.{name}",
+                clock_ms=self._clock,
+                epoch_of=lambda: self.epoch,
             )
             for name, source in plan.sources.items()
         }
@@ -188,7 +194,9 @@ class Driver:
         found: list[Records] = reader.poll()
         return [
             decode_letter(value[framing.HEAD_BYTES :])
-            for records in found for value in records.values if value is not None
+            for records in found
+            for value in records.values
+            if value is not None
         ]
 
     def counts(self) -> dict[str, dict[str, int]]:

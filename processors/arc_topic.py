@@ -17,7 +17,7 @@ from schemas.arc import Arc
 from schemas.avro import key_schema, revision_schema
 from schemas.decode import Decoder
 from schemas.encode import Encoder
-from topics.cluster import Cluster, Reader, Records, TopicPartition
+from topics.cluster import Reader, Records, TopicPartition
 
 NOTHING_YET = -1
 """The frontier of an input of which no epoch is complete."""

@@ -57,9 +57,7 @@ def type_boxes(network: declared.Network) -> Typed:
     return typed
 
 
-def _fault(
-    typed: Typed, box: declared.Declaration, need: str, found: object, remedy: str
-) -> None:
+def _fault(typed: Typed, box: declared.Declaration, need: str, found: object, remedy: str) -> None:
     typed.faults.append(Fault(box.name, need, str(found), remedy, box.place))
 
 
@@ -69,17 +67,26 @@ def _duration(typed: Typed, box: declared.Declaration, value: object, what: str)
     try:
         return duration_ms(value, what=what)  # type: ignore[arg-type]
     except ErrataError as error:
-        _fault(typed, box, f"a duration for {what}", error, 'write it as "30s", "5m", "1d" or in ms')
+        _fault(
+            typed, box, f"a duration for {what}", error, 'write it as "30s", "5m", "1d" or in ms'
+        )
         return None
 
 
 def _known(
-    typed: Typed, box: declared.Declaration, names: tuple[str, ...], fields: Mapping[str, FieldType], what: str
+    typed: Typed,
+    box: declared.Declaration,
+    names: tuple[str, ...],
+    fields: Mapping[str, FieldType],
+    what: str,
 ) -> bool:
     unknown = [name for name in names if name not in fields]
     if unknown:
         _fault(
-            typed, box, f"{what} among the fields", f"unknown {', '.join(map(repr, unknown))}",
+            typed,
+            box,
+            f"{what} among the fields",
+            f"unknown {', '.join(map(repr, unknown))}",
             f"use some of {', '.join(fields)}",
         )
     doubles = sorted({name for name in names if names.count(name) > 1})
@@ -120,15 +127,21 @@ def _source(network: declared.Network, box: declared.Source, typed: Typed) -> No
         for name in identity:
             if fields[name].optional or fields[name].kind == "double":
                 _fault(
-                    typed, box, "identity fields that are never null and compare exactly",
-                    f"{name!r} of type {fields[name]}", "choose other fields, or another type",
+                    typed,
+                    box,
+                    "identity fields that are never null and compare exactly",
+                    f"{name!r} of type {fields[name]}",
+                    "choose other fields, or another type",
                 )
     if _known(typed, box, (box.event_time,), fields, "event_time"):
         kind = fields[box.event_time]
         if kind.required != FieldType("timestamp-millis"):
             _fault(
-                typed, box, "an event time of type timestamp-millis",
-                f"{box.event_time!r} of type {kind}", "declare the field as timestamp-millis",
+                typed,
+                box,
+                "an event time of type timestamp-millis",
+                f"{box.event_time!r} of type {kind}",
+                "declare the field as timestamp-millis",
             )
     if box.partitions is not None and not (isinstance(box.partitions, int) and box.partitions > 0):
         _fault(typed, box, "partitions above 0", box.partitions, "give a positive number")
@@ -139,7 +152,7 @@ def _source(network: declared.Network, box: declared.Source, typed: Typed) -> No
         return
     partition_by = box.partition_by
     if partition_by is None:
-        partition_by = tuple(_grouped_by_all(network, box.name, set(fields))) 
+        partition_by = tuple(_grouped_by_all(network, box.name, set(fields)))
         if not _aggregates(network, box.name):
             partition_by = identity
     elif not _known(typed, box, tuple(partition_by), fields, "partition_by"):
@@ -195,8 +208,11 @@ def _where(network: declared.Network, box: declared.Where, typed: Typed) -> None
         return
     if predicate.type.kind != "boolean":
         _fault(
-            typed, box, "a predicate that is true or false",
-            f"{box.predicate!r} of type {predicate.type}", "compare it with something",
+            typed,
+            box,
+            "a predicate that is true or false",
+            f"{box.predicate!r} of type {predicate.type}",
+            "compare it with something",
         )
         return
     typed.arcs[box.name] = replace(above, name=box.name, keep_ms=keep)
@@ -222,8 +238,11 @@ def _map(network: declared.Network, box: declared.Map, typed: Typed) -> None:
             _fault(typed, box, NAME_RULE, repr(name), "rename the field")
         elif name in protected:
             _fault(
-                typed, box, "the identity, event time and partition of its input kept",
-                f"{name!r} replaced, which {protected[name]}", "give the new value another name",
+                typed,
+                box,
+                "the identity, event time and partition of its input kept",
+                f"{name!r} replaced, which {protected[name]}",
+                "give the new value another name",
             )
         try:
             expressions[name] = compile_expression(text, _visible(above))
@@ -233,9 +252,7 @@ def _map(network: declared.Network, box: declared.Map, typed: Typed) -> None:
         return
     fields = {**above.fields, **{name: e.type for name, e in expressions.items()}}
     typed.arcs[box.name] = replace(above, name=box.name, fields=fields, keep_ms=keep)
-    typed.boxes[box.name] = Map(
-        typed.arcs[box.name], above.name, expressions, tuple(above.fields)
-    )
+    typed.boxes[box.name] = Map(typed.arcs[box.name], above.name, expressions, tuple(above.fields))
 
 
 # -------------------------------------------------------------------------------- aggregates
@@ -249,7 +266,10 @@ def _aggregate(network: declared.Network, box: declared.Aggregate, typed: Typed)
     if _known(typed, box, by, _visible(above), "by"):
         for name in set(by) & set(RESERVED_RESULTS):
             _fault(
-                typed, box, "groups other than the window it gives itself", repr(name),
+                typed,
+                box,
+                "groups other than the window it gives itself",
+                repr(name),
                 "map it to another name first",
             )
     if not isinstance(box.window, Hopping):
@@ -261,7 +281,9 @@ def _aggregate(network: declared.Network, box: declared.Aggregate, typed: Typed)
     missing = [name for name in above.partition_by if name not in by]
     if missing:
         _fault(
-            typed, box, "groups that lie in one partition each",
+            typed,
+            box,
+            "groups that lie in one partition each",
             f"by={list(by)} on an arc that is partitioned by {list(above.partition_by)}",
             f"leave partition_by out of source {typed.source_of[box.name]!r}, or group by "
             f"{', '.join(missing)} as well",
@@ -271,8 +293,11 @@ def _aggregate(network: declared.Network, box: declared.Aggregate, typed: Typed)
     for name, text in box.results.items():
         if _bad_name(name) or name in by or name in RESERVED_RESULTS:
             _fault(
-                typed, box, f"{NAME_RULE}, and is neither a group nor the window, for a result",
-                repr(name), "rename the result",
+                typed,
+                box,
+                f"{NAME_RULE}, and is neither a group nor the window, for a result",
+                repr(name),
+                "rename the result",
             )
         try:
             call = parse_aggregate(text, _visible(above))
@@ -295,8 +320,13 @@ def _aggregate(network: declared.Network, box: declared.Aggregate, typed: Typed)
     for state in states.values():
         fields |= {state.prefix + part: kind for part, kind in state.function.parts.items()}
     arc = Arc(
-        box.name, fields, (*by, START), END, above.partition_by,
-        event_time_shift_ms=-1, keep_ms=keep,
+        box.name,
+        fields,
+        (*by, START),
+        END,
+        above.partition_by,
+        event_time_shift_ms=-1,
+        keep_ms=keep,
     )
     typed.arcs[box.name] = arc
     typed.boxes[box.name] = Aggregate(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +28,9 @@ BLOCK_BYTES = 700_000
 """A reply is cut into messages of about this size."""
 
 
+Answering = Generator[bool, None, list[pl.DataFrame]]
+
+
 class ReplayRefusedError(ErrataError):
     """A sweeper can't give a complete answer, and never gives a short one."""
 
@@ -37,8 +40,8 @@ class Desk(Protocol):
 
     def answers(
         self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
-    ) -> Iterator[bool]:
-        """Yield until every answer is there, then return them in order, through StopIteration."""
+    ) -> Answering:
+        """Yield until every answer is there, then return them in order."""
 
 
 REQUEST: dict[str, Any] = {
@@ -150,7 +153,7 @@ class TopicDesk:
 
     def answers(
         self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
-    ) -> Iterator[bool]:
+    ) -> Answering:
         """Send the questions, wait for the answers."""
         me = {"task": task, "attempt": attempt, "epoch": epoch}
         questions = [self._send(ask, me) for ask in asks]
@@ -162,9 +165,8 @@ class TopicDesk:
                 self._send(q.ask, me) if q.expected != len(q.blocks) and q.sent_s < late else q
                 for q in questions
             ]
-        return [  # type: ignore[return-value]
-            pl.concat([unpack(q.blocks[number]) for number in range(q.expected)])
-            for q in questions
+        return [
+            pl.concat([unpack(q.blocks[number]) for number in range(q.expected)]) for q in questions
         ]
 
     def _send(self, ask: Ask, me: dict[str, Any]) -> _Question:

@@ -72,7 +72,7 @@ class Index:
     def _meta(self) -> dict[str, object]:
         with self.store.begin() as transaction:
             found = transaction.get(_META)
-        return json.loads(found) if found else {}  # type: ignore[no-any-return]
+        return json.loads(found) if found else {}
 
     @property
     def done(self) -> int:

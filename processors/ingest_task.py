@@ -20,7 +20,7 @@ from processors.envelopes.native_avro import NativeAvro
 from processors.envelopes.native_json import NativeJson
 from processors.index import LONGEST_KEY, Index
 from processors.plan import Source
-from processors.report import FOREVER, IDLE, NEVER, Report
+from processors.report import FOREVER, IDLE, NEVER
 from processors.taking import KEY, Taken, split_moves, take
 from processors.task import Emission, Shared, Task
 from schemas import framing
@@ -120,7 +120,7 @@ class IngestTask(Task):
         for partition in self.own_partitions(self.arc.name):
             place = TopicPartition(codec.topic, partition)
             reached[place] = self.cluster.end(place)
-            history: Any = yield from self._history(codec, place, since.get(place, 0))
+            history = yield from self._history(codec, place, since.get(place, 0))
             own = history.filter((pl.col("task") == self.name) & (pl.col("epoch") > index.done))
             found.append(self.view.believed(own))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
@@ -149,7 +149,8 @@ class IngestTask(Task):
             put=(self._keys(after), self.encoder.encode(after)),
             delete=self._keys(before),
             done=done,
-            positions=positions or index.positions | {p: o for p, (o, _) in self.report.ends.items()},
+            positions=positions
+            or index.positions | {p: o for p, (o, _) in self.report.ends.items()},
         )
 
     def _keys(self, tuples: pl.DataFrame) -> list[bytes]:
@@ -343,17 +344,23 @@ class IngestTask(Task):
         topic = names.dead_letters_topic(self.plan.network)
         schema_id = self.shared.registry.register(f"{topic}-value", dead_letter.SCHEMA)
         where = [(records, i) for records in held for i in range(len(records))]
-        letters = []
+        letters: list[tuple[bytes | None, bytes]] = []
         for refusal in sorted(refused, key=lambda r: r.row):
             records, i = where[refusal.row]
             letter = DeadLetter(
-                self.name, self.report.attempt, epoch, refusal.reason, refusal.detail,
-                self.place.topic, self.place.partition, records.offsets[i], records.times_ms[i],
-                records.keys[i], records.values[i],
+                self.name,
+                self.report.attempt,
+                epoch,
+                refusal.reason,
+                refusal.detail,
+                self.place.topic,
+                self.place.partition,
+                records.offsets[i],
+                records.times_ms[i],
+                records.keys[i],
+                records.values[i],
             )
-            letters.append(
-                (None, framing.frame([dead_letter.encode(letter)], schema_id)[0])
-            )
+            letters.append((None, framing.frame([dead_letter.encode(letter)], schema_id)[0]))
         return letters
 
     def _emissions(self, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
@@ -367,7 +374,9 @@ class IngestTask(Task):
         target = after.zip_with(~stay, before)
         emissions = [Emission(self.arc.name, epoch, revisions, target)]
         if moved.any():
-            emissions = [Emission(self.arc.name, epoch, revisions.filter(~moved), target.filter(~moved))]
+            emissions = [
+                Emission(self.arc.name, epoch, revisions.filter(~moved), target.filter(~moved))
+            ]
             movers = revisions.filter(moved)
             for op, side, where in (
                 (frames.DELETE, frames.AFTER, before),
@@ -384,9 +393,11 @@ class IngestTask(Task):
         """Return the partition of one side of each revision; 0 where it has none."""
         there = revisions["op"] != absent
         fields = list(self.arc.partition_by)
-        encoded = self.partition_encoder.encode(
-            frames.side(revisions.filter(there), side, fields)
-        ) if fields else [b""] * int(there.sum())
+        encoded = (
+            self.partition_encoder.encode(frames.side(revisions.filter(there), side, fields))
+            if fields
+            else [b""] * int(there.sum())
+        )
         found = pl.Series(partitions(encoded, self.plan.partition_count(self.arc.name)))
         result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
         return result.scatter(there.arg_true(), found.cast(pl.Int32))

@@ -75,7 +75,8 @@ def choose(
     faults += radius_faults(network, typed, paths)
     paths = {
         name: replace(
-            path, between=tuple(typed.boxes[b.arc.name] for b in path.between),
+            path,
+            between=tuple(typed.boxes[b.arc.name] for b in path.between),
             box=_aggregate(typed.boxes[name]),
         )
         for name, path in paths.items()
@@ -178,7 +179,9 @@ def radius_faults(
     """Return a fault for each anchor that keeps less than the radius asks for."""
     faults = []
     for anchor in dict.fromkeys(path.anchor.name for path in paths.values()):
-        widest = max((p for p in paths.values() if p.anchor.name == anchor), key=lambda p: p.radius_ms)
+        widest = max(
+            (p for p in paths.values() if p.anchor.name == anchor), key=lambda p: p.radius_ms
+        )
         keep = typed.arcs[anchor].keep_ms or 0
         if keep < widest.radius_ms:
             faults.append(

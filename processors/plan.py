@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from processors.boxes.aggregate import Aggregate
+from processors.arcs import Typed, type_boxes
 from processors.boxes.map import Map
 from processors.boxes.where import Where
 from processors.faults import Fault, NetworkError
@@ -18,7 +18,6 @@ from processors.modes import Choice, choose
 from processors.network import Declaration, Network
 from processors.network import Source as SourceDeclaration
 from processors.replay import Box, ReplayPath
-from processors.arcs import Typed, type_boxes
 from schemas.arc import Arc
 from topics import names
 
@@ -269,7 +268,7 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
                 declaration.place,
             )
     for scope in dict.fromkeys(scopes.values()):
-        if "." in scope and not scope.startswith("ingest.") or not scope:
+        if ("." in scope and not scope.startswith("ingest.")) or not scope:
             yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
     for scope, sources in sources_by_scope(network, typed, scopes).items():
         if len(sources) > 1:
@@ -281,9 +280,7 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
             )
 
 
-def sources_by_scope(
-    network: Network, typed: Typed, scopes: dict[str, str]
-) -> dict[str, set[str]]:
+def sources_by_scope(network: Network, typed: Typed, scopes: dict[str, str]) -> dict[str, set[str]]:
     """Return the sources behind the boxes of each scope."""
     found: dict[str, set[str]] = {}
     for name, declaration in network.declarations.items():

@@ -66,14 +66,11 @@ class ReplayPath:
 
     def ranges(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Return what to ask the anchor so that the inputs of these windows are complete."""
-        return (
-            keys.select(
-                *self.pushed,
-                (pl.col(START) - self.extent_ms).alias("from_ms"),
-                (pl.col(START) + self.box.window.size_ms).alias("to_ms"),
-            )
-            .unique()
-        )
+        return keys.select(
+            *self.pushed,
+            (pl.col(START) - self.extent_ms).alias("from_ms"),
+            (pl.col(START) + self.box.window.size_ms).alias("to_ms"),
+        ).unique()
 
     def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
         """Return what to ask the anchor for all inputs from an event time on."""

@@ -170,9 +170,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
         done=plain["done"],
         watermark=plain["watermark"],
         committed={c["attempt"]: c["epoch"] for c in plain["committed"]},
-        ends={
-            place(e["topic"], e["partition"]): (e["offset"], e["epoch"]) for e in plain["ends"]
-        },
+        ends={place(e["topic"], e["partition"]): (e["offset"], e["epoch"]) for e in plain["ends"]},
         resume={place(r["topic"], r["partition"]): r["offset"] for r in plain["resume"]},
         watermarks=tuple((w["epoch"], w["watermark"]) for w in plain["watermarks"]),
         counts=plain["counts"],

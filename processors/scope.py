@@ -88,7 +88,8 @@ class ScopeRun:
                 made since is laid over the answer.
         """
         made: dict[str, pl.DataFrame] = dict(inputs)
-        live, counts = dict(memory.live), {}
+        live = dict(memory.live)
+        counts: dict[str, int] = {}
         running: dict[str, tuple[Answers, Need]] = {}
         waiting = list(self.boxes)
         while waiting or running:
@@ -97,8 +98,8 @@ class ScopeRun:
                 box = self.boxes[name]
                 revisions = made[self._reads(name)]
                 if not isinstance(box, Aggregate):
-                    made[name] = box.revise(revisions) if revisions.height else frames.none(
-                        box.arc.fields
+                    made[name] = (
+                        box.revise(revisions) if revisions.height else frames.none(box.arc.fields)
                     )
                     continue
                 run = box.process(

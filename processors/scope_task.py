@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 import polars as pl
 
 from processors.arc_topic import ArcInput
-from processors.desk import Desk
+from processors.desk import Answering, Desk
 from processors.plan import Scope
 from processors.replay import Ask
 from processors.scope import EpochResult, Memory, ScopeRun
@@ -71,10 +71,10 @@ class ScopeTask(Task):
             reader.close()
         super().close()
 
-    def _answers(self, asks: list[Ask], epoch: int) -> Iterator[bool]:
+    def _answers(self, asks: list[Ask], epoch: int) -> Answering:
         if not asks:
-            return []  # type: ignore[return-value]
-        return (  # type: ignore[return-value]
+            return []
+        return (
             yield from self.desk.answers(
                 asks, task=self.name, attempt=self.report.attempt, epoch=epoch
             )
@@ -104,7 +104,9 @@ class ScopeTask(Task):
             self.report, done=last.done, watermark=last.watermark, resume=resume, counts=counts
         )
         emissions = [
-            self._emission(arc, result) for result in results for arc in self.scope.outputs
+            self._emission(arc, result)
+            for result in results
+            for arc in self.scope.outputs
             if result.revisions[arc].height
         ]
         yield from self.commit(emissions, report)
@@ -115,17 +117,17 @@ class ScopeTask(Task):
         here = pl.Series([self.partition], dtype=pl.Int32).new_from_index(0, revisions.height)
         return Emission(arc, result.memory.done, revisions, here)
 
-    def _process(self, frontier: int) -> Iterator[bool]:
+    def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] when there is nothing."""
         done = self.report.done
         if frontier <= done:
-            return []  # type: ignore[return-value]
+            return []
         found = {arc: reader.epochs(frontier) for arc, reader in self.inputs.items()}
         moves = dict(self.view.moves(self.name, since=done, upto=frontier))
         epochs = sorted({e for own in found.values() for e in own} | set(moves))
         epochs = epochs[:EPOCHS_A_COMMIT]
         if not epochs:
-            return []  # type: ignore[return-value]
+            return []
         taken = {arc: reader.take(epochs[-1]) for arc, reader in self.inputs.items()}
         memory, results, rows = self.memory, [], 0
         own: dict[str, list[pl.DataFrame]] = {}
@@ -148,7 +150,7 @@ class ScopeTask(Task):
                 own.setdefault(arc, []).append(revisions)
             if rows >= ROWS_A_COMMIT:
                 break
-        return results  # type: ignore[return-value]
+        return results
 
     def _epoch(
         self,
@@ -157,7 +159,7 @@ class ScopeTask(Task):
         memory: Memory,
         wm: int,
         own: dict[str, list[pl.DataFrame]],
-    ) -> Iterator[bool]:
+    ) -> Generator[bool, None, EpochResult]:
         run = self.run.epoch(
             epoch, inputs, memory=memory, watermark=wm, own=own, committed=self.report.done
         )
@@ -165,6 +167,7 @@ class ScopeTask(Task):
             asks = next(run)
             while True:
                 answers = yield from self._answers(asks, epoch)
-                asks = run.send(answers)  # type: ignore[arg-type]
+                asks = run.send(answers)
         except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+            result: EpochResult = stop.value
+            return result

@@ -98,9 +98,7 @@ def take(
         after.with_columns(last[KEY]),
         last["op"] != frames.DELETE,
     )
-    keys = revisions.select(
-        pl.coalesce(frames.AFTER + KEY, frames.BEFORE + KEY).alias(KEY)
-    )[KEY]
+    keys = revisions.select(pl.coalesce(frames.AFTER + KEY, frames.BEFORE + KEY).alias(KEY))[KEY]
     return Taken(
         revisions.drop(frames.AFTER + KEY, frames.BEFORE + KEY),
         keys,
@@ -125,9 +123,7 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     if rows.height == rows[KEY].n_unique():
         return rows.with_columns(pl.col("held").alias("alive"), *held)
     op = pl.col("op")
-    alive = (
-        pl.when(op == frames.INSERT).then(True).when(op == frames.DELETE).then(False)
-    )
+    alive = pl.when(op == frames.INSERT).then(True).when(op == frames.DELETE).then(False)
     rows = rows.with_row_index("__n").with_columns(
         alive.shift(1).forward_fill().over(KEY).fill_null(pl.col("held")).alias("alive")
     )

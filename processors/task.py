@@ -7,11 +7,9 @@ the work itself; a new life goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any
-
 import polars as pl
 
 from processors import report as reports
@@ -86,7 +84,7 @@ class Task:
 
     # ---------------------------------------------------------------- a life
 
-    def life(self) -> Iterator[bool]:
+    def life(self) -> Generator[bool, None, None]:
         """Run until it fails; yields whether it had something to do.
 
         Raises:
@@ -201,9 +199,7 @@ class Task:
         topic = names.progress_topic(self.plan.network)
         schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
         value = framing.frame([reports.encode(report)], schema_id)
-        transactions.produce(
-            topic, partitions=[0], keys=[self.name.encode()], values=value
-        )
+        transactions.produce(topic, partitions=[0], keys=[self.name.encode()], values=value)
         transactions.flush()
         yield True
         if report.resume:
@@ -239,7 +235,7 @@ class Task:
 
     def _history(
         self, codec: ArcCodec, place: TopicPartition, offset: int
-    ) -> Iterator[Any]:
+    ) -> Generator[bool, None, pl.DataFrame]:
         """Read a partition from an offset to its present end; returns all visible revisions."""
         end = self.cluster.end(place)
         parts = [codec.empty]
@@ -269,7 +265,7 @@ class Task:
         transactions = self._open()
         transactions.begin()
         for (task, attempt, epoch), copies in last.group_by("task", "attempt", "epoch"):
-            keys, values = codec.encode(copies, Meta(task, attempt, epoch))  # type: ignore[arg-type]
+            keys, values = codec.encode(copies, Meta(task, attempt, epoch))
             transactions.produce(
                 place.topic, partitions=[place.partition] * len(keys), keys=keys, values=values
             )

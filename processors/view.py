@@ -14,7 +14,7 @@ import polars as pl
 from processors import report as reports
 from processors.deployed import declared_end
 from processors.plan import Plan
-from processors.report import FOREVER, IDLE, NEVER, Report
+from processors.report import IDLE, NEVER, Report
 from schemas import framing
 from topics import names
 from topics.cluster import Cluster, TopicPartition
@@ -98,8 +98,7 @@ class View:
             return revisions
         writers = revisions.select("task", "attempt").unique()
         last = [
-            self.of(task).committed.get(attempt, NEVER)
-            for task, attempt in writers.iter_rows()
+            self.of(task).committed.get(attempt, NEVER) for task, attempt in writers.iter_rows()
         ]
         known = writers.with_columns(pl.Series("__last", last, dtype=pl.Int64))
         if len(last) == 1:
@@ -165,9 +164,7 @@ class View:
             return []
         return self.rises(task, since=since, upto=upto, from_ms=self.of(task).watermark)
 
-    def rises(
-        self, task: str, *, since: int, upto: int, from_ms: int
-    ) -> list[tuple[int, int]]:
+    def rises(self, task: str, *, since: int, upto: int, from_ms: int) -> list[tuple[int, int]]:
         """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""
         scope = self.plan.scopes[task.rpartition(".")[0]]
         source = self.plan.source_of[scope.inputs[0]]

@@ -137,16 +137,20 @@ class Hopping:
                 f"{len(event_times)} are null; refuse such tuples at ingest"
             )
         times = event_times.to_numpy()
-        if not ((times >= -EVENT_TIME_BOUND_MS) & (times <= EVENT_TIME_BOUND_MS)).all():
+        if len(times) and not -EVENT_TIME_BOUND_MS <= times.min() <= times.max() <= (
+            EVENT_TIME_BOUND_MS
+        ):
             raise EventTimeError(
                 f"event times go from {times.min()} to {times.max()} ms, but windows need them "
                 f"within +-{EVENT_TIME_BOUND_MS} ms; is their unit ms?"
             )
-        first = (times - self.size_ms) // self.slide_ms + 1
-        counts = times // self.slide_ms - first + 1
+        newest = (event_times // self.slide_ms).to_numpy()
+        every, more = divmod(self.size_ms, self.slide_ms)
+        # A tuple is in one window more during the first `more` ms of each slide.
+        counts = every + (times - newest * self.slide_ms < more)
         rows = np.repeat(np.arange(len(times), dtype=np.uint32), counts)
-        ordinal = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        starts = (np.repeat(first, counts) + ordinal) * self.slide_ms
+        later = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
+        starts = (np.repeat(newest, counts) - later) * self.slide_ms
         return pl.Series("row", rows), pl.Series("window_start", starts)
 
 

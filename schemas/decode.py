@@ -240,7 +240,8 @@ def _sign_extended(word: npt.NDArray[np.int64], byte_count: Ints) -> Ints:
     Where there are none the byte in front is taken: the last one of a length of zero, a zero.
     """
     shift = 64 - 8 * np.maximum(byte_count, 1)
-    return (word.astype(np.int64) << shift) >> shift
+    signed: Ints = (word.astype(np.int64) << shift) >> shift
+    return signed
 
 
 def _int128(low: Ints, high: Ints) -> pl.Series:

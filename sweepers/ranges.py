@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -10,9 +12,7 @@ from schemas.arc import Arc
 
 EARLIEST_MS, LATEST_MS = -(2**63), 2**63 - 1
 
-# Polars' merge join on one sorted double misses NaN = NaN; a join on two columns never takes it, so
-# this constant, of one value for all, joins along wherever a field that may be a double does
-ONE = "@one"
+ONE = "@one"  # a column that holds the same value in every row
 
 Integers = npt.NDArray[np.int64]
 
@@ -21,6 +21,17 @@ def times(tuples: pl.DataFrame, arc: Arc) -> Integers:
     """Return the event time of each tuple in ms; one that has none counts as the earliest."""
     filled: Integers = arc.event_times(tuples).fill_null(EARLIEST_MS).to_numpy()
     return filled
+
+
+def join_keys(names: Sequence[str], arc: Arc) -> list[str]:
+    """Return what to group and join tuples by so that equal fields meet, NaN and NaN too.
+
+    That is the fields and, at times, the column `ONE`: polars joins on a single double that it
+    knows to be sorted (a row alone is) by merging, which misses NaN = NaN, but never on two
+    columns; and it can't join on none.
+    """
+    alone = not names or any(arc.fields[name].kind == "double" for name in names)
+    return [*names, ONE] if alone else list(names)
 
 
 class Ranges:
@@ -61,6 +72,7 @@ class Ranges:
         self._group = [name for name in asked.columns if name not in ("from_ms", "to_ms")]
         dtypes = {name: arc.fields[name].dtype for name in self._group}
         self._dtypes = pl.Schema(dtypes)
+        self._keys = join_keys(self._group, arc)
         ranges = asked.select(
             pl.col("from_ms").cast(pl.Int64).clip(lower_bound=from_ms),
             pl.col("to_ms").cast(pl.Int64).clip(upper_bound=to_ms),
@@ -71,8 +83,8 @@ class Ranges:
         self._from: Integers = whole["from_ms"].to_numpy()
         self._to: Integers = whole["to_ms"].to_numpy()
         if self._group:
-            self._groups = ranges.select(ONE, *self._group).unique().with_row_index("#")
-            numbered = ranges.join(self._groups, on=[ONE, *self._group], nulls_equal=True)
+            self._groups = ranges.select(self._keys).unique().with_row_index("#")
+            numbered = ranges.join(self._groups, on=self._keys, nulls_equal=True)
             self._by_group = _merged(numbered.select("from_ms", "to_ms", "#")).sort("from_ms")
 
     def touch(self, first_ms: int, last_ms: int) -> bool:
@@ -98,7 +110,7 @@ class Ranges:
             .with_columns(
                 pl.Series("row", rows), pl.Series("at_ms", at[rows]), pl.lit(1).alias(ONE)
             )
-            .join(self._groups, on=[ONE, *self._group], nulls_equal=True, maintain_order="left")
+            .join(self._groups, on=self._keys, nulls_equal=True, maintain_order="left")
             .select("row", "at_ms", "#")
             .join_asof(
                 self._by_group,

@@ -6,7 +6,7 @@ transaction; whoever asked knows its own by (task, attempt, epoch, number).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ class Service:
         self.reader = shared.cluster.reader({self.place: start})
         self.waiting: list[Waiting] = []
 
-    def life(self) -> Iterator[bool]:
+    def life(self) -> Generator[bool, None, None]:
         """Follow and answer for ever; yields whether there was something to do."""
         while True:
             busy = self.sweeper.follow()
@@ -109,7 +109,7 @@ class Service:
 
 def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
     """Yield a reply's tuples in parts of about `desk.BLOCK_BYTES`; at least one part."""
-    size = max(1, tuples.estimated_size())
+    size = max(1, int(tuples.estimated_size()))
     rows = max(1, desk.BLOCK_BYTES * tuples.height // size)
     for start in range(0, max(1, tuples.height), rows):
         yield desk.pack(tuples.slice(start, rows))

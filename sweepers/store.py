@@ -24,7 +24,7 @@ from schemas import revisions as rev
 from schemas.arc import Arc
 from schemas.errors import ErrataError
 from schemas.fields import physical
-from sweepers.ranges import EARLIEST_MS, LATEST_MS, Ranges
+from sweepers.ranges import EARLIEST_MS, LATEST_MS, ONE, Ranges, join_keys
 from sweepers.segments import ENTERS, EPOCH, Manifest, Segments
 
 
@@ -224,19 +224,18 @@ class Store:
         By L2 and L3 a tuple leaves once between two entries, so its last leaving decides; an entry
         in the same epoch comes after it.
         """
-        identity = list(self._arc.identity)
-        entered = changes.filter(ENTERS)
+        keys = join_keys(self._arc.identity, self._arc)
+        changes = changes.with_columns(pl.lit(1).alias(ONE))
         left = (
-            changes.filter(~pl.col(ENTERS))
-            .group_by(identity)
-            .agg(pl.col(EPOCH).max().alias("@left"))
+            changes.filter(~pl.col(ENTERS)).group_by(keys).agg(pl.col(EPOCH).max().alias("@left"))
         )
-        if left.is_empty():
-            return entered
+        entered = changes.filter(ENTERS)
+        if left.is_empty():  # often, and then there is nothing to join
+            return entered.drop(ONE)
         return (
-            entered.join(left, on=identity, how="left")
+            entered.join(left, on=keys, how="left")
             .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
-            .drop("@left")
+            .drop("@left", ONE)
         )
 
     def _parts(self, asked: Ranges) -> Iterator[pl.DataFrame]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,7 +116,7 @@ class Sweeper:
         tasks = {f"{plan.scope_of(name)}.{self.partition}" for name in asking}
         return min((self.shared.view.of(task).done for task in tasks), default=-1)
 
-    def life(self) -> Iterator[bool]:
+    def life(self) -> Generator[bool, None, None]:
         """Follow for ever."""
         while True:
             yield self.follow()

@@ -147,14 +147,16 @@ class EmbeddedBroker:
         self.port, controller = self.port or _free_port(), _free_port()
         self._configure(controller)
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        options = [f"-Xmx{self._heap}", logging, "-cp", class_path]
+        options = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", logging, "-cp", class_path]
         properties = str(self.folder / "server.properties")
         if not (self.folder / "data" / "meta.properties").exists():
-            self._format([str(java), *options, "kafka.tools.StorageTool"], properties)
+            quick = [str(java), "-XX:TieredStopAtLevel=1", *options]
+            self._format([*quick, "kafka.tools.StorageTool"], properties)
         with self.log.open("ab") as log:
             self._shim = subprocess.Popen(
                 ["sh", "-c", _SHIM, "sh", str(java), *options, "kafka.Kafka", properties],
                 stdin=subprocess.PIPE,
+                bufsize=0,
                 stdout=log,
                 stderr=log,
                 env=os.environ | {"ERRATA_TEMPORARY": self._temporary},
@@ -255,7 +257,6 @@ class EmbeddedBroker:
         assert shim.stdin is not None
         try:
             shim.stdin.write(f"{signal}\n".encode())
-            shim.stdin.flush()
             shim.wait(limit_s)
         except (BrokenPipeError, subprocess.TimeoutExpired):
             pass  # already gone; or too slow, and the end of the pipe kills it

@@ -45,6 +45,18 @@ _MISSING = {
 }
 
 
+_MOVING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+
+
+class MovingLeaderError(ClusterError):
+    """A partition has no leader for the moment: it was just made, or a broker went down."""
+
+
 class TopicExistsError(ClusterError):
     """A topic to be made is there already, perhaps just made by another process."""
 
@@ -164,6 +176,8 @@ class Connection:
                 f"no broker answers at {self._servers} within {self._reach_s:g} s{trouble}; "
                 "start it, or set bootstrap.servers to where it is"
             )
+        if code in _MOVING:
+            return MovingLeaderError(f"{what} has no leader at {self._servers} yet; try again")
         remedy = _REFUSALS.get(code, "see the broker's log")
         return ClusterError(f"{what}, asked of {self._servers}: {self.clean(error)}; {remedy}")
 

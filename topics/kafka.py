@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import (
@@ -16,7 +16,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec
 
-from topics.client import REACH_S, Connection, Settings
+from topics.client import REACH_S, Connection, MovingLeaderError, Settings
 from topics.cluster import ClusterError, TopicPartition
 from topics.reading import KafkaReader
 from topics.record_size import LARGEST, check_sizes
@@ -106,11 +106,18 @@ class KafkaCluster:
         """Return the log's end: the offset after the last record, committed or not."""
         self._connection.check()
         position = Position(*source)
-        answers = self._connection.admin.list_offsets(
-            {position: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
-        )
         what = f"partition {source.partition} of topic '{source.topic}'"
-        return int(self._connection.ask(what, answers[position]).offset)
+        deadline = monotonic() + TIMEOUT_S
+        while True:
+            answers = self._connection.admin.list_offsets(
+                {position: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+            )
+            try:
+                return int(self._connection.ask(what, answers[position]).offset)
+            except MovingLeaderError:
+                if monotonic() > deadline:
+                    raise
+                sleep(0.05)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.

@@ -60,7 +60,7 @@ class KafkaReader:
 
     def add(self, source: TopicPartition, offset: int) -> None:
         """Read one more partition, from this offset on (0: from the log's start)."""
-        self._consumer.incremental_assign([Assigned(*source, offset or OFFSET_BEGINNING)])
+        self._consumer.incremental_assign([Assigned(*source, offset)])
         self._positions[source] = offset
         self._codes[source] = len(self._sources)
         self._sources.append(source)
@@ -132,8 +132,12 @@ class KafkaReader:
         source = TopicPartition(event.topic() or "", event.partition() or 0)
         if error.code() == KafkaError._PARTITION_EOF:
             self._positions[source] = max(self._positions[source], event.offset())
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET and self._positions[source]:
             raise LostOffsetError(source, self._positions[source])
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            # The log's start is asked for only where it is not 0: asking takes half a second.
+            self._consumer.incremental_unassign([Assigned(*source)])
+            self._consumer.incremental_assign([Assigned(*source, OFFSET_BEGINNING)])
         elif not error.retriable():
             what = f"topic '{source.topic}'"
             raise self._connection.failure(what, KafkaException(error))

@@ -133,7 +133,12 @@ class Aggregate:
         return tuples.select(self.by)[rows].with_columns(starts.alias(START)), rows
 
     def _change(
-        self, states: pl.DataFrame, tuples: pl.DataFrame, rows: pl.Series, groups: pl.Series, sign: int
+        self,
+        states: pl.DataFrame,
+        tuples: pl.DataFrame,
+        rows: pl.Series,
+        groups: pl.Series,
+        sign: int,
     ) -> pl.DataFrame:
         """Let tuples enter (sign 1) or leave (-1): the tuple of rows[i] in the state groups[i]."""
         if groups.is_empty():
@@ -183,9 +188,9 @@ class Aggregate:
             result.function.emit(parts[id(result.state)]).alias(name)
             for name, result in self.results.items()
         ]
-        return states.with_columns(
-            (pl.col(START) + self.window.size_ms).alias(END), *named
-        ).select(list(self.arc.fields))
+        return states.with_columns((pl.col(START) + self.window.size_ms).alias(END), *named).select(
+            list(self.arc.fields)
+        )
 
     # ---------------------------------------------------------------- the box
 
@@ -245,7 +250,9 @@ class Aggregate:
             right = self.states_of(content, only=wanted)
             closing, now = self._with_known(closing, right), self._with_known(now, right)
             if far.height:  # what was there before is what is there now with this epoch undone
-                others = content.join(entering, on=list(self.input.identity), how="anti", nulls_equal=True)
+                others = content.join(
+                    entering, on=list(self.input.identity), how="anti", nulls_equal=True
+                )
                 undone = self.states_of(pl.concat([others, leaving]), only=far)
                 was = self._with_known(was, undone)
 
@@ -285,9 +292,7 @@ class Aggregate:
             maintain_order="left",
         )
         there = found[ROWS].is_not_null()
-        return states.with_columns(
-            states[name].zip_with(~there, found[name]) for name in parts
-        )
+        return states.with_columns(states[name].zip_with(~there, found[name]) for name in parts)
 
 
 def number_rows(frame: pl.DataFrame, names: list[str]) -> tuple[pl.DataFrame, pl.Series]:

@@ -34,8 +34,7 @@ class Map:
     def recompute(self, tuples: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
         new = [
-            expression.evaluate(tuples).alias(name)
-            for name, expression in self.expressions.items()
+            expression.evaluate(tuples).alias(name) for name, expression in self.expressions.items()
         ]
         return tuples.with_columns(new).select(list(self.arc.fields))
 

@@ -65,17 +65,16 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     faults.append(
         (UNDECODABLE, "an insert or replace needs 'after'", (op != delete) & ~pl.col("has_after"))
     )
-    faults.append(
-        (UNDECODABLE, "a delete needs 'before'", (op == delete) & ~pl.col("has_before"))
-    )
+    faults.append((UNDECODABLE, "a delete needs 'before'", (op == delete) & ~pl.col("has_before")))
     at = pl.col(frames.AFTER + arc.event_time)
-    faults.append(
-        (BAD_EVENT_TIME, f"event time {arc.event_time!r} is null", enters & at.is_null())
-    )
+    faults.append((BAD_EVENT_TIME, f"event time {arc.event_time!r} is null", enters & at.is_null()))
     outside = ~at.is_between(EARLIEST_MS, LATEST_MS)
     faults.append(
-        (BAD_EVENT_TIME, f"event time {arc.event_time!r} is not in years 1000 to 8999",
-         enters & outside)
+        (
+            BAD_EVENT_TIME,
+            f"event time {arc.event_time!r} is not in years 1000 to 8999",
+            enters & outside,
+        )
     )
     for name, kind in arc.fields.items():
         if not kind.optional and name != arc.event_time:

@@ -128,14 +128,13 @@ class Writer:
         told = (
             frame["op"].replace_strict(
                 {self.op.symbols.index(s): code for s, code in codes.items()},
-                default=None, return_dtype=pl.UInt8,
+                default=None,
+                return_dtype=pl.UInt8,
             )
             if self.op.symbols
             else frame["op"].replace_strict(codes, default=None, return_dtype=pl.UInt8)
         )
-        has = {
-            f"has_{side}": self._has(side, frame) for side in ("before", "after")
-        }
+        has = {f"has_{side}": self._has(side, frame) for side in ("before", "after")}
         full = frame.select(
             pl.Series(ROW, found.good, dtype=pl.Int64),
             told.alias("op"),

@@ -49,8 +49,8 @@ class NativeJson:
             "Revision",
             [
                 ("op", str),
-                ("before", side | None | UnsetType, UNSET),  # type: ignore[valid-type]
-                ("after", side | None | UnsetType, UNSET),  # type: ignore[valid-type]
+                ("before", side | None | UnsetType, UNSET),
+                ("after", side | None | UnsetType, UNSET),
             ],
         )
         self._nothing = side()
@@ -84,9 +84,7 @@ class NativeJson:
         judged = check(self.arc, frame)
         return Decoded(judged.frame, refused + judged.refused)
 
-    def _each(
-        self, values: Sequence[bytes], refused: list[Refusal]
-    ) -> tuple[list[Any], list[int]]:
+    def _each(self, values: Sequence[bytes], refused: list[Refusal]) -> tuple[list[Any], list[int]]:
         """Decode one by one, to find the bad ones of a batch that has some."""
         found, rows = [], []
         for row, value in enumerate(values):
@@ -99,9 +97,7 @@ class NativeJson:
         return found, rows
 
 
-def _column(
-    name: str, values: list[Any], kind: FieldType, wrong: dict[int, str]
-) -> pl.Series:
+def _column(name: str, values: list[Any], kind: FieldType, wrong: dict[int, str]) -> pl.Series:
     """Return values in the field's physical type; faults go to `wrong` by place."""
     values = [None if value is UNSET else value for value in values]
     if kind.kind == "decimal":

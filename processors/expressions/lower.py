@@ -288,15 +288,13 @@ class Lowering:
         try:
             return FieldType.parse(f"decimal({','.join(digits)})" if digits else "decimal(10,0)")
         except FieldTypeError as error:
-            raise self._refusal(
-                node, "decimal(p,s) with p from 1 to 38", found=node.sql("spark")
-            ) from error
+            need = "decimal(p,s) with p from 1 to 38"
+            raise self._refusal(node, need, found=node.sql("spark")) from error
 
     def _timestamp(self, node: exp.Cast) -> Part:
         text = node.this.name if isinstance(node.this, exp.Literal) else ""
         at = literals.timestamp_ms(text) if self._cast_target(node.to) == rules.TIMESTAMP else None
         if at is None:
-            raise self._refusal(
-                node, "a timestamp such as TIMESTAMP '2026-07-15 09:30:00'", found=repr(text)
-            )
+            need = "a timestamp such as TIMESTAMP '2026-07-15 09:30:00'"
+            raise self._refusal(node, need, found=repr(text))
         return constant(at, rules.TIMESTAMP, position=position(node))

@@ -66,8 +66,14 @@ def read(text: str) -> exp.Expr:
 
 
 def position(node: exp.Expr) -> int:
-    """Return the index in the text of a node's first token that is known, else 0."""
-    return min((part.meta["start"] for part in node.walk() if "start" in part.meta), default=0)
+    """Return the index in the text where a node starts, or the nearest node around it."""
+    nearest: exp.Expr | None = node
+    while nearest is not None:
+        starts = [part.meta["start"] for part in nearest.walk() if "start" in part.meta]
+        if starts:
+            return int(min(starts))
+        nearest = nearest.parent
+    return 0
 
 
 def _after(text: str, tree: exp.Expr) -> str:

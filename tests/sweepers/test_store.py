@@ -336,6 +336,37 @@ def test_tuple_without_event_time_is_found_only_when_no_range_is_given(tmp_path:
     assert store.as_of(0, every)["key"].to_list() == ["y"]
 
 
+@pytest.mark.parametrize("measured", [math.nan, -0.0])
+def test_lone_double_that_names_or_groups_tuples_is_matched_by_value(
+    tmp_path: Path, measured: float
+) -> None:
+    """Polars' merge join of sorted doubles, which single rows are, misses NaN = NaN."""
+    arc = arc_of(
+        {"measured": "double", "at": "timestamp-millis"},
+        identity=("measured",),
+        event_time="at",
+        shift=0,
+    )
+    store = Store(tmp_path, arc=arc, segment_rows=1)
+    one = {"measured": measured, "at": 5}
+    for epoch, op, b, a in ((0, rev.INSERT, None, one), (1, rev.DELETE, one, None)):
+        revisions = frame(arc, [{"op": op, "b": b, "a": a, "epoch": epoch}])
+        store.append(revisions, upto=epoch, resume=epoch)
+    asked = pl.DataFrame({"from_ms": [0], "to_ms": [9], "measured": [measured + 0.0]})
+    for ranges in (asked, None):
+        assert [store.as_of(epoch, ranges).height for epoch in (0, 1)] == [1, 0]
+
+
+def test_arc_of_one_tuple_without_identity_is_folded(tmp_path: Path) -> None:
+    arc = arc_of({"at": "timestamp-millis"}, identity=(), event_time="at", shift=0)
+    store = Store(tmp_path, arc=arc, segment_rows=1)
+    for epoch, (b, a) in enumerate(((None, {"at": 5}), ({"at": 5}, {"at": 6}))):
+        op = rev.REPLACE if b else rev.INSERT
+        revisions = frame(arc, [{"op": op, "b": b, "a": a, "epoch": epoch}])
+        store.append(revisions, upto=epoch, resume=epoch)
+    assert [store.as_of(epoch, None)["at"].to_list() for epoch in (0, 1)] == [[5], [6]]
+
+
 def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
 

@@ -1,0 +1,41 @@
+# One command each; all set-up happens by itself, once, in .venv.
+PYTHON ?= $(firstword $(shell command -v python3.13 python3.12 python3.11 python3))
+BIN := .venv/bin
+QUIET := $(shell [ -t 1 ] || echo --quiet)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint mutants bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/ready ## the main job on real data: a real broker, both modes, an audit
+	@$(BIN)/errata demo $(if $(FAST),--fast)
+
+test: lint ## everything that CI runs
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+lint: .venv/ready ## style, types, layers
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > .cache/lint-imports.log || { cat .cache/lint-imports.log; exit 1; }
+
+mutants: .venv/ready ## plant ten bugs, one at a time: a law must kill each
+	@$(BIN)/python tests/mutants/run.py $(ARGS)
+
+bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
+	@$(BIN)/python -m bench.run $(ARGS)
+
+clean: ## remove what make has made
+	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
+
+.venv/ready: requirements.txt pyproject.toml
+	@echo "setting up .venv (once; a few minutes) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "errata needs Python 3.11 or later; give it as PYTHON=..." >&2; exit 1; }
+	@mkdir -p .cache
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@

@@ -1,0 +1,195 @@
+"""Plays the tape of real trades into the user's topic, as a user's own producer would.
+
+A revision is an Avro record of op, before and after. Trades that were published before the tape begins
+are corrected too: nobody can apply those revisions, and nobody may choke on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import io
+import itertools
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from heapq import merge
+from importlib.resources import files
+from typing import Any
+from zlib import crc32
+
+import fastavro
+from confluent_kafka import KafkaError, Message, Producer
+
+from topics.kafka import KafkaCluster
+from topics.registry import SchemaRegistry
+
+TOPIC = "swaps.credits"
+WATCHABLE_S, FAST_S = 75.0, 12.0
+"""How long playing takes, to be watched and with ``--fast``."""
+
+_LONGEST_GAP = timedelta(minutes=20)
+_OPS = {"NEWT": "insert", "MODI": "replace", "CORR": "replace", "TERM": "delete", "EROR": "delete"}
+
+
+def _decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+_TRADE: dict[str, Any] = {
+    "type": "record",
+    "name": "Trade",
+    "fields": [
+        {"name": "key", "type": "string"},
+        {"name": "at", "type": _MILLIS},
+        {"name": "product", "type": "string"},
+        {"name": "underlier", "type": ["null", "string"]},
+        {"name": "currency", "type": ["null", "string"]},
+        {"name": "notional", "type": ["null", _decimal(18, 2)]},
+        {"name": "price", "type": ["null", _decimal(18, 9)]},
+        {"name": "premium", "type": ["null", _decimal(18, 5)]},
+        {"name": "index_factor", "type": ["null", _decimal(10, 9)]},
+    ],
+}
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "TapeLine",
+    "namespace": "swaps",
+    "fields": [
+        {
+            "name": "op",
+            "type": {"type": "enum", "name": "Op", "symbols": ["insert", "delete", "replace"]},
+        },
+        {"name": "before", "type": ["null", _TRADE], "default": None},
+        {"name": "after", "type": ["null", "Trade"], "default": None},
+    ],
+}
+
+Line = dict[str, str]
+
+
+def tape() -> Iterator[Line]:
+    """Yield the lines of the tape in the order of arrival, unlinked ones among them."""
+    folder = files("errata.demo") / "data"
+
+    def lines(name: str) -> Iterator[Line]:
+        text = gzip.decompress((folder / name).read_bytes()).decode()
+        return csv.DictReader(io.StringIO(text))
+
+    parts = lines("credits.csv.gz"), lines("credits_unlinked.csv.gz")
+    return merge(*parts, key=lambda line: int(line["source_id"]))
+
+
+def revision(line: Line) -> dict[str, Any]:
+    """Return the revision that a line of the tape is.
+
+    An unlinked line tells nothing of what was before; a delete repeats the trade.
+
+    Example:
+        >>> revision(next(tape()))["op"]
+        'insert'
+    """
+    op, linked = _OPS[line["action"]], "key" in line
+    told, was = _trade(line), _trade(line, old="old_") if linked else None
+    return {
+        "op": op,
+        "before": None if op == "insert" else was or (told if op == "delete" else None),
+        "after": None if op == "delete" else told,
+    }
+
+
+def _trade(line: Line, old: str = "") -> dict[str, Any]:
+    def number(name: str) -> Decimal | None:
+        text = line[old + name]
+        return Decimal(text) if text else None
+
+    return {
+        "key": line.get("key") or line["original_id"],
+        "at": datetime.fromisoformat(line[old + "event_time"] or line["event_time"]),
+        "product": line["product"],
+        "underlier": line["underlier"] or None,
+        "currency": line["currency"] or None,
+        **{name: number(name) for name in ("notional", "price", "premium", "index_factor")},
+    }
+
+
+def moments(lines: list[Line], *, seconds: float) -> list[float]:
+    """Return when each line is to be played, in seconds from the start, the last at `seconds`.
+
+    In proportion to the time of the report, which never goes back here; long silences are cut.
+
+    Example:
+        >>> clock = ["09:00", "09:05", "09:04", "12:00"]
+        >>> lines = [{"report_time": f"2026-07-15T{t}:00Z"} for t in clock]
+        >>> moments(lines, seconds=5.0)
+        [0.0, 1.0, 1.0, 5.0]
+    """
+    told = [datetime.fromisoformat(line["report_time"]) for line in lines]
+    rising = list(itertools.accumulate(told, max))
+    gaps = [min(b - a, _LONGEST_GAP) for a, b in itertools.pairwise(rising)]
+    reached = list(itertools.accumulate(gaps, initial=timedelta(0)))
+    return [seconds * (at / reached[-1]) for at in reached]
+
+
+def play(bootstrap: str, *, seconds: float, topic: str = TOPIC) -> int:
+    """Send the tape to a topic that exists; return how many records it has.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster.
+        seconds: How long it takes, at least.
+        topic: Where to; all records of a trade go to one partition.
+    """
+    cluster = KafkaCluster({"bootstrap.servers": bootstrap})
+    schema_id = SchemaRegistry(cluster).register(f"{topic}-value", SCHEMA)
+    partitions = cluster.partitions(topic)
+    cluster.close()
+    head, parsed = b"\0" + schema_id.to_bytes(4, "big"), fastavro.parse_schema(SCHEMA)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "delivery.timeout.ms": 15_000,
+        }
+    )
+    lines = list(tape())
+    start = time.monotonic()
+    for line, moment in zip(lines, moments(lines, seconds=seconds), strict=True):
+        while (wait := start + moment - time.monotonic()) > 0:
+            producer.poll(wait)
+        out = io.BytesIO(head)
+        out.seek(len(head))
+        told = revision(line)
+        fastavro.schemaless_writer(out, parsed, told, strict=True)
+        key = (told["after"] or told["before"])["key"].encode()
+        producer.produce(
+            topic,
+            out.getvalue(),
+            key,
+            partition=crc32(key) % partitions,
+            on_delivery=_delivered,
+        )
+    producer.flush()
+    return len(lines)
+
+
+def _delivered(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        raise SystemExit(f"the ticker lost a record of topic '{message.topic()}': {error.str()}")
+
+
+def main() -> None:
+    """Play the tape, as a process of its own."""
+    parser = argparse.ArgumentParser(description="Play the swap trade tape into a Kafka topic.")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    parser.add_argument("--topic", default=TOPIC)
+    parser.add_argument("--seconds", type=float, default=WATCHABLE_S, help="how long it takes")
+    given = parser.parse_args()
+    print(play(given.bootstrap, seconds=given.seconds, topic=given.topic), "records played")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+import pytest
+
+from processors.expressions.errors import ExpressionError
+from processors.expressions.expression import compile_expression
+from processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from schemas.errors import ErrataError
+from schemas.fields import FieldType
+
+FIELDS = {
+    "price": FieldType("double"),
+    "name": FieldType("string"),
+    "at": FieldType("timestamp-millis"),
+    "flag": FieldType("boolean"),
+}
+
+
+def refusal(text):
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression(text, FIELDS)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "part"),
+    [
+        ("", 0, "one expression, found nothing"),
+        ("--5", 0, "found nothing"),
+        ("price; price", 0, "2 statements"),
+        ("price;", 0, "one expression"),
+        ("select 1", 0, "near 'select'"),
+        ("price as p", 6, "near 'as'"),
+        ("price +", 6, "an SQL expression"),
+        ("price > 'a", 0, "reads as SQL"),
+        ("price\n + prise", 9, "did you mean price?"),
+        ("PRICE", 0, "did you mean price?"),
+        ("zzz", 0, "the fields are at, flag, name, price"),
+        ("t.price", 0, "found table"),
+        ('price > "price"', 8, "write price or `price`"),
+        ("price > 'x'", 0, "quotes make a string"),
+        ("name || 'x'", 0, "dpipe"),
+        ("name like 'x'", 0, "like"),
+        ("price in (select 1)", 0, "query"),
+        ("price in ()", 0, "at least one value"),
+        ("price[0]", 0, "bracket"),
+        ("price is true", 0, "IS NULL"),
+        ("price div 2", 0, "intdiv"),
+        ("current_timestamp", 0, "currenttimestamp"),
+        ("my_function(price)", 0, "my_function"),
+        ("java_method('a', 'b')", 0, "java_method"),
+        ("sum(price)", 0, "belongs in .aggregate"),
+        ("cast(price as date)", 5, "cast to bigint"),
+        ("cast(price as decimal(50,2))", 22, "p from 1 to 38"),
+        ("cast(price as decimal(5,2,1))", 22, "p from 1 to 38"),
+        ("try_cast(price as decimal(5,2) format 'x')", 9, "found format"),
+        ("cast(at as double)", 5, "something that casts to double"),
+        ("at + 1", 0, "timestamps does not exist yet"),
+        ("at - at", 0, "timestamps does not exist yet"),
+        ("at > 'yesterday'", 0, "write a timestamp as"),
+        ("TIMESTAMP '2026-02-30'", 10, "a timestamp such as"),
+        ("at > name", 0, "timestamp-millis and string"),
+        ("flag + 1", 0, "two numbers for +, found boolean and int"),
+        ("not price", 4, "a boolean for not"),
+        ("price and flag", 0, "a boolean for and"),
+        ("if(price, 1, 2)", 3, "a boolean for if"),
+        ("-name", 1, "a number for -"),
+        ("coalesce(price, name)", 0, "one type in all of coalesce"),
+        ("null", 0, "cast(null as bigint)"),
+        ("1e400", 0, "a number"),
+        ("1" * 39, 0, "38 digits"),
+        ("60*60*24*30*1000", 0, "write the first as 64 bits"),
+        ("price = 1 = flag", 0, "parentheses around"),
+        ("flag = price < 1", 0, "parentheses around"),
+        ("flag = not flag", 0, "parentheses around"),
+        ("price between 1 and 2 = flag", 0, "parentheses around"),
+    ],
+)
+def test_a_refusal_says_what_and_points_at_it(text, position, part):
+    error = refusal(text)
+    assert part in str(error)
+    assert isinstance(error, ErrataError)
+    assert error.position == position
+
+
+def test_a_comparison_of_a_comparison_is_allowed_in_parentheses():
+    compile_expression("flag = (price < 1)", FIELDS)
+
+
+def test_a_field_in_backticks_is_a_field():
+    assert compile_expression("`price`", FIELDS).columns == {"price"}
+
+
+def test_the_length_is_capped():
+    compile_expression("price" + " " * (MAX_LENGTH - 5), FIELDS)
+    assert "at most" in str(refusal("price" + " " * (MAX_LENGTH - 4)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 1900 + "1" + ")" * 1900,
+        "abs(" * 500,
+        "not " * 900 + "flag",
+        "- " * 1900 + "1",
+        "case when " * 300,
+        "flag = not " * 300 + "flag",
+    ],
+)
+def test_deep_nesting_is_an_error_and_no_crash(text):
+    assert refusal(text)
+
+
+def test_nesting_up_to_the_cap_is_allowed():
+    compile_expression("(" * MAX_NESTING + "price" + ")" * MAX_NESTING, FIELDS)
+    assert "inside each other" in str(refusal("(" * (MAX_NESTING + 1) + "1" + ")" * 21))
+
+
+def test_long_chains_are_capped_by_the_tree_depth():
+    chain = " + ".join(["price"] * (MAX_DEPTH - 1))
+    compile_expression(chain, FIELDS)
+    assert "in a chain" in str(refusal(chain + " + price + price"))
+
+
+def test_the_caret_stands_under_the_character():
+    assert refusal("price\n + prise").caret == " + prise\n   ^"

@@ -1,0 +1,115 @@
+"""Making topics, and refusing those that would break a law."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from topics.cluster import ClusterError
+from topics.create import TopicSettingsError, create_topics, faults
+from topics.kafka import KafkaCluster
+from topics.settings import (
+    DAY_MS,
+    FOREVER_MS,
+    TopicSpec,
+    compacted,
+    connection_point,
+    dead_letters,
+    passing,
+    short,
+)
+
+SPEC = TopicSpec("tape.trades", 2, connection_point(retention_ms=10 * DAY_MS))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "delete"),
+        ("min.compaction.lag.ms", str(DAY_MS - 1)),
+        ("retention.ms", str(10 * DAY_MS - 1)),
+        ("retention.bytes", "1000000"),
+        ("delete.retention.ms", "0"),
+    ],
+)
+def test_a_topic_that_forgets_sooner_than_needed_has_one_fault(key, value):
+    (fault,) = faults(SPEC, partitions=2, config=SPEC.config | {key: value})
+    assert (fault.topic, fault.what, fault.found) == ("tape.trades", key, value)
+    assert f"needs {key} {SPEC.config[key]}, but has {value}; alter it:" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cleanup.policy", "delete,compact"),
+        ("min.compaction.lag.ms", str(2 * DAY_MS)),
+        ("retention.ms", str(11 * DAY_MS)),
+        ("retention.ms", "-1"),
+        ("segment.ms", "1"),
+    ],
+)
+def test_a_topic_that_keeps_more_than_needed_has_none(key, value):
+    assert faults(SPEC, partitions=2, config=SPEC.config | {key: value}) == []
+
+
+def test_a_topic_with_other_partitions_has_a_fault():
+    (fault,) = faults(SPEC, partitions=3, config=SPEC.config)
+    assert (fault.need, fault.found) == ("2", "3")
+
+
+def test_what_is_to_be_kept_for_ever_has_no_retention():
+    assert connection_point(retention_ms=FOREVER_MS)["retention.ms"] == "-1"
+    assert dead_letters()["retention.ms"] == "-1"
+    assert connection_point(retention_ms=FOREVER_MS - 1)["retention.ms"] == str(FOREVER_MS - 1)
+    config = connection_point(retention_ms=FOREVER_MS)
+    spec = TopicSpec("t", 1, config)
+    assert len(faults(spec, partitions=1, config=config | {"retention.ms": "1"})) == 1
+
+
+@pytest.mark.kafka
+def test_topics_are_made_once_with_their_settings_and_again_is_no_error(broker):
+    kinds = {
+        "passing": passing(),
+        "point": connection_point(retention_ms=DAY_MS),
+        "compacted": compacted(),
+        "short": short(),
+        "letters": dead_letters(),
+    }
+    wanted = [TopicSpec(f"made.{kind}", 2, config) for kind, config in kinds.items()]
+    for _again in range(2):
+        create_topics(broker.settings, wanted)
+    cluster = KafkaCluster(broker.settings)
+    assert [cluster.partitions(spec.name) for spec in wanted] == [2] * len(wanted)
+
+
+@pytest.mark.kafka
+def test_processes_that_make_the_same_topics_at_once_all_succeed(broker):
+    wanted = [TopicSpec(f"at-once.{i}", 1, passing()) for i in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: create_topics(broker.settings, wanted), range(4)))
+
+
+@pytest.mark.kafka
+def test_unsuitable_topics_are_refused_with_a_line_a_fault_and_nothing_is_made(broker):
+    create_topics(broker.settings, [TopicSpec("refused.old", 1, passing())])
+    wanted = [
+        TopicSpec("refused.old", 2, connection_point(retention_ms=FOREVER_MS)),
+        TopicSpec("refused.new", 1),
+    ]
+    with pytest.raises(TopicSettingsError) as refused:
+        create_topics(broker.settings, wanted)
+    assert {fault.what for fault in refused.value.faults} == {
+        "partitions",
+        "cleanup.policy",
+        "retention.ms",
+        "min.compaction.lag.ms",
+    }
+    assert len(str(refused.value).splitlines()) == 4
+    with pytest.raises(ClusterError, match=r"refused\.new"):
+        KafkaCluster(broker.settings).partitions("refused.new")
+
+
+@pytest.mark.kafka
+def test_what_the_broker_refuses_is_told(broker):
+    with pytest.raises(ClusterError, match=r"topic 'odd'.*cleanup"):
+        create_topics(broker.settings, [TopicSpec("odd", 1, {"cleanup.policy": "burn"})])

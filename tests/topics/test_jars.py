@@ -1,0 +1,103 @@
+"""The cache of Kafka's jars, with a stand-in for Ivy."""
+
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from topics.jars import JarsError, cache_folder, kafka_jars
+
+IVY = """#!/bin/sh
+[ ! -e {folder}/offline ] || {{ echo ':: UNRESOLVED DEPENDENCIES'; exit 1; }}
+echo run >> {folder}/runs
+while [ "$1" != -cachepath ]; do [ "$1" != -cache ] || cache=$2; shift; done
+mkdir -p $cache
+for jar in a b; do [ -e $cache/$jar.jar ] || cp {folder}/whole.jar $cache/$jar.jar; done
+printf '%s:%s\\n' $cache/a.jar $cache/b.jar > $2
+"""
+
+
+@pytest.fixture
+def java(tmp_path, monkeypatch) -> Path:
+    """A java that plays Ivy: copies the jars that are not there yet, and lists them."""
+    ivy = tmp_path / "packages" / "pyspark" / "jars" / "ivy-0.jar"
+    ivy.parent.mkdir(parents=True)
+    ivy.touch()
+    (ivy.parents[1] / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    with ZipFile(tmp_path / "whole.jar", "w") as jar:
+        jar.writestr("x", "x")
+    script = tmp_path / "java"
+    script.write_text(IVY.format(folder=tmp_path))
+    script.chmod(0o755)
+    return script
+
+
+def runs(java: Path) -> int:
+    log = java.parent / "runs"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_jars_are_fetched_once_and_a_full_cache_runs_nothing(java, tmp_path):
+    jars = kafka_jars(java, cache=tmp_path / "cache")
+    assert [jar.name for jar in jars] == ["a.jar", "b.jar"]
+    assert kafka_jars(Path("/no/java"), cache=tmp_path / "cache") == jars
+    assert runs(java) == 1
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda jar: jar.write_bytes(b"PK\3\4 cut")])
+def test_a_jar_that_is_missing_or_cut_short_is_fetched_again(java, tmp_path, damage):
+    jars = kafka_jars(java, cache=tmp_path / "cache")
+    damage(jars[1])
+    assert kafka_jars(java, cache=tmp_path / "cache") == jars
+    assert runs(java) == 2
+    assert jars[1].read_bytes() == jars[0].read_bytes()
+
+
+def test_jars_that_an_interrupted_first_use_left_cut_short_are_fetched_again(java, tmp_path):
+    (first, _) = kafka_jars(java, cache=tmp_path / "cache")
+    first.write_bytes(b"PK\3\4 cut")
+    (first.parents[1] / "class-path").unlink()
+    kafka_jars(java, cache=tmp_path / "cache")
+    assert first.read_bytes() == (tmp_path / "whole.jar").read_bytes()
+
+
+def test_jars_that_never_arrive_whole_are_an_error(java, tmp_path):
+    (tmp_path / "whole.jar").write_bytes(b"a portal's login page")
+    with pytest.raises(JarsError, match="2 of them arrive damaged; delete"):
+        kafka_jars(java, cache=tmp_path / "cache")
+
+
+def test_no_network_is_an_error_that_says_what_to_do(java, tmp_path):
+    (tmp_path / "offline").touch()
+    with pytest.raises(JarsError, match="UNRESOLVED DEPENDENCIES; a network is needed"):
+        kafka_jars(java, cache=tmp_path / "cache")
+
+
+def test_processes_that_come_at_once_fetch_once(java, tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from topics.jars import kafka_jars;"
+        f"sys.path.insert(0, {str(tmp_path / 'packages')!r});"
+        f"print(*kafka_jars(Path({str(java)!r}), cache=Path({str(tmp_path / 'cache')!r})))"
+    )
+    root = Path(__file__).parents[2]
+    users = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    assert len({user.communicate()[0] for user in users}) == 1
+    assert [user.returncode for user in users] == [0, 0, 0]
+    assert runs(java) == 1
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    monkeypatch.delenv("ERRATA_CACHE", raising=False)
+    assert cache_folder() == Path("/x/errata")
+    monkeypatch.setenv("ERRATA_CACHE", "/y")
+    assert cache_folder() == Path("/y")

@@ -1,0 +1,162 @@
+"""What holds for Kafka alone: settings, faults, back-pressure, log starts."""
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as Position
+from confluent_kafka.admin import AdminClient
+
+from topics.broker import EmbeddedBroker
+from topics.catch_up import catch_up
+from topics.cluster import ClusterError, DoubtfulCommitError, TopicPartition
+from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.reading import LostOffsetError
+from topics.settings import TopicSpec, passing
+
+NOBODY = "127.0.0.1:1"
+
+
+def test_a_cluster_that_nobody_answers_for_is_named_and_nothing_is_printed(capfd):
+    with pytest.raises(ClusterError, match=f"no broker answers at {NOBODY} within 0.3 s") as error:
+        KafkaCluster(
+            {
+                "bootstrap.servers": NOBODY,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "ann",
+                "sasl.password": "hunter2",
+            },
+            reach_s=0.3,
+        )
+    assert "hunter2" not in str(error.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_settings_without_a_server_are_refused():
+    with pytest.raises(ClusterError, match=r"set bootstrap\.servers"):
+        KafkaCluster({})
+
+
+def test_a_setting_that_is_refused_is_told_without_secrets():
+    settings = {
+        "bootstrap.servers": NOBODY,
+        "sasl.password": "hunter2",
+        "security.protocol": "hunter2",
+    }
+    with pytest.raises(ClusterError, match="a Kafka setting is refused") as error:
+        KafkaCluster(settings)
+    assert "hunter2" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+@pytest.mark.kafka
+def test_a_refused_login_ends_with_one_clear_error_and_no_secret(broker):
+    sasl = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": "hunter2",
+    }
+    with pytest.raises(ClusterError, match=r"refuses this client.*check .*sasl\.") as error:
+        KafkaCluster(broker.settings | sasl)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.kafka
+def test_a_cluster_shows_its_servers_and_no_secret(broker):
+    cluster = KafkaCluster(broker.settings | {"sasl.password": "hunter2"})
+    assert repr(cluster) == f"KafkaCluster(Connection('{broker.bootstrap_servers}'))"
+
+
+@pytest.fixture
+def source(broker, request) -> TopicPartition:
+    create_topics(broker.settings, [TopicSpec(request.node.name, 1, passing())])
+    return TopicPartition(request.node.name, 0)
+
+
+@pytest.mark.kafka
+def test_more_records_than_the_queue_holds_wait_and_all_arrive_in_order(broker, source):
+    cluster = KafkaCluster(broker.settings | {"queue.buffering.max.messages": 50})
+    life = cluster.transactions("pressed")
+    life._queue_size = 10**9  # no waiting before the queue is full: BufferError, then
+    values = [b"%d" % i for i in range(2000)]
+    life.begin()
+    life.produce(source.topic, partitions=[0] * 2000, keys=[None] * 2000, values=values)
+    assert life.flush() == {source: 2000}
+    life.commit()
+    life.close()
+    reader = cluster.reader({source: 0})
+    found = [v for records in catch_up(cluster, reader, source) for v in records.values]
+    reader.close()
+    assert found == values
+
+
+@pytest.mark.kafka
+def test_positions_of_a_group_are_committed_with_the_transaction(broker, cluster, source):
+    life = cluster.transactions("positions")
+    life.begin()
+    life.offsets("group", {source: 17})
+    life.commit()
+    life.close()
+    asked = ConsumerGroupTopicPartitions("group", [Position(*source)])
+    admin = AdminClient(broker.settings)
+    answer = admin.list_consumer_group_offsets([asked])["group"].result()
+    assert [position.offset for position in answer.topic_partitions] == [17]
+
+
+@pytest.mark.kafka
+def test_offset_0_is_the_start_of_the_log_and_any_other_that_is_gone_is_an_error(
+    broker, cluster, source
+):
+    for value in (b"a", b"b", b"c"):
+        cluster.send(source.topic, partition=0, key=None, value=value)
+    reader = cluster.reader({source: 0})
+    while reader.position(source) < 3:
+        reader.poll(timeout_s=0.2)
+    reader.close()
+    admin = AdminClient(broker.settings)
+    next(iter(admin.delete_records([Position(*source, 2)]).values())).result()
+    reader = cluster.reader({source: 0})
+    found = [v for records in catch_up(cluster, reader, source) for v in records.values]
+    reader.close()
+    assert found == [b"c"]
+    reader = cluster.reader({source: 1})
+    with pytest.raises(LostOffsetError, match="from offset 1") as error:
+        list(catch_up(cluster, reader, source))
+    assert (error.value.source, error.value.offset) == (source, 1)
+    reader.close()
+
+
+@pytest.mark.kafka
+def test_a_broker_killed_loses_nothing_committed_and_ends_the_lives_that_saw_it(tmp_path):
+    with EmbeddedBroker(tmp_path) as broker:
+        create_topics(broker.settings, [TopicSpec("t", 1, passing())])
+        source = TopicPartition("t", 0)
+        cluster = KafkaCluster(broker.settings)
+        life = cluster.transactions("life")
+
+        def write(value: bytes) -> None:
+            life.begin()
+            life.produce("t", partitions=[0], keys=[b"k"], values=[value])
+            life.flush()
+            life.commit()
+
+        write(b"before")
+        broker.kill()
+        broker.start()
+        with pytest.raises(DoubtfulCommitError, match="a connection broke"):
+            write(b"doubted")
+        life.close()
+        life = cluster.transactions("life")
+        write(b"after")
+        reader = cluster.reader({source: 0})
+        found = [v for records in catch_up(cluster, reader, source) for v in records.values]
+        assert found == [b"before", b"after"]
+        life.close()
+        broker.kill()
+        gone = KafkaCluster.__new__(KafkaCluster)  # a cluster that finds its broker gone for good
+        gone.__dict__ |= cluster.__dict__
+        gone._connection._reach_s = 0.5
+        with pytest.raises(ClusterError, match="no broker answers at"):
+            gone.partitions("t")
+        reader.close()
