@@ -1,8 +1,8 @@
 """A seeded tape of trades with corrections, as large as wanted.
 
-A trade every 10 ms in event time, for one of 1,000 products (some traded far more than others) in one
-of two currencies; 1 % come up to three minutes late; 1 % are replaced and 0.2 % deleted, a second to
-an hour later. The same seed and count give the same tape.
+A trade every 10 ms in event time, for one of 1,000 products (some traded far more than others) in
+one of two currencies; 1 % come up to three minutes late; 1 % are replaced and 0.2 % deleted, a
+second to an hour later. The same seed and count give the same tape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errata: streams that stay right after the fact.
 
-A network of boxes over Kafka topics, in which every result that a correction invalidates is revised,
-however old it is, with its value before and after.
+A network of boxes over Kafka topics, in which every result that a correction invalidates is
+revised, however old it is, with its value before and after.
 """
 
 from processors.faults import NetworkError

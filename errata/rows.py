@@ -44,7 +44,7 @@ def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return revisions as ``{"op", "before", "after", "epoch"}``, a side only where there is one."""
+    """Return revisions as ``{"op", "before", "after", "epoch"}``, without absent sides."""
     shown = visible(arc, frame)
     sides = zip(
         shown["op"].to_list(),

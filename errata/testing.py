@@ -162,7 +162,7 @@ class Driver:
     # ---------------------------------------------------------------- output
 
     def revisions(self, arc: str) -> list[dict[str, Any]]:
-        """Return an arc's revisions since the last call, oldest epoch first, each with its epoch."""
+        """Return an arc's revisions since the last call, with their epochs, oldest first."""
         seen = self._history(arc)
         fresh = seen.filter(pl.col("epoch") > self._shown.get(arc, -1))
         if fresh.height:

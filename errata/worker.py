@@ -1,8 +1,8 @@
 """What one process does: deploys its network if nobody has, then advances its tasks or sweepers.
 
-The tasks of a process are generators that one thread advances in turn. A commit of which the outcome
-is not known ends a task's life and starts its next one; being fenced ends the process, since another
-one has taken the work over.
+The tasks of a process are generators that one thread advances in turn. A commit of which the
+outcome is not known ends a task's life and starts its next one; being fenced ends the process,
+since another one has taken the work over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Where a task takes its questions: to sweepers over topics (DESIGN 7).
 
 Requests and replies travel outside any transaction and carry (task, attempt, epoch); a reply to an
-older question is ignored. All questions of one epoch travel together, one request a connection point.
+older question is ignored. All questions of one epoch travel together, one request a connection
+point.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from topics import names
 from topics.cluster import TopicPartition
 
 ASK_AGAIN_S = 2.0
-"""After this long without a reply the question is put again: its sweeper may have been restarted."""
+"""After this long without a reply the question is put again: its sweeper may be a new one."""
 BLOCK_BYTES = 700_000
 """A reply is cut into messages of about this size."""
 

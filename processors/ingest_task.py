@@ -37,7 +37,7 @@ WIDEST_MS = 2_000
 REPORT_MS = 1_000
 ROWS_A_BATCH = 50_000
 LONGEST_VALUE = 400_000
-"""Bytes of a source record at most: its revision holds the tuple twice, and 1 MB is what a topic takes."""
+"""Bytes of a source record at most: a revision holds the tuple twice, and a topic takes 1 MB."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -51,8 +51,8 @@ class IngestTask(Task):
         partition: Partition of the user's topic.
         folder: Where its index is kept.
         clock_ms: The wall clock.
-        epoch_of: Gives the number to stamp with, and input is stamped at once; None: the clock does,
-            at intervals.
+        epoch_of: Gives the number to stamp with, and input is stamped at once; None: the clock
+            does, at intervals.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class IngestTask(Task):
     # ---------------------------------------------------------------- a step
 
     def step(self) -> Iterator[bool]:
-        """Take a batch, stamp it, commit it; or say that there is nothing, if peers need to know."""
+        """Take a batch, stamp it, commit it; or follow the peers if there is none."""
         self.view.poll()
         now = self.clock_ms()
         self._read(now)
@@ -218,7 +218,7 @@ class IngestTask(Task):
     # ---------------------------------------------------------------- watermarks
 
     def _has_end(self) -> bool:
-        """Whether the source was declared ended, all before that is read, and it is not told yet."""
+        """Whether the source was declared ended, is read up to there, and that is not told yet."""
         end = self.view.ends.get(self.arc.name, {}).get(self.place.partition)
         told = self.report.watermarks and self.report.watermarks[-1][1] == FOREVER
         if end is None or told or self.reader is None:
@@ -245,7 +245,8 @@ class IngestTask(Task):
 
     def _take(self, epoch: int, now: int) -> Iterator[bool]:
         """Process what is held as one epoch."""
-        assert self.index is not None and self.reader is not None
+        assert self.index is not None
+        assert self.reader is not None
         held, self.held = self.held, []
         idle, ends = not held and self._falls_idle(now), self._has_end()
         values = [value for records in held for value in records.values]

@@ -1,7 +1,7 @@
 """Which of Borealis' modes an aggregate can revise its closed windows by, and from where.
 
-*Upstream* needs an anchor: the nearest connection point above. *Downstream* needs one at or below the
-box's own arc, with nothing in between that loses the way back from a stored result to the box's
+*Upstream* needs an anchor: the nearest connection point above. *Downstream* needs one at or below
+the box's own arc, with nothing in between that loses the way back from a stored result to the box's
 own: DESIGN 7 (a) and (b), judged here; (c), whether a stored result can be revised for the very
 change at hand, is judged per change and falls back to upstream.
 """

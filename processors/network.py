@@ -239,8 +239,8 @@ class Stream:
     ) -> Stream:
         """Aggregate windows by group.
 
-        A result's fields are the group's, ``window_start``, ``window_end`` (exclusive) and the named
-        results; its identity is group and window start, its event time ``window_end`` - 1 ms.
+        A result's fields are the group's, ``window_start``, ``window_end`` (exclusive) and the
+        named results; its identity is group and window start, its event time ``window_end`` - 1 ms.
 
         Args:
             name: Name of the box and of its arc.

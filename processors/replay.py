@@ -1,8 +1,8 @@
 """From what a box needs to what its anchor is asked, and back through the boxes in between.
 
-Upstream processing replays "from the nearest upstream connection point" (Borealis 3.2). Between that
-anchor and the box there may be filters, maps and aggregates; each is recomputed from scratch over
-the replayed tuples.
+Upstream processing replays "from the nearest upstream connection point" (Borealis 3.2). Between
+that anchor and the box there may be filters, maps and aggregates; each is recomputed from scratch
+over the replayed tuples.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ReplayPath:
         )
 
     def inputs(self, replayed: pl.DataFrame, *, wm: int) -> pl.DataFrame:
-        """Return the box's inputs, given the anchor's tuples and wm(e); at least those asked for."""
+        """Return the box's inputs, at least those asked for, from the anchor's tuples and wm(e)."""
         return recompute(self.between, replayed, wm=wm)
 
 

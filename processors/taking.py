@@ -116,8 +116,8 @@ def take(
 def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """Add to each row whether its identity is alive just before it, and with which values.
 
-    Within a batch a row follows the rows of the same identity before it: an insert makes it alive, a
-    delete does not leave it so, a replace changes neither.
+    Within a batch a row follows the rows of the same identity before it: an insert makes it alive,
+    a delete does not leave it so, a replace changes neither.
     """
     held = [pl.col(f"held.{name}").alias(f"was.{name}") for name in names]
     if rows.height == rows[KEY].n_unique():

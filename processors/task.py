@@ -1,8 +1,8 @@
 """The loop that all tasks share: one life of it is one attempt (DESIGN 5).
 
-A task is a generator that is advanced step by step by its process: every ``yield`` gives way, and is
-a place where the process may die. What it has done is in its report, committed in the transaction of
-the work itself; a new life goes on from there.
+A task is a generator that is advanced step by step by its process: every ``yield`` gives way, and
+is a place where the process may die. What it has done is in its report, committed in the
+transaction of the work itself; a new life goes on from there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+
 import polars as pl
 
 from processors import report as reports

@@ -1,7 +1,7 @@
 """What one process knows of everybody's progress.
 
-Frontiers are a plain minimum over the plan's tasks; a task that has nothing to do writes nothing, and
-its frontier is inferred from its input (DESIGN 5).
+Frontiers are a plain minimum over the plan's tasks; a task that has nothing to do writes nothing,
+and its frontier is inferred from its input (DESIGN 5).
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class View:
     def moves(self, task: str, *, since: int, upto: int) -> list[tuple[int, int]]:
         """Return (epoch, watermark) wherever the watermark of a holding task rises.
 
-        wm(e) is data: the minimum over the source's partitions of what each had seen in epochs <= e,
-        idle ones left out, never falling. Readers get the same whenever they look.
+        wm(e) is data: the minimum over the source's partitions of what each had seen in epochs <=
+        e, idle ones left out, never falling. Readers get the same whenever they look.
 
         Args:
             task: Its report tells wm(done), below which the watermark never falls.
@@ -168,7 +168,6 @@ class View:
         """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""
         scope = self.plan.scopes[task.rpartition(".")[0]]
         source = self.plan.source_of[scope.inputs[0]]
-        pairs = [list(self.of(t).watermarks) for t in self.tasks(f"ingest.{source}")]
         tasks = self.tasks(f"ingest.{source}")
         events = sorted(
             (epoch, number, watermark)

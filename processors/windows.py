@@ -105,7 +105,7 @@ class Hopping:
     size_ms: int
     slide_ms: int
 
-    def __post_init__(self) -> None:  # noqa: D105
+    def __post_init__(self) -> None:
         if not 0 < self.slide_ms <= self.size_ms <= EVENT_TIME_BOUND_MS:
             raise WindowSpecError(self.size_ms, self.slide_ms)
 

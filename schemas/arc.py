@@ -23,7 +23,8 @@ class Arc:
         event_time: The timestamp field that says when a tuple happened.
         event_time_shift_ms: Added to that field to give the event time: 0, or -1 where the field is
             an exclusive window end.
-        partition_by: The fields whose hash gives the partition; may be none (one partition is used).
+        partition_by: The fields whose hash gives the partition; may be none (one partition is
+            used).
         keep_ms: How much event time stays asked for; None if the arc is not a connection point.
     """
 

@@ -1,9 +1,9 @@
 """Revisions as columns: the one form in which they pass from decode to encode.
 
 A *frame of revisions* is a polars DataFrame with a row a revision: ``op`` (UInt8, see below), then
-``before.<field>`` and ``after.<field>`` for every field of the arc in physical types, null on a side
-that the revision does not have. A frame read from a topic has ``task``, ``attempt``, ``epoch`` and
-``offset`` besides. A *frame of tuples* has a row a tuple and the arc's own field names.
+``before.<field>`` and ``after.<field>`` for every field of the arc in physical types, null on a
+side that the revision does not have. A frame read from a topic has ``task``, ``attempt``, ``epoch``
+and ``offset`` besides. A *frame of tuples* has a row a tuple and the arc's own field names.
 """
 
 from __future__ import annotations

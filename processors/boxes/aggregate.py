@@ -1,10 +1,11 @@
 """Aggregate: windows by group, revised exactly however old they are.
 
 The box keeps the states of its open windows only. A revision of a closed window is worked out in
-one of Borealis' two ways (sections 3.2 and 3.3): *upstream* from the inputs of the window, replayed,
-or *downstream* from the result emitted before, whose hidden part holds the state. A change that a
-state cannot be compensated for (a maximum that is lowered) falls back to a replay of that window.
-What comes out is a function of the epoch's content and wm(e), whichever way was taken (L5).
+one of Borealis' two ways (sections 3.2 and 3.3): *upstream* from the inputs of the window,
+replayed, or *downstream* from the result emitted before, whose hidden part holds the state. A
+change that a state cannot be compensated for (a maximum that is lowered) falls back to a replay of
+that window. What comes out is a function of the epoch's content and wm(e), whichever way was taken
+(L5).
 """
 
 from __future__ import annotations

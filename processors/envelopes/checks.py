@@ -1,7 +1,8 @@
 """What every decoded source revision must satisfy, by column; and the form envelopes decode to.
 
-A decoded batch is a frame with ``__row`` (place in the batch), ``op``, both sides, ``has_before`` (the
-record told its original) and ``has_after``. What fails is told with a reason, first fault first.
+A decoded batch is a frame with ``__row`` (place in the batch), ``op``, both sides, ``has_before``
+(the record told its original) and ``has_after``. What fails is told with a reason, first fault
+first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 999
 
 @dataclass(frozen=True)
 class Refusal:
-    """A record of a batch that can't be taken in: its place, a kind for counting, and the detail."""
+    """A record that can't be taken in: its place in the batch, a kind for counting, the detail."""
 
     row: int
     reason: str

@@ -1,7 +1,7 @@
 """The native envelope in Avro: our revision, whoever wrote it, by its writer's schema.
 
-A writer's record needs ``op`` and ``after`` or ``before``; task, attempt and epoch are not asked for,
-further fields are passed over, and the order of fields is the writer's own.
+A writer's record needs ``op`` and ``after`` or ``before``; task, attempt and epoch are not asked
+for, further fields are passed over, and the order of fields is the writer's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The native envelope in JSON: ``{"op": "replace", "before": {...}, "after": {...}}``.
 
-Numbers are read digit by digit, never through a double where a decimal is declared. A decimal may be
-a number or a string, a timestamp ms since the epoch or an ISO-8601 string (UTC if it names no zone).
+Numbers are read digit by digit, never through a double where a decimal is declared. A decimal may
+be a number or a string, a timestamp ms since the epoch or an ISO-8601 string (UTC if it names no
+zone).
 """
 
 from __future__ import annotations

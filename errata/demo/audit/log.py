@@ -1,0 +1,115 @@
+"""What a plain consumer sees: the records of some topics, and the schemas that they name."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import fastavro
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+SCHEMAS = "_errata_schemas"
+_REACH_S = 10.0
+
+
+class AuditError(Exception):
+    """The audit can't be made: something is missing or not there yet."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One committed record."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+Logs = dict[str, list[Entry]]
+
+
+def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
+    """Return all committed records of some topics, each partition in log order.
+
+    Raises:
+        AuditError: If a topic is missing, or a log's end is not reached in time.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "audit",  # asked for by the client, never used
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+        }
+    )
+    try:
+        missing = {(t, p) for t in topics for p in _partitions(consumer, t)}
+        places = sorted(missing)
+        ends = {place: consumer.get_watermark_offsets(TopicPartition(*place))[1] for place in
+        places} consumer.assign([TopicPartition(*place, 0) for place in places])
+        logs: Logs = {topic: [] for topic in topics}
+        deadline = monotonic() + limit_s
+        while missing:
+            for message in consumer.consume(10_000, 0.1):
+                place = (message.topic(), message.partition())
+                error = message.error()
+                if error is None:
+                    entry = Entry(place[1], message.offset(), message.key(), message.value())
+                    logs[place[0]].append(entry)
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    raise AuditError(f"topic {place[0]!r} can't be read: {error.str()}")
+                elif message.offset() >= ends[place]:
+                    missing.discard(place)
+            if monotonic() > deadline:
+                raise AuditError(f"not read to the end within {limit_s:g} s: {sorted(missing)}")
+        return logs
+    except KafkaException as error:
+        raise AuditError(f"{bootstrap} can't be read: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Consumer, topic: str) -> Iterable[int]:
+    found = consumer.list_topics(topic, timeout=_REACH_S).topics[topic]
+    if found.error is not None:
+        raise AuditError(f"topic {topic!r} is needed: {found.error.str()}")
+    return found.partitions
+
+
+class Schemas:
+    """Decodes framed Avro by the schemas that are kept in the registry's topic.
+
+    Args:
+        entries: The records of that topic; of two schemas with one id the first counts.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._parsed: dict[int, Any] = {}
+        for entry in entries:
+            found = json.loads(entry.value or b"{}")
+            if found and found["id"] not in self._parsed:
+                self._parsed[found["id"]] = fastavro.parse_schema(found["schema"])
+
+    def decode(self, value: bytes) -> Any:
+        """Return what a value holds, by its writer's schema.
+
+        Raises:
+            ValueError: If it is not framed, names no known schema, or does not decode.
+        """
+        if len(value) < 5 or value[0] != 0:
+            raise ValueError("not framed")
+        schema_id = int.from_bytes(value[1:5], "big")
+        if schema_id not in self._parsed:
+            raise ValueError(f"schema {schema_id} is not in the registry")
+        try:
+            return fastavro.schemaless_reader(io.BytesIO(value[5:]), self._parsed[schema_id], None)
+        except (EOFError, IndexError, TypeError, StopIteration, OverflowError, struct.error) as e:
+            raise ValueError(f"not of its schema: {e}") from e
