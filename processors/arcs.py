@@ -77,7 +77,7 @@ def _known(
     typed: Typed,
     box: declared.Declaration,
     names: tuple[str, ...],
-    fields: Mapping[str, FieldType],
+    fields: Mapping[str, object],
     what: str,
 ) -> bool:
     unknown = [name for name in names if name not in fields]
@@ -114,8 +114,6 @@ def _source(network: declared.Network, box: declared.Source, typed: Typed) -> No
             fields[name] = FieldType.parse(text)
         except ErrataError as error:
             _fault(typed, box, f"a type for field {name!r}", error, "declare one of those")
-    if len(typed.faults) > before:
-        return
     if box.envelope not in ENVELOPES:
         _fault(typed, box, f"an envelope of {ENVELOPES}", repr(box.envelope), "use one of those")
     if box.format not in FORMATS:
@@ -123,9 +121,9 @@ def _source(network: declared.Network, box: declared.Source, typed: Typed) -> No
     identity = tuple(box.identity)
     if not identity:
         _fault(typed, box, "an identity", "no fields", "name the fields that name a tuple")
-    if _known(typed, box, identity, fields, "identity"):
+    if _known(typed, box, identity, box.fields, "identity"):
         for name in identity:
-            if fields[name].optional or fields[name].kind == "double":
+            if name in fields and (fields[name].optional or fields[name].kind == "double"):
                 _fault(
                     typed,
                     box,
@@ -133,9 +131,9 @@ def _source(network: declared.Network, box: declared.Source, typed: Typed) -> No
                     f"{name!r} of type {fields[name]}",
                     "choose other fields, or another type",
                 )
-    if _known(typed, box, (box.event_time,), fields, "event_time"):
-        kind = fields[box.event_time]
-        if kind.required != FieldType("timestamp-millis"):
+    if _known(typed, box, (box.event_time,), box.fields, "event_time"):
+        kind = fields.get(box.event_time)
+        if kind is not None and kind.required != FieldType("timestamp-millis"):
             _fault(
                 typed,
                 box,

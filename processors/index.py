@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -110,8 +111,7 @@ class Index:
         self.abort()
         try:
             self.transaction = self.store.begin(write=True)
-            for key in delete:
-                self.transaction.delete(key)
+            deque(map(self.transaction.delete, delete), maxlen=0)
             with self.transaction.cursor() as cursor:
                 cursor.putmulti(list(zip(*put, strict=True)))
             meta = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from schemas import revisions as frames
 from schemas.avro import tuple_schema
 from schemas.decode import Decoder
 from schemas.encode import Encoder
+from schemas.errors import ErrataError
 from schemas.partition import partitions
 from topics import names
 from topics.cluster import Reader, Records, TopicPartition
@@ -40,6 +42,10 @@ LONGEST_VALUE = 400_000
 """Bytes of a source record at most: a revision holds the tuple twice, and a topic takes 1 MB."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
+
+
+class LostIndexError(ErrataError):
+    """An index is gone and can't be made anew."""
 
 
 class IngestTask(Task):
@@ -102,6 +108,11 @@ class IngestTask(Task):
         """Bring the index up to the arc, and go on reading where the report says."""
         topic = self.plan.topic(self.arc.name)
         self.index = Index(self.folder, label=f"{topic} {self.name} {self.plan.fingerprint()}")
+        if self.index.done < 0 <= self.report.done and not self.arc.is_connection_point:
+            raise LostIndexError(
+                f"task {self.name}: its index is lost and source {self.arc.name!r} keeps no history "
+                'to read it from again; put the state folder back, or give the source keep="..."'
+            )
         if self.index.done != self.report.done:
             yield from self._catch_up(self.index)
         resume = self.report.resume.get(self.place, 0)
@@ -249,7 +260,7 @@ class IngestTask(Task):
         assert self.reader is not None
         held, self.held = self.held, []
         idle, ends = not held and self._falls_idle(now), self._has_end()
-        values = [value for records in held for value in records.values]
+        values = list(chain.from_iterable(records.values for records in held))
         decoded = self._decode(values)
         taken = self._judge(decoded.frame)
         refused = decoded.refused + [
@@ -320,18 +331,19 @@ class IngestTask(Task):
     def _judge(self, given: pl.DataFrame) -> Taken:
         """Return what a batch changes, given what the arc holds."""
         assert self.index is not None
-        keys = given[KEY].to_list()
-        found = self.index.get(keys)
-        there = [i for i, value in enumerate(found) if value is not None]
-        held = self.decoder.decode([found[i] for i in there])  # type: ignore[misc]
-        held = held.with_columns(pl.Series(KEY, [keys[i] for i in there], dtype=pl.Binary))
+        keys = given[KEY].unique()
+        found = pl.DataFrame(
+            {KEY: keys, "held": pl.Series(self.index.get(keys.to_list()), dtype=pl.Binary)}
+        )
+        found = found.filter(pl.col("held").is_not_null())
+        held = self.decoder.decode(found["held"].to_list()).with_columns(found[KEY])
         oldest = None
         if self.arc.keep_ms is not None and self.newest_ms > NEVER:
             oldest = self.newest_ms - self.arc.keep_ms
         return take(
             self.arc,
             given,
-            held.unique(subset=KEY),
+            held,
             oldest_ms=oldest,
             watermark=self.newest_ms,
         )

@@ -41,7 +41,7 @@ class Choice:
 
 
 def choose(
-    network: declared.Network, typed: Typed, *, scopes: dict[str, str], mode: str | None
+    network: declared.Network, typed: Typed, *, mode: str | None
 ) -> tuple[dict[str, ReplayPath], dict[str, Choice], list[Fault]]:
     """Return by aggregate its replay path and its mode, and what is wrong; sets the boxes' mode."""
     paths: dict[str, ReplayPath] = {}
@@ -50,22 +50,12 @@ def choose(
     for name, box in list(typed.boxes.items()):
         if not isinstance(box, Aggregate):
             continue
-        declaration = network.declarations[name]
         path = find_anchor(typed, box)
         if path is None:
-            source = typed.source_of[name]
-            faults.append(
-                Fault(
-                    name,
-                    "a connection point upstream to replay closed windows from",
-                    f"no arc from source {source!r} down to it keeps its history",
-                    f'give source {source!r} keep="..." (e.g. keep="1d")',
-                    declaration.place,
-                )
-            )
-            continue
-        paths[name] = path
-        choice = judge(network, typed, box, scopes=scopes, asked=mode or box.mode)
+            faults.append(no_anchor(network, typed, name))
+        else:
+            paths[name] = path
+        choice = judge(network, typed, box, asked=mode or box.mode)
         if isinstance(choice, Fault):
             faults.append(choice)
             continue
@@ -82,6 +72,18 @@ def choose(
         for name, path in paths.items()
     }
     return paths, choices, faults
+
+
+def no_anchor(network: declared.Network, typed: Typed, name: str) -> Fault:
+    """Return the fault of an aggregate that has nothing to replay closed windows from."""
+    source = typed.source_of[name]
+    return Fault(
+        name,
+        "a connection point upstream to replay closed windows from",
+        f"no arc from source {source!r} down to it keeps its history",
+        f'give source {source!r} keep="..." (e.g. keep="1d")',
+        network.declarations[name].place,
+    )
 
 
 def _aggregate(box: Box) -> Aggregate:
@@ -110,7 +112,7 @@ def find_anchor(typed: Typed, box: Aggregate) -> ReplayPath | None:
 
 
 def judge(
-    network: declared.Network, typed: Typed, box: Aggregate, *, scopes: dict[str, str], asked: str
+    network: declared.Network, typed: Typed, box: Aggregate, *, asked: str
 ) -> Choice | Fault:
     """Return the mode of an aggregate, or why the one asked for is not to be had."""
     name, place = box.arc.name, network.declarations[box.arc.name].place

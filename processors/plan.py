@@ -192,7 +192,7 @@ def compile_network(network: Network, *, mode: str | None = None, every_arc: boo
     if not network.declarations:
         faults.append(Fault(network.name, "at least one source", "none", "declare one"))
     scopes = assign_scopes(network, typed, faults)
-    paths, choices, more = choose(network, typed, scopes=scopes, mode=mode)
+    paths, choices, more = choose(network, typed, mode=mode)
     faults += more
     if faults:
         raise NetworkError(network.name, faults)

@@ -121,10 +121,10 @@ def moments(lines: list[Line], *, seconds: float) -> list[float]:
     In proportion to the time of the report, which never goes back here; long silences are cut.
 
     Example:
-        >>> clock = ["09:00", "09:05", "09:04", "12:00"]
+        >>> clock = ["09:00", "09:02", "09:01", "12:00"]
         >>> lines = [{"report_time": f"2026-07-15T{t}:00Z"} for t in clock]
         >>> moments(lines, seconds=5.0)
-        [0.0, 1.0, 1.0, 5.0]
+        [0.0, 1.25, 1.25, 5.0]
     """
     told = [datetime.fromisoformat(line["report_time"]) for line in lines]
     rising = list(itertools.accumulate(told, max))

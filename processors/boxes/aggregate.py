@@ -131,7 +131,8 @@ class Aggregate:
     def _spread(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
         """Return, a row a tuple and window that holds it, the window's key and the tuple's row."""
         rows, starts = self.window.touched(self.input.event_times(tuples))
-        return tuples.select(self.by)[rows].with_columns(starts.alias(START)), rows
+        groups = [tuples[name].gather(rows) for name in self.by]
+        return pl.DataFrame([*groups, starts.alias(START)]), rows
 
     def _change(
         self,

@@ -11,6 +11,7 @@ from topics.cluster import (
     ClusterError,
     DoubtfulCommitError,
     FencedError,
+    Reader,
     Records,
     TopicPartition,
 )
@@ -42,6 +43,17 @@ class World:
         found = [r for s in sources for r in catch_up(self.cluster, reader, s)]
         reader.close()
         return found
+
+    def until(
+        self, position: int, reader: Reader, source: TopicPartition, *, limit: int = 50_000
+    ) -> list[Records]:
+        """Read until a position is reached; fails after some hundred polls."""
+        found: list[Records] = []
+        for _poll in range(200):
+            if reader.position(source) >= position:
+                return found
+            found += reader.poll(limit=limit, timeout_s=0.2)
+        raise AssertionError(f"position {position} was not reached, but {reader.position(source)}")
 
     def values(self, *sources: TopicPartition) -> list[bytes | None]:
         return [value for records in self.read(*sources) for value in records.values]
@@ -80,17 +92,15 @@ def test_records_of_a_transaction_are_read_only_after_its_commit(world):
     write(life, source.topic, b"second")
     life.flush()
     reader = world.cluster.reader({source: 0})
-    found = []
-    while reader.position(source) < 2:  # the last stable offset: a record and its marker
-        found += reader.poll(timeout_s=0.2)
+    found = world.until(2, reader, source)  # the last stable offset: a record and its marker
     found += reader.poll(timeout_s=0.2)
     assert [records.values for records in found] == [[b"first"]]
     assert (reader.position(source), world.cluster.end(source)) == (2, 3)
     life.commit()
     found = list(catch_up(world.cluster, reader, source))
     assert [records.values for records in found] == [[b"second"]]
-    while reader.position(source) < 4:  # Kafka writes the marker after the commit has returned
-        assert reader.poll(timeout_s=0.2) == []
+    # Kafka writes the marker after the commit has returned
+    assert world.until(4, reader, source) == []
     assert world.cluster.end(source) == 4
     reader.close()
     life.close()
@@ -123,8 +133,7 @@ def test_aborted_records_are_never_read_and_positions_pass_them(world):
     life.close()
     reader = world.cluster.reader({source: 0})
     assert list(catch_up(world.cluster, reader, source)) == []
-    while reader.position(source) < 2:
-        assert reader.poll(timeout_s=0.2) == []
+    assert world.until(2, reader, source) == []
     reader.close()
 
 
@@ -208,9 +217,7 @@ def test_a_reader_starts_where_it_is_told_and_takes_no_more_than_its_limit(world
     committed(life, source.topic, *[b"%d" % i for i in range(10)])
     life.close()
     reader = world.cluster.reader({source: 4})
-    pieces = []
-    while reader.position(source) < 10:
-        pieces += [records.offsets for records in reader.poll(limit=4, timeout_s=1)]
+    pieces = [records.offsets for records in world.until(10, reader, source, limit=4)]
     assert [offset for piece in pieces for offset in piece] == [4, 5, 6, 7, 8, 9]
     assert max(map(len, pieces)) <= 4
     reader.close()
@@ -222,12 +229,9 @@ def test_a_partition_added_later_is_read_as_well(world):
     for source in (first, second):
         world.cluster.send(topic, partition=source.partition, key=None, value=b"x")
     reader = world.cluster.reader({first: 0})
-    while reader.position(first) < 1:
-        reader.poll(timeout_s=0.2)
+    world.until(1, reader, first)
     reader.add(second, 0)
-    found = []
-    while reader.position(second) < 1:
-        found += reader.poll(timeout_s=0.2)
+    found = world.until(1, reader, second)
     assert [records.source for records in found] == [second]
     reader.close()
 
@@ -237,9 +241,7 @@ def test_a_record_sent_outside_transactions_is_read_without_a_commit(world):
     reader = world.cluster.reader({source: 0})
     world.cluster.send(source.topic, partition=0, key=b"k", value=b"request")
     world.cluster.send(source.topic, partition=0, key=b"k", value=None)
-    found = []
-    while reader.position(source) < 2:
-        found += reader.poll(timeout_s=0.2)
+    found = world.until(2, reader, source)
     assert [v for records in found for v in records.values] == [b"request", None]
     reader.close()
 

@@ -1,7 +1,9 @@
 """The cache of Kafka's jars, with a stand-in for Ivy."""
 
-import subprocess
+import fcntl
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -77,21 +79,22 @@ def test_no_network_is_an_error_that_says_what_to_do(java, tmp_path):
         kafka_jars(java, cache=tmp_path / "cache")
 
 
-def test_processes_that_come_at_once_fetch_once(java, tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from topics.jars import kafka_jars;"
-        f"sys.path.insert(0, {str(tmp_path / 'packages')!r});"
-        f"print(*kafka_jars(Path({str(java)!r}), cache=Path({str(tmp_path / 'cache')!r})))"
+def test_processes_that_come_meanwhile_wait_at_the_lock(java, tmp_path):
+    for pipe in ("started", "go-on"):
+        os.mkfifo(tmp_path / pipe)
+    begin = IVY.format(folder=tmp_path).replace(
+        "echo run", f"echo > {tmp_path}/started; read line < {tmp_path}/go-on; echo run"
     )
-    root = Path(__file__).parents[2]
-    users = [
-        subprocess.Popen(
-            [sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(3)
-    ]
-    assert len({user.communicate()[0] for user in users}) == 1
-    assert [user.returncode for user in users] == [0, 0, 0]
+    java.write_text(begin)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
+        (tmp_path / "started").read_text()  # the first one is running Ivy
+        (lock,) = (tmp_path / "cache").glob("*/lock")
+        with lock.open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        second = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
+        (tmp_path / "go-on").write_text("\n")
+        assert first.result() == second.result()
     assert runs(java) == 1
 
 

@@ -53,8 +53,8 @@ def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Log
     try:
         missing = {(t, p) for t in topics for p in _partitions(consumer, t)}
         places = sorted(missing)
-        ends = {place: consumer.get_watermark_offsets(TopicPartition(*place))[1] for place in
-        places} consumer.assign([TopicPartition(*place, 0) for place in places])
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(*p))[1] for p in places}
+        consumer.assign([TopicPartition(*place, 0) for place in places])
         logs: Logs = {topic: [] for topic in topics}
         deadline = monotonic() + limit_s
         while missing:
@@ -77,11 +77,11 @@ def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Log
         consumer.close()
 
 
-def _partitions(consumer: Consumer, topic: str) -> Iterable[int]:
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
     found = consumer.list_topics(topic, timeout=_REACH_S).topics[topic]
     if found.error is not None:
         raise AuditError(f"topic {topic!r} is needed: {found.error.str()}")
-    return found.partitions
+    return list(found.partitions)
 
 
 class Schemas:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from errata.demo.audit.log import Entry, Schemas
@@ -41,15 +41,13 @@ def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: S
     told: dict[Place, list[dict[str, Any]]] = defaultdict(list)
     for letter in letters:
         told[letter["partition"], letter["offset"]].append(letter)
-    tape, newest = Tape(), datetime.min.replace(tzinfo=None)
+    tape, newest = Tape(), defaultdict[int, datetime](lambda: datetime.min.replace(tzinfo=UTC))
     for entry in entries:
         place = (entry.partition, entry.offset)
         found = told.pop(place, [])
         reasons = [letter["reason"] for letter in found]
         op, key, trade, reason = _judge(entry, tape.alive, schemas)
-        at = trade["at"].replace(tzinfo=None) if trade and trade.get("at") else newest
-        newest = max(newest, at)
-        if reasons == [TOO_OLD] and not reason and at < newest - KEEP:
+        if reasons == [TOO_OLD] and not reason and newest[place[0]] - trade["at"] > KEEP:
             reason = TOO_OLD
         where = f"{op} of {key} at partition {place[0]}, offset {place[1]}"
         if reasons != ([reason] if reason else []):
@@ -57,6 +55,8 @@ def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: S
             tape.differences.append(f"{where} needs {need}, found {reasons or 'none'}")
         elif reason and found[0]["value"] != entry.value:
             tape.differences.append(f"{where}: its dead letter holds other bytes")
+        if trade:
+            newest[place[0]] = max(newest[place[0]], trade["at"])
         if reason:
             tape.refused[place] = (reason, op, key)
         elif op == "delete":

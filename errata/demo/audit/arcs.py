@@ -1,0 +1,102 @@
+"""What an arc's revisions come to, and whether they are chained and minimal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from errata.demo.audit.belief import Revision
+
+Identity = tuple[Any, ...]
+Content = dict[Identity, list[dict[str, Any]]]
+
+
+def by_identity(
+    revisions: Iterable[Revision], identity: Sequence[str]
+) -> dict[tuple[int, Identity], list[Revision]]:
+    """Return the revisions of each identity in each partition, in the order they fold."""
+    found: dict[tuple[int, Identity], list[Revision]] = defaultdict(list)
+    for revision in sorted(revisions, key=lambda r: r.order):
+        key = tuple(revision.told[name] for name in identity)
+        found[revision.partition, key].append(revision)
+    return found
+
+
+def chain_faults(arc: str, revisions: Iterable[Revision], identity: Sequence[str]) -> Iterator[str]:
+    """Yield where a revision does not follow from the one before it, or says nothing new."""
+    for (partition, key), chain in by_identity(revisions, identity).items():
+        last: dict[str, Any] | None = None
+        epoch = None
+        for revision in chain:
+            what = f"{revision.op} of {_s(key)}"
+            where = f"{arc}, partition {partition}, offset {revision.offset}: {what}"
+            sides = {"insert": (False, True), "delete": (True, False), "replace": (True, True)}
+            if (revision.before is not None, revision.after is not None) != sides[revision.op]:
+                yield f"{where} has the sides of another op"
+            if revision.before != last:
+                said, emitted = _told(revision.before), _told(last)
+                yield f"{where} is not chained: before is {said}, but emitted was {emitted}"
+            if revision.before == revision.after:
+                yield f"{where} changes nothing"
+            if revision.epoch == epoch:
+                yield f"{where} is the second one in epoch {epoch}"
+            last, epoch = revision.after, revision.epoch
+
+
+def fold(revisions: Iterable[Revision], identity: Sequence[str]) -> Content:
+    """Return what is there in the end, by identity; more than one tuple if partitions disagree."""
+    found: Content = defaultdict(list)
+    for (_, key), chain in by_identity(revisions, identity).items():
+        if chain[-1].after is not None:
+            found[key].append(chain[-1].after)
+    return found
+
+
+def differences(
+    arc: str, found: Content, wanted: Mapping[Identity, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Yield where an arc's content differs from what it must be, in the fields that are wanted."""
+    for key in sorted(wanted.keys() | found.keys(), key=str):
+        tuples, must = found.get(key, []), wanted.get(key)
+        if must is None:
+            yield f"{arc}: {_s(key)} must not be there, found {_told(tuples[0])}"
+        elif not tuples:
+            yield f"{arc}: {_s(key)} is missing, needs {_told(must)}"
+        elif len(tuples) > 1:
+            yield f"{arc}: {_s(key)} is there {len(tuples)} times"
+        elif {name: tuples[0].get(name) for name in must} != must:
+            wrong = [name for name in must if tuples[0].get(name) != must[name]]
+            told = ", ".join(f"{n} {tuples[0].get(n)} instead of {must[n]}" for n in wrong)
+            yield f"{arc}: {_s(key)} is wrong: {told}"
+
+
+def mode_differences(
+    one: Iterable[Revision], other: Iterable[Revision], identity: Sequence[str]
+) -> Iterator[str]:
+    """Yield the revisions that differ between two arcs: in epoch, identity, before or after."""
+
+    def told(revisions: Iterable[Revision]) -> dict[tuple[Any, ...], Revision]:
+        return {(r.epoch, r.partition, r.op, *(r.told[n] for n in identity)): r for r in revisions}
+
+    left, right = told(one), told(other)
+    for key in sorted(left.keys() | right.keys(), key=str):
+        a, b = left.get(key), right.get(key)
+        what = f"epoch {key[0]}: {key[2]} of {_s(key[3:])}"
+        if a is None or b is None:
+            yield f"{what} was emitted {'upstream' if b is None else 'downstream'} only"
+        elif (a.before, a.after) != (b.before, b.after):
+            yield (
+                f"{what}: upstream {_told(a.before)} -> {_told(a.after)}, "
+                f"downstream {_told(b.before)} -> {_told(b.after)}"
+            )
+
+
+def _s(key: Sequence[Any]) -> str:
+    return " ".join(map(str, key))
+
+
+def _told(content: Mapping[str, Any] | None) -> str:
+    if content is None:
+        return "nothing"
+    return "{" + ", ".join(f"{name} {value}" for name, value in content.items()) + "}"

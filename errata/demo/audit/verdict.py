@@ -1,0 +1,110 @@
+"""The audit: what the topics hold against what a stranger works out from the user's topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from errata.demo.audit import arcs, results
+from errata.demo.audit.belief import Reports, Revision
+from errata.demo.audit.log import SCHEMAS, Entry, Logs, Schemas, read
+from errata.demo.audit.trades import TOO_OLD, UNKNOWN, Place, fold
+
+SOURCE, NETWORK = "swaps.credits", "tape"
+TRADES, UPSTREAM, DOWNSTREAM = "tape.trades", "tape.totals_upstream", "tape.totals_downstream"
+_LETTERS, _PROGRESS = f"{NETWORK}.dead-letters", f"{NETWORK}.progress"
+TOPICS = (SCHEMAS, SOURCE, _PROGRESS, _LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the audit found.
+
+    Args:
+        results: How many results there must be, in each mode.
+        revisions: How many were emitted, by arc.
+        surviving: How many trades survive.
+        refused: By place, reason, op and identity of what was refused.
+        differences: Where a topic's content is not what it must be.
+        mode_differences: Where the two modes did not emit the same revision.
+    """
+
+    results: int
+    revisions: dict[str, int]
+    surviving: int
+    refused: dict[Place, tuple[str, str, str]]
+    differences: list[str]
+    mode_differences: list[str]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differences and not self.mode_differences
+
+    def lines(self) -> list[str]:
+        """Return it as text."""
+        aged = [f"  {op} of {key}" for reason, op, key in self._why(TOO_OLD)]
+        return [
+            f"{self.surviving} trades survive; {self.results} results recomputed, twice emitted",
+            f"{len(self._why(UNKNOWN))} revisions of unknown trades refused",
+            f"{len(aged)} refused for age",
+            *aged,
+            f"modes: {len(self.mode_differences)} differences",
+            *(f"  {line}" for line in self.mode_differences),
+            f"audit: {len(self.differences)} differences",
+            *(f"  {line}" for line in self.differences),
+        ]
+
+    def _why(self, reason: str) -> list[tuple[str, str, str]]:
+        return [told for told in self.refused.values() if told[0] == reason]
+
+
+def audit(bootstrap: str) -> Verdict:
+    """Read the demo's topics and judge them.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster.
+
+    Raises:
+        AuditError: If a topic is missing, or the end of the source is not processed yet.
+    """
+    return judge(read(bootstrap, TOPICS))
+
+
+def judge(logs: Logs, *, partitions: int = 4) -> Verdict:
+    """Return what is to be said about the content of the demo's topics."""
+    schemas = Schemas(logs[SCHEMAS])
+    reports = Reports(logs[_PROGRESS], schemas)
+    scopes = ("upstream", "downstream")
+    reports.demand_end(f"{scope}.{p}" for scope in scopes for p in range(partitions))
+    letters = [record for _, record in reports.believed(logs[_LETTERS], schemas)]
+    tape = fold(logs[SOURCE], letters, schemas)
+    found = list(tape.differences)
+    identities: dict[str, Sequence[str]] = {
+        TRADES: ("key",),
+        UPSTREAM: results.IDENTITY,
+        DOWNSTREAM: results.IDENTITY,
+    }
+    revisions = {arc: _revisions(logs[arc], reports, schemas) for arc in identities}
+    totals = results.recompute(tape.alive.values())
+    trades = {(key,): trade for key, trade in tape.alive.items()}
+    for arc, identity in identities.items():
+        found += arcs.chain_faults(arc, revisions[arc], identity)
+        content = arcs.fold(revisions[arc], identity)
+        found += arcs.differences(arc, content, trades if arc == TRADES else totals)
+    modes = arcs.mode_differences(revisions[UPSTREAM], revisions[DOWNSTREAM], results.IDENTITY)
+    return Verdict(
+        results=len(totals),
+        revisions={arc: len(own) for arc, own in revisions.items()},
+        surviving=len(tape.alive),
+        refused=tape.refused,
+        differences=found,
+        mode_differences=list(modes),
+    )
+
+
+def _revisions(entries: list[Entry], reports: Reports, schemas: Schemas) -> list[Revision]:
+    return [
+        Revision(e.partition, e.offset, r["op"], r["before"], r["after"], r["epoch"])
+        for e, r in reports.believed(entries, schemas)
+    ]

@@ -1,0 +1,122 @@
+"""Follows the demo's results while they are corrected, and which trades did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from errata import rows
+from processors.arc_topic import ArcInput
+from processors.plan import Plan
+from processors.task import Shared
+from processors.view import View
+from schemas import revisions as frames
+from topics.cluster import Cluster
+from topics.registry import SchemaRegistry
+
+TRADES, UPSTREAM, DOWNSTREAM = "trades", "totals_upstream", "totals_downstream"
+_GROUP = ("product", "currency")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A result that was emitted before and has changed.
+
+    Args:
+        result: The result's group and window.
+        before: What was emitted.
+        after: What it is now; None if nothing is left of it.
+        causes: Op and key of the trades of this epoch that are, or were, in the window.
+    """
+
+    result: dict[str, Any]
+    before: dict[str, Any]
+    after: dict[str, Any] | None
+    causes: list[tuple[str, str]]
+
+    def moved(self, name: str) -> tuple[Decimal | int | None, Decimal | int | None]:
+        """Return a named result before and after."""
+        return self.before[name], self.after[name] if self.after else None
+
+
+class Watch:
+    """Reads the results of one mode, as any reader would that goes by the reports.
+
+    Args:
+        cluster: Where the topics are.
+        plan: What is deployed.
+        results: The arc that is watched.
+    """
+
+    def __init__(self, cluster: Cluster, plan: Plan, *, results: str = UPSTREAM) -> None:
+        self.plan, self.results = plan, results
+        self.view = View(cluster, plan=plan)
+        shared = Shared(cluster, plan, SchemaRegistry(cluster), self.view, 0)
+        self.partitions = range(plan.partition_count(results))
+        self.trades, self.totals = (
+            [
+                ArcInput(self.view, shared.codec(arc), partition, done=-1, resume=0)
+                for partition in self.partitions
+            ]
+            for arc in (TRADES, results)
+        )
+        self.read = 0
+
+    def poll(self) -> list[Correction]:
+        """Return the corrections that have become complete."""
+        self.view.poll()
+        found = []
+        for trades, totals in zip(self.trades, self.totals, strict=True):
+            self.read += totals.poll()
+            trades.poll()
+            upto = min(totals.frontier(), trades.frontier())
+            if upto > totals.done:
+                told = rows.revisions(self.plan.arcs[self.results], totals.take(upto))
+                changed = [line for line in told if line["op"] != "insert"]
+                if changed:
+                    causes = trades.take(upto)
+                    found += [self._correction(line, causes) for line in changed]
+                totals.drop(upto)
+                trades.drop(upto)
+        return found
+
+    def _correction(self, line: dict[str, Any], trades: pl.DataFrame) -> Correction:
+        result = line["before"]
+        inside: list[pl.Expr] = []
+        for side in (frames.BEFORE, frames.AFTER):
+            at = pl.col(side + "at")
+            inside.append(
+                pl.all_horizontal(pl.col(side + name) == result[name] for name in _GROUP)
+                & (at >= result["window_start"])
+                & (at < result["window_end"])
+            )
+        causes = trades.filter(
+            (pl.col("epoch") == line["epoch"]) & pl.any_horizontal(inside).fill_null(False)
+        )
+        keys = pl.coalesce(frames.AFTER + "key", frames.BEFORE + "key")
+        told = causes.select("op", keys.alias("key")).iter_rows()
+        named = [(frames.OPS[op], key) for op, key in told]
+        return Correction(result, result, line.get("after"), named)
+
+    def counts(self, prefix: str) -> dict[str, int]:
+        """Return the totals of what the tasks of a scope have reported so far."""
+        found: dict[str, int] = {}
+        for task, report in self.view.reports.items():
+            if task.startswith(prefix):
+                for name, count in report.counts.items():
+                    found[name] = found.get(name, 0) + count
+        return found
+
+    def behind(self, epoch: int) -> list[str]:
+        """Return the tasks that may still produce something up to an epoch, and where they are."""
+        tasks = [task for scope in self.plan.scopes for task in self.view.tasks(scope)]
+        held = {task: self.view.frontier(task) for task in tasks}
+        return [f"{task} (at {at} of {epoch})" for task, at in held.items() if at < epoch]
+
+    def close(self) -> None:
+        """Stop reading."""
+        for reader in (*self.trades, *self.totals):
+            reader.close()

@@ -1,0 +1,140 @@
+"""Where a process works: Kafka's settings and the folder of local state, from file and environment.
+
+Later ones win: ``errata.toml`` (the nearest one, from the working folder upwards), the plain variables
+``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and ``ERRATA_STATE``, then variables of the form
+``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass through: ``ERRATA_KAFKA__SASL_PASSWORD`` is
+``sasl.password``.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from errata.worker import DAY_MS, Place
+from processors.windows import duration_ms
+from schemas.errors import ErrataError
+
+FILE = "errata.toml"
+
+_KAFKA = "kafka"
+_KEYS = {"state": {"folder"}, "schema_registry": {"url"}, "topics": {"compaction_lag"}}
+"""Keys by table; those of ``kafka`` are librdkafka's to judge."""
+_PLAIN = {
+    "KAFKA_BOOTSTRAP_SERVERS": (_KAFKA, "bootstrap.servers"),
+    "SCHEMA_REGISTRY_URL": ("schema_registry", "url"),
+    "ERRATA_STATE": ("state", "folder"),
+}
+_PREFIX = "ERRATA_"
+
+Values = dict[tuple[str, str], Any]
+
+
+class SettingsError(ErrataError):
+    """A setting is missing, unknown or malformed."""
+
+
+def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Place:
+    """Return where a process works.
+
+    Args:
+        environ: Environment variables; those of this process when not given. Empty ones don't count.
+        folder: Where to look for `errata.toml` first; the working folder when not given.
+
+    Raises:
+        SettingsError: If no cluster is named, or a setting is none of ours or malformed.
+
+    Example:
+        >>> environ = {"KAFKA_BOOTSTRAP_SERVERS": "one:9092", "ERRATA_KAFKA__SASL_USERNAME": "me"}
+        >>> read_settings(environ, folder=Path("/")).kafka
+        {'bootstrap.servers': 'one:9092', 'sasl.username': 'me'}
+    """
+    environ = os.environ if environ is None else environ
+    found = _from_file(Path.cwd() if folder is None else folder) | _from_environ(environ)
+    kafka = {key: value for (table, key), value in found.items() if table == _KAFKA}
+    if not kafka.get("bootstrap.servers"):
+        raise SettingsError(
+            "no Kafka cluster is configured: set KAFKA_BOOTSTRAP_SERVERS=HOST:PORT (or "
+            f'ERRATA_KAFKA__BOOTSTRAP_SERVERS), or write "bootstrap.servers" under [kafka] into '
+            f"{FILE}; `errata local` and `errata demo` need no cluster"
+        )
+    lag = found.get(("topics", "compaction_lag"), DAY_MS)
+    return Place(
+        kafka=kafka,
+        state=Path(found.get(("state", "folder"), _default_state(environ))).expanduser(),
+        compaction_lag_ms=duration_ms(lag, what="topics.compaction_lag"),
+        registry_url=found.get(("schema_registry", "url")),
+    )
+
+
+def _default_state(environ: Mapping[str, str]) -> Path:
+    home = environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home) / "errata"
+
+
+def _from_environ(environ: Mapping[str, str]) -> Values:
+    found: Values = {
+        place: environ[name] for name, place in _PLAIN.items() if environ.get(name)
+    }
+    for name, value in environ.items():
+        if not name.startswith(_PREFIX) or "__" not in name or not value:
+            continue
+        table, key = name.removeprefix(_PREFIX).lower().split("__", 1)
+        if table == _KAFKA:
+            key = key.replace("_", ".")
+        _check(table, key, where=f"variable {name}")
+        found[table, key] = value
+    return found
+
+
+def _from_file(folder: Path) -> Values:
+    path = next((f / FILE for f in (folder, *folder.parents) if (f / FILE).is_file()), None)
+    if path is None:
+        return {}
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} needs to be TOML: {error}; correct it") from error
+    except OSError as error:
+        raise SettingsError(f"{path} can't be read: {error.strerror}") from error
+    found: Values = {}
+    for table, content in tables.items():
+        if not isinstance(content, dict):
+            _check(table, "", where=str(path))
+            raise SettingsError(f"{path}: {table!r} needs to be a table; write it as [{table}]")
+        for key, value in _flat(content):
+            _check(table, key, where=str(path))
+            found[table, key] = _text(value, where=f"{path}: {table}.{key}")
+    if ("state", "folder") in found:
+        found["state", "folder"] = path.parent / Path(found["state", "folder"]).expanduser()
+    return found
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield keys and values; ``bootstrap.servers`` without quotes is a table in a table to TOML."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _text(value: object, *, where: str) -> str | int:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return str(value)
+    raise SettingsError(f"{where} needs a text or a number, found {type(value).__name__}")
+
+
+def _check(table: str, key: str, *, where: str) -> None:
+    if table == _KAFKA or key in _KEYS.get(table, ()):
+        return
+    known = ["kafka.<librdkafka key>", *(f"{t}.{k}" for t, keys in _KEYS.items() for k in keys)]
+    wrong = f"{table}.{key}" if key else table
+    raise SettingsError(f"{where}: no setting {wrong!r}; there are {', '.join(known)}")

@@ -1,0 +1,100 @@
+"""A random tape of source records: everything that makes revisions, and much that is refused."""
+
+import random
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+GARBAGE = b'{"op": "insert", "after": {"key"'
+_JSON = msgspec.json.Encoder(decimal_format="number")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One source record: a line as a dict, None for no value, or bytes that nobody can read."""
+
+    partition: int
+    content: Any
+
+    @property
+    def value(self) -> bytes | None:
+        if self.content is None or isinstance(self.content, bytes):
+            return self.content
+        return _JSON.encode(self.content)
+
+
+class Tape:
+    """Makes lines; all of an identity come in one source partition.
+
+    Args:
+        rng: The dice.
+        partitions: Partitions of the user's topic.
+        identities: How many keys there are in a partition.
+    """
+
+    def __init__(self, rng: random.Random, *, partitions: int, identities: int = 5) -> None:
+        self.rng, self.partitions, self.identities = rng, partitions, identities
+        self.told: dict[str, dict[str, Any]] = {}
+
+    def line(self, now: int, partition: int | None = None) -> Line:
+        """Return a line about event times near `now`."""
+        rng = self.rng
+        if partition is None:
+            partition = rng.randrange(self.partitions)
+        key = f"{partition}.{rng.randrange(self.identities)}"
+        known, dice = self.told.get(key), rng.random()
+        if dice < 0.03:
+            return Line(partition, rng.choice([GARBAGE, b"[]", None]))
+        if known is None or dice < 0.30:  # a second insert of the same identity is a replace
+            return self._tell(partition, "insert", self._tuple(key, now))
+        if dice < 0.36:
+            return Line(partition, {"op": "insert", "after": known})  # producers repeat themselves
+        if dice < 0.55:  # also of identities that are gone: refused
+            return self._delete(partition, known)
+        if dice < 0.60:
+            other = f"{partition}.{rng.randrange(self.identities)}"
+            return self._tell(partition, "replace", known | {"key": other}, known)
+        return self._tell(partition, "replace", self._changed(known, now), known)
+
+    def _tell(self, partition: int, op: str, after: Any, before: Any = None) -> Line:
+        if after["at"] is not None:
+            self.told[after["key"]] = after
+        line = {"op": op, "after": after}
+        if before is not None and self.rng.random() < 0.8:
+            line["before"] = before
+        elif before is not None and before["key"] != after["key"]:
+            line["before"] = before
+        return Line(partition, line)
+
+    def _delete(self, partition: int, known: dict[str, Any]) -> Line:
+        wrong = {"amount": Decimal("999.00")} if self.rng.random() < 0.2 else {}
+        return Line(partition, {"op": "delete", "before": known | wrong})
+
+    def _tuple(self, key: str, now: int) -> dict[str, Any]:
+        rng = self.rng
+        at: int | None = max(0, now + rng.choice([0, 2, 4, -3, -8, -20, -35, -60]))
+        return {
+            "key": key,
+            "at": None if rng.random() < 0.02 else at,
+            "product": rng.choice(["tea", "rye", "oat", "hay"]),
+            "desk": rng.choice(["x", "y", None]),
+            "amount": self._amount(),
+            "size": self._size(),
+        }
+
+    def _changed(self, known: dict[str, Any], now: int) -> dict[str, Any]:
+        """Return a tuple with one thing changed, or all, or nothing."""
+        fresh = self._tuple(known["key"], now)
+        which = self.rng.choice(["amount", "size", "at", "product", "desk", "all", "none"])
+        if which in ("all", "none"):
+            return fresh if which == "all" else known
+        return known | {which: fresh[which]}
+
+    def _amount(self) -> Decimal | None:
+        cents = self.rng.choice([None, -500, -100, 0, 25, 100, 100, 333, 900])
+        return None if cents is None else Decimal(cents).scaleb(-2)
+
+    def _size(self) -> int | None:
+        return self.rng.choice([None, 0, 1, 2, 5, 7])
