@@ -66,19 +66,7 @@ def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 def fold(arc: Arc, frame: pl.DataFrame) -> pl.DataFrame:
     """Return the tuples that revisions leave: by epoch, in an epoch deletes first (DESIGN 2)."""
-    identity = [
-        pl.when(pl.col("op") == frames.DELETE)
-        .then(pl.col(frames.BEFORE + name))
-        .otherwise(pl.col(frames.AFTER + name))
-        .alias("id." + name)
-        for name in arc.identity
-    ]
-    last = (
-        frame.with_columns(*identity, (pl.col("op") != frames.DELETE).alias("there"))
-        .sort("epoch", "there", maintain_order=True)
-        .unique(subset=["id." + name for name in arc.identity], keep="last", maintain_order=True)
-    )
-    left = frames.side(last.filter("there"), frames.AFTER, list(arc.fields))
+    left = frames.fold(frame, arc.identity, list(arc.fields))
     return left.sort(list(arc.identity), nulls_last=True)
 
 

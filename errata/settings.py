@@ -76,9 +76,7 @@ def _default_state(environ: Mapping[str, str]) -> Path:
 
 
 def _from_environ(environ: Mapping[str, str]) -> Values:
-    found: Values = {
-        place: environ[name] for name, place in _PLAIN.items() if environ.get(name)
-    }
+    found: Values = {place: environ[name] for name, place in _PLAIN.items() if environ.get(name)}
     for name, value in environ.items():
         if not name.startswith(_PREFIX) or "__" not in name or not value:
             continue

@@ -7,6 +7,7 @@ since another one has taken the work over.
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -135,9 +136,7 @@ class Worker:
     def _ingest(self, name: str, partition: int) -> IngestTask:
         source = self.plan.sources[name.removeprefix("ingest.")]
         folder = self.place.state / self.plan.network / f"{name}.{partition}"
-        return IngestTask(
-            self.shared, source, partition=partition, folder=folder, clock_ms=_now_ms
-        )
+        return IngestTask(self.shared, source, partition=partition, folder=folder, clock_ms=_now_ms)
 
     def _scope_task(self, name: str, partition: int, sweep_beside: bool) -> ScopeTask:
         scope = self.plan.scopes[name]
@@ -181,6 +180,7 @@ class Worker:
             FencedError: If another process has taken over a task.
             ErrataError: If something needs an operator.
         """
+        gc.set_threshold(200_000, 20, 100)  # batches of many objects come and go by the millisecond
         lives = [actor.life() for actor in self.actors]
         try:
             while not stop():

@@ -102,13 +102,7 @@ class ArcCodec:
 
     def identities(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the identity of each revision: that of whichever side it has."""
-        return revisions.select(
-            pl.when(pl.col("op") == frames.DELETE)
-            .then(pl.col(frames.BEFORE + name))
-            .otherwise(pl.col(frames.AFTER + name))
-            .alias(name)
-            for name in self.arc.identity
-        )
+        return frames.identities(revisions, self.arc.identity)
 
     @cached_property
     def empty(self) -> pl.DataFrame:

@@ -39,9 +39,7 @@ class ReplayRefusedError(ErrataError):
 class Desk(Protocol):
     """Answers questions about connection points."""
 
-    def answers(
-        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
-    ) -> Answering:
+    def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
         """Yield until every answer is there, then return them in order."""
 
 
@@ -152,9 +150,7 @@ class TopicDesk:
         self.reader = shared.cluster.reader({self.place: end})
         self.number = 0
 
-    def answers(
-        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
-    ) -> Answering:
+    def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
         """Send the questions, wait for the answers."""
         me = {"task": task, "attempt": attempt, "epoch": epoch}
         questions = [self._send(ask, me) for ask in asks]

@@ -135,11 +135,7 @@ class IngestTask(Task):
             own = history.filter((pl.col("task") == self.name) & (pl.col("epoch") > index.done))
             found.append(self.view.believed(own))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
-        told = pl.concat(found).with_columns((pl.col("op") != frames.DELETE).alias("there"))
-        last = told.sort("epoch", "there", "offset", maintain_order=True)
-        last = pl.concat([last, codec.identities(last)], how="horizontal").unique(
-            subset=list(self.arc.identity), keep="last", maintain_order=True
-        )
+        last = frames.last(pl.concat(found), self.arc.identity)
         self._change_index(index, last, done=self.report.done, positions=reached)
         index.commit()
 

@@ -111,9 +111,7 @@ def find_anchor(typed: Typed, box: Aggregate) -> ReplayPath | None:
     return ReplayPath(arc, tuple(between), box, tuple(pushed))
 
 
-def judge(
-    network: declared.Network, typed: Typed, box: Aggregate, *, asked: str
-) -> Choice | Fault:
+def judge(network: declared.Network, typed: Typed, box: Aggregate, *, asked: str) -> Choice | Fault:
     """Return the mode of an aggregate, or why the one asked for is not to be had."""
     name, place = box.arc.name, network.declarations[box.arc.name].place
     if asked not in MODES:

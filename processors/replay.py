@@ -15,6 +15,7 @@ import polars as pl
 from processors.boxes.aggregate import START, Aggregate
 from processors.boxes.map import Map
 from processors.boxes.where import Where
+from schemas import revisions as frames
 from schemas.arc import Arc
 
 FOREVER_MS = 2**62
@@ -101,15 +102,10 @@ def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.
     """
     if not own:
         return content
-    names, identity = list(arc.fields), list(arc.identity)
-    made = pl.concat(own)
-    told = made.with_columns(
-        pl.when(pl.col("op") == 1)
-        .then(pl.col("before." + name))
-        .otherwise(pl.col("after." + name))
-        .alias(name)
-        for name in identity
-    ).unique(subset=identity, keep="last", maintain_order=True)
-    left = content.join(told, on=identity, how="anti", nulls_equal=True)
-    alive = told.filter(pl.col("op") != 1)
-    return pl.concat([left, alive.select(pl.col("after." + name).alias(name) for name in names)])
+    identity = list(arc.identity)
+    ordered = (made.with_columns(epoch=pl.lit(number)) for number, made in enumerate(own))
+    last = frames.last(pl.concat(ordered), identity)
+    left = content.join(
+        frames.identities(last, identity), on=identity, how="anti", nulls_equal=True
+    )
+    return pl.concat([left, frames.entering(last, list(arc.fields))])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import logging
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 import polars as pl
 
+from processors import rebuild
 from processors.arc_topic import ArcInput
-from processors.desk import Answering, Desk
+from processors.desk import Answering, Desk, ReplayRefusedError
 from processors.plan import Scope
 from processors.replay import Ask
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.task import Emission, Shared, Task
 from schemas import revisions as frames
+from schemas.fields import physical
 from topics.cluster import TopicPartition
+
+log = logging.getLogger("errata")
 
 ROWS_A_COMMIT = 100_000
 EPOCHS_A_COMMIT = 100
@@ -38,16 +43,7 @@ class ScopeTask(Task):
 
     def start(self) -> Iterator[bool]:
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
-        for arc in self.scope.inputs:
-            codec = self.shared.codec(arc)
-            place = TopicPartition(codec.topic, self.partition)
-            self.inputs[arc] = ArcInput(
-                self.view,
-                codec,
-                self.partition,
-                done=self.report.done,
-                resume=self.report.resume.get(place, 0),
-            )
+        self._open_inputs(done=self.report.done, resume=self.report.resume)
         done, wm = self.report.done, self.report.watermark
         live = {name: box.no_states() for name, box in self.run.aggregates.items()}
         if done >= 0:
@@ -56,7 +52,11 @@ class ScopeTask(Task):
                 Ask(path.anchor.name, done, path.ranges_from(wm - path.box.window.size_ms + 1))
                 for path in paths
             ]
-            answers = yield from self._answers(asks, done)
+            try:
+                answers = yield from self._answers(asks, done)
+            except ReplayRefusedError as error:
+                yield from self._rebuild(str(error))
+                return
             for path, tuples in zip(paths, answers, strict=True):
                 box = path.box
                 states = box.states_of(path.inputs(tuples, wm=wm))
@@ -65,6 +65,14 @@ class ScopeTask(Task):
         self.memory = Memory(done, wm, live)
         yield True
 
+    def _open_inputs(self, *, done: int, resume: Mapping[TopicPartition, int]) -> None:
+        for reader in self.inputs.values():
+            reader.close()
+        for arc in self.scope.inputs:
+            codec = self.shared.codec(arc)
+            offset = resume.get(TopicPartition(codec.topic, self.partition), 0)
+            self.inputs[arc] = ArcInput(self.view, codec, self.partition, done=done, resume=offset)
+
     def close(self) -> None:
         """Give all connections back."""
         for reader in self.inputs.values():
@@ -72,13 +80,20 @@ class ScopeTask(Task):
         super().close()
 
     def _answers(self, asks: list[Ask], epoch: int) -> Answering:
-        if not asks:
-            return []
-        return (
-            yield from self.desk.answers(
-                asks, task=self.name, attempt=self.report.attempt, epoch=epoch
+        """Put questions; what is asked as of before the first epoch is empty, and not asked."""
+        put = [ask for ask in asks if ask.as_of >= 0]
+        found: list[pl.DataFrame] = []
+        if put:
+            found = yield from self.desk.answers(
+                put, task=self.name, attempt=self.report.attempt, epoch=epoch
             )
-        )
+        given = iter(found)
+        return [
+            next(given)
+            if ask.as_of >= 0
+            else pl.DataFrame(schema=physical(self.plan.arcs[ask.arc].fields))
+            for ask in asks
+        ]
 
     def step(self) -> Iterator[bool]:
         """Take the epochs that are complete, process them one by one, commit them together."""
@@ -86,7 +101,11 @@ class ScopeTask(Task):
         for reader in self.inputs.values():
             reader.poll()
         frontier = min(reader.frontier() for reader in self.inputs.values())
-        results = yield from self._process(frontier)
+        try:
+            results = yield from self._process(frontier)
+        except ReplayRefusedError as error:
+            yield from self._rebuild(str(error))
+            return
         if not results:
             buried = False
             for _ in self.bury():
@@ -104,7 +123,7 @@ class ScopeTask(Task):
             self.report, done=last.done, watermark=last.watermark, resume=resume, counts=counts
         )
         emissions = [
-            self._emission(arc, result)
+            self._emission(arc, result.revisions[arc], result.memory.done)
             for result in results
             for arc in self.scope.outputs
             if result.revisions[arc].height
@@ -112,10 +131,44 @@ class ScopeTask(Task):
         yield from self.commit(emissions, report)
         self.memory = last
 
-    def _emission(self, arc: str, result: EpochResult) -> Emission:
-        revisions = result.revisions[arc]
+    def _emission(self, arc: str, revisions: pl.DataFrame, epoch: int) -> Emission:
         here = pl.Series([self.partition], dtype=pl.Int32).new_from_index(0, revisions.height)
-        return Emission(arc, result.memory.done, revisions, here)
+        return Emission(arc, epoch, revisions, here)
+
+    def _rebuild(self, why: str) -> Iterator[bool]:
+        """Catch up in one coalesced epoch, without the history that is gone (`rebuild`)."""
+        rebuild.check(self.plan, self.scope, why=why)
+        log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
+        self._open_inputs(done=-1, resume={})
+        while (epoch := min(i.frontier() for i in self.inputs.values())) <= self.report.done:
+            self.view.poll()
+            for reader in self.inputs.values():
+                reader.poll()
+            yield False
+        contents = {
+            arc: frames.fold(
+                reader.take(epoch), self.plan.arcs[arc].identity, list(self.plan.arcs[arc].fields)
+            )
+            for arc, reader in self.inputs.items()
+        }
+        moves = self.view.moves(self.name, since=self.report.done, upto=epoch)
+        wm = moves[-1][1] if moves else self.report.watermark
+        made, memory = rebuild.recompute(self.plan, self.scope, contents, epoch=epoch, watermark=wm)
+        emissions = []
+        for name in self.scope.outputs:
+            codec, arc = self.shared.codec(name), self.plan.arcs[name]
+            place = TopicPartition(codec.topic, self.partition)
+            history = yield from self._history(codec, place, 0)
+            own = self.view.believed(history.filter(pl.col("task") == self.name))
+            emitted = frames.fold(own, arc.identity, list(arc.fields))
+            changed = rebuild.difference(arc, emitted, made[name])
+            if changed.height:
+                emissions.append(self._emission(name, changed, epoch))
+        resume = {reader.place: reader.drop(epoch) for reader in self.inputs.values()}
+        counts = {**self.report.counts, "rebuilt": self.report.counts.get("rebuilt", 0) + 1}
+        report = replace(self.report, done=epoch, watermark=wm, resume=resume, counts=counts)
+        yield from self.commit(emissions, report)
+        self.memory = memory
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] when there is nothing."""

@@ -88,7 +88,47 @@ def between(
         .cast(pl.UInt8)
         .alias("op")
     )
-    absent = [
-        pl.when("b").then(pl.col(BEFORE + name)).alias(BEFORE + name) for name in names
-    ] + [pl.when("a").then(pl.col(AFTER + name)).alias(AFTER + name) for name in names]
+    absent = [pl.when("b").then(pl.col(BEFORE + name)).alias(BEFORE + name) for name in names] + [
+        pl.when("a").then(pl.col(AFTER + name)).alias(AFTER + name) for name in names
+    ]
     return frame.filter((pl.col("b") | pl.col("a")) & ~same).select(op, *absent)
+
+
+def identities(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
+    """Return the identity of each revision: that of whichever side it has."""
+    return revisions.select(
+        pl.when(pl.col("op") == DELETE)
+        .then(pl.col(BEFORE + name))
+        .otherwise(pl.col(AFTER + name))
+        .alias(name)
+        for name in identity
+    )
+
+
+def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
+    """Return the last revision of each identity: by epoch, in an epoch deletes first (DESIGN 2).
+
+    Args:
+        revisions: With their ``epoch``, in any order.
+        identity: Fields that name a tuple.
+    """
+    named = identities(revisions, identity).rename({name: f"@{name}" for name in identity})
+    there = (revisions["op"] != DELETE).alias("@there")
+    return (
+        pl.concat([revisions.with_columns(there), named], how="horizontal")
+        .sort("epoch", "@there", maintain_order=True)
+        .unique(subset=named.columns, keep="last", maintain_order=True)
+        .select(revisions.columns)
+    )
+
+
+def fold(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
+    """Return the tuples that revisions leave, never by log order but by epoch.
+
+    Example:
+        >>> frame = pl.DataFrame({"op": [0, 2], "epoch": [1, 2], "before.x": [None, 1],
+        ...     "after.x": [1, 1], "before.y": [None, 5], "after.y": [5, 6]})
+        >>> fold(frame, ["x"], ["x", "y"])["y"].to_list()
+        [6]
+    """
+    return entering(last(revisions, identity), names)

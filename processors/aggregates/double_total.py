@@ -1,10 +1,9 @@
 """Totals of doubles with an error term, so that what leaves takes its rounding with it.
 
 A plain running sum drifts: 1, 2 and 1e17 enter, 1e17 leaves, and 1 and 2 are gone. Here a total is
-the unevaluated sum of two doubles, added as in Joldes, Muller and Popescu, *Tight and rigorous
-error bounds for basic building blocks of double-word arithmetic* (2017), and a batch is summed
-without error by cutting values at a common bit, as in Rump, Ogita and Oishi, *Accurate
-floating-point summation* (2008).
+the unevaluated sum of two doubles, added as in Dekker, *A floating-point technique for extending
+the available precision* (1971), and a batch is summed without error by cutting values at a common
+bit, as in Rump, Ogita and Oishi, *Accurate floating-point summation* (2008).
 """
 
 from __future__ import annotations
@@ -43,11 +42,12 @@ def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 def added(
     high: Doubles, low: Doubles, other_high: Doubles, other_low: Doubles
 ) -> tuple[Doubles, Doubles]:
-    """Return the sum of two double-words, wrong by at most 2**-104 of itself."""
+    """Return x + y of two doubles each, wrong by at most 2**-104 * (abs(x) + abs(y)).
+
+    The first of the result is the double nearest to the sum of both.
+    """
     high, lost = two_sum(high, other_high)
-    low, rest = two_sum(low, other_low)
-    high, low = two_sum(high, lost + low)
-    return two_sum(high, low + rest)
+    return two_sum(high, lost + (low + other_low))
 
 
 def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles]:
@@ -80,7 +80,7 @@ def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles
 class DoubleTotal(Compensating):
     """The state that sums and averages of doubles share: counts, and a total of two doubles.
 
-    After k changes and merges the total is off by at most k * 2**-97 of the absolute values of all
+    After k changes and merges the total is off by at most k * 2**-96 of the absolute values of all
     that ever entered or left, plus 2**-1035 for each such value below 2**-982, which the unit cuts.
     An emptied group is exactly empty again. NaN and infinities are counted apart, so they can
     leave as well. ``high`` and ``low`` are in units of `UNIT`.

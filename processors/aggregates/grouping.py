@@ -72,8 +72,12 @@ def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
     if len(numbers):
         index = groups.to_numpy().astype(np.int64)
         arrow = numbers.cast(pl.Decimal(MAX_PRECISION, 0)).to_arrow()
-        words = np.frombuffer(arrow.buffers()[1], dtype="<u4").reshape(-1, _LIMB_COUNT)
-        words = words[arrow.offset : arrow.offset + len(arrow)]
+        words = np.frombuffer(
+            arrow.buffers()[1],
+            dtype="<u4",
+            count=_LIMB_COUNT * len(arrow),
+            offset=arrow.offset * _LIMB_COUNT * _LIMB_BITS // 8,
+        ).reshape(-1, _LIMB_COUNT)
         for start in range(0, len(index), _BLOCK_ROWS):
             block = slice(start, start + _BLOCK_ROWS)
             for limb in range(_LIMB_COUNT):

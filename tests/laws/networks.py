@@ -85,7 +85,7 @@ class Shape:
     agree: tuple[tuple[str, str], ...]
 
 
-def _front(*, kept: bool, identity: str = "key") -> tuple[Network, Stream]:
+def _front(*, kept: bool) -> tuple[Network, Stream]:
     net = Network("tape")
     trades = net.source(
         SOURCE,
@@ -99,7 +99,7 @@ def _front(*, kept: bool, identity: str = "key") -> tuple[Network, Stream]:
             "amount": "decimal(9,2)?",
             "size": "long?",
         },
-        identity=[identity],
+        identity=["key"],
         event_time="at",
         partition_by=["product"],
         partitions=PARTITIONS,
@@ -125,7 +125,8 @@ def _sums(scaled: Stream, name: str, *, scope: str, mode: str, keep: int | None 
 
 
 def _shape(net: Network, boxes: tuple[Box, ...], *agree: tuple[str, str]) -> Shape:
-    return Shape(compile_network(net).placed({SOURCE: PARTITIONS}), FRONT + boxes, agree)
+    plan = compile_network(net, every_arc=True).placed({SOURCE: PARTITIONS})
+    return Shape(plan, FRONT + boxes, agree)
 
 
 def apart(*, kept: bool) -> Shape:

@@ -2,6 +2,8 @@
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from processors.aggregates.avg import DecimalAverage, LongAverage
 from processors.aggregates.integer_total import IntegerTotal
@@ -61,6 +63,38 @@ def test_the_average_of_longs_is_the_nearest_double(values: list[int]) -> None:
     average = LongAverage(FieldType("long"))
     states = average.accumulate(average.init(1), *rows(average, *values))
     assert average.emit(states)[0] == sum(values) / len(values)
+
+
+def nearest(total: int, count: int) -> bool:
+    states = pl.DataFrame(
+        {"count": [count], "total": [total]}, schema={"count": pl.Int64, "total": pl.Int128}
+    )
+    return bool(LongAverage(FieldType("long")).emit(states)[0] == total / count)
+
+
+@given(
+    count=st.integers(1, 2**53) | st.integers(1, 100),
+    average=st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**54), 2**54) | st.integers(-3, 3),
+    data=st.data(),
+)
+def test_oracle_the_average_of_longs_is_rounded_once(
+    count: int, average: int, data: st.DataObject
+) -> None:
+    above = data.draw(st.integers(0, count - 1))
+    assert nearest(average * count + above, count)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("beside", [-1, 1])
+@pytest.mark.parametrize("count", [2**44 + 1, 2**44 + 3])
+def test_an_average_of_longs_within_2_to_the_minus_80_of_a_tie_is_rounded_once(
+    sign: int, beside: int, count: int
+) -> None:
+    # total * 2**43 = tie * count + beside, where tie lies halfway between two doubles.
+    tie = -beside * pow(count, -1, 2**43) % 2**43 + 2**53
+    total = (tie * count + beside) // 2**43
+    assert total * 2**43 == tie * count + beside
+    assert nearest(sign * total, count)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,112 @@
+"""What all commands share: how they are declared, and how they end.
+
+Exit status: 0 only on success; 1 a fault that the message explains; 2 wrong usage; 70 a fault of
+Errata's own; 130 after Ctrl-C; 141 if whoever reads the output stopped reading.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from errata.stopping import INTERRUPTED, WATCH_PARENT
+from errata.supervisor import TEMPORARY
+from processors.desk import ReplayRefusedError
+from schemas.errors import ErrataError
+from topics.cluster import ClusterError, DoubtfulCommitError
+from topics.create import TopicSettingsError
+
+INTERNAL = 70
+NOBODY_READS = 141
+DEBUG = "ERRATA_DEBUG"
+
+_CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError)
+
+app = typer.Typer(
+    name="errata",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+NetworkArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NET",
+        help="The network: module:name, file.py:name, or file.py if it has one network only.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs, not a table.")]
+
+
+def command(name: str, *, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a function as a command; its docstring is the help, its faults end as told above."""
+
+    def declare(body: Callable[..., None]) -> Callable[..., None]:
+        @wraps(body)
+        def run(*args: Any, **options: Any) -> None:
+            with reported(name):
+                body(*args, **options)
+                sys.stdout.flush()
+
+        app.command(name, epilog=f"Example: [bold]{example}[/bold]")(run)
+        return body
+
+    return declare
+
+
+@contextmanager
+def reported(name: str) -> Iterator[None]:
+    """Turn what a command raises into one message on standard error and an exit status."""
+    try:
+        yield
+    except (SystemExit, GeneratorExit, typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except KeyboardInterrupt as error:
+        raise SystemExit(INTERRUPTED) from error
+    except BrokenPipeError as error:
+        _drop_output()
+        raise SystemExit(NOBODY_READS) from error
+    except (ErrataError, OSError) as error:
+        _traceback_if_asked()
+        complain(str(error))
+        raise SystemExit(_status(error)) from error
+    except BaseException as error:  # a panic of the columnar engine is no Exception
+        _traceback_if_asked()
+        text = " ".join(str(error).split())
+        complain(f"internal error in `errata {name}`: {type(error).__name__}: {text}")
+        if not os.environ.get(DEBUG):
+            complain(f"please report it; {DEBUG}=1 shows the traceback")
+        raise SystemExit(INTERNAL) from error
+
+
+def complain(text: str) -> None:
+    """Write a message to standard error; what could steer a terminal is escaped."""
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    sys.stderr.write(f"errata: {shown}\n")
+
+
+def _status(error: BaseException) -> int:
+    cured = isinstance(error, _CURED_BY_RESTART) and not isinstance(error, TopicSettingsError)
+    return TEMPORARY if cured and os.environ.get(WATCH_PARENT) else 1
+
+
+def _traceback_if_asked() -> None:
+    if os.environ.get(DEBUG):
+        import traceback
+
+        traceback.print_exc()
+
+
+def _drop_output() -> None:
+    """Let the interpreter's last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

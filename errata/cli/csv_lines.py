@@ -1,0 +1,115 @@
+"""CSV as native revisions in JSON lines, by column.
+
+Three layouts, told apart by the header: ``op`` with ``before.x`` and ``after.x``; ``op`` with plain
+columns, and ``old_x`` for originals; plain columns without ``op``: inserts. Columns that are no
+fields are ignored. An empty cell is null; only in a string field, a quoted empty one is a text.
+What a cell holds is judged where all input is: a cell that is no number becomes a dead letter.
+"""
+
+from __future__ import annotations
+
+import io
+
+import polars as pl
+
+from schemas.arc import Arc
+from schemas.errors import ErrataError
+from schemas.fields import Fields, FieldType
+from schemas.revisions import AFTER, BEFORE, OPS
+
+OLD = "old_"
+
+_WHOLE = r"^-?(0|[1-9]\d*)$"
+_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
+_BARE = {"long": _WHOLE, "timestamp-millis": _WHOLE, "double": _NUMBER, "boolean": "^(true|false)$"}
+"""What of each kind JSON takes without quotes; decimals travel as texts, digit by digit."""
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(c): f"\\u{c:04x}" for c in range(32)}
+
+
+class CsvError(ErrataError):
+    """A CSV file can't be read, or has no column that the source has a field for."""
+
+
+class CsvLines:
+    """Makes JSON lines of pieces of a CSV file.
+
+    Args:
+        arc: The source's arc.
+        header: The file's first line.
+        name: The file, as errors name it.
+
+    Example:
+        >>> arc = Arc("a", {"k": FieldType("long"), "s": FieldType("string", optional=True)},
+        ...     ("k",), "k", ())
+        >>> CsvLines(arc, b"op,k,s,old_s", name="x.csv").lines(b'replace,1,"say ""a""",')
+        [b'{"op":"replace","before":{"k":1,"s":null},"after":{"k":1,"s":"say \\\\"a\\\\""}}']
+    """
+
+    def __init__(self, arc: Arc, header: bytes, *, name: str) -> None:
+        self.header, self.name = header.rstrip(b"\r\n"), name
+        columns = self._read(b"").columns
+        fields = list(arc.fields)
+        if any(name.startswith((BEFORE, AFTER)) for name in columns):
+            was = {f: BEFORE + f for f in fields if BEFORE + f in columns}
+            now = {f: AFTER + f for f in fields if AFTER + f in columns}
+            if "op" not in columns:
+                raise CsvError(f"{name}: columns before.x and after.x need an op column besides")
+        else:
+            now = {f: f for f in fields if f in columns}
+            was = now | {f: OLD + f for f in now if OLD + f in columns}
+        if not was and not now:
+            raise CsvError(
+                f"{name}: no column is a field of source {arc.name!r}; it has "
+                f"{', '.join(columns)}, the source {', '.join(fields)}"
+            )
+        before, after = _side(arc.fields, was), _side(arc.fields, now)
+        op = pl.col("op").fill_null("") if "op" in columns else pl.lit("insert")
+        insert, delete = (op == OPS[0]), (op == OPS[1])
+        self._line = pl.concat_str(
+            pl.lit('{"op":'),
+            _quoted(op),
+            pl.when(~insert).then(pl.concat_str(pl.lit(',"before":'), before)).otherwise(pl.lit("")),
+            pl.when(~delete).then(pl.concat_str(pl.lit(',"after":'), after)).otherwise(pl.lit("")),
+            pl.lit("}"),
+        )
+
+    def lines(self, piece: bytes) -> list[bytes]:
+        """Return the lines of some rows of the file."""
+        rows = self._read(piece).filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+        return rows.select(self._line.cast(pl.Binary).alias("line"))["line"].to_list()
+
+    def _read(self, piece: bytes) -> pl.DataFrame:
+        try:
+            return pl.read_csv(io.BytesIO(self.header + b"\n" + piece), infer_schema=False)
+        except pl.exceptions.PolarsError as error:
+            fault = str(error).partition("\n")[0]
+            raise CsvError(f"{self.name} is not CSV with a header line: {fault}") from error
+
+
+def _side(fields: Fields, columns: dict[str, str]) -> pl.Expr:
+    """Return the JSON object of one side: fields and the columns that they are in."""
+    parts: list[pl.Expr] = []
+    for place, (name, column) in enumerate(columns.items()):
+        parts.append(pl.lit(f'{"," if place else ""}"{name}":'))
+        parts.append(_value(pl.col(column), fields[name]))
+    return pl.concat_str(pl.lit("{"), *parts, pl.lit("}"))
+
+
+def _value(cell: pl.Expr, kind: FieldType) -> pl.Expr:
+    """Return cells as JSON values."""
+    if kind.kind == "string":
+        return pl.when(cell.is_null()).then(pl.lit("null")).otherwise(_quoted(cell))
+    absent = cell.is_null() | (cell == "")
+    if kind.kind == "boolean":
+        cell = cell.str.to_lowercase()
+        cell = cell.replace({"1": "true", "0": "false"})
+    found = pl.when(absent).then(pl.lit("null"))
+    if kind.kind in _BARE:
+        found = found.when(cell.str.contains(_BARE[kind.kind])).then(cell)
+    return found.otherwise(_quoted(cell))
+
+
+def _quoted(text: pl.Expr) -> pl.Expr:
+    escaped = text.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
+    return pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))

@@ -1,0 +1,22 @@
+"""`errata demo`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from errata.cli.app import command
+
+
+@command("demo", example="errata demo --fast")
+def demo(
+    fast: Annotated[bool, typer.Option("--fast", help="As fast as it goes, no show.")] = False,
+) -> None:
+    """A real tape of trades on an embedded Kafka, corrected in both modes, audited at the end.
+
+    Needs Java or fetches nothing but Kafka's own jars; leaves nothing behind.
+    """
+    from errata.demo.run import main
+
+    raise typer.Exit(main(fast=fast) or 0)

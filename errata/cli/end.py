@@ -1,0 +1,50 @@
+"""`errata end`: nothing more comes from a source."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+from typing import Annotated
+
+import typer
+
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.deployed import deployed
+from errata.cli.output import print_lines
+from errata.worker import NoSuchPartError
+from processors.deployed import declare_end
+from processors.view import View
+from topics.cluster import ClusterError
+
+_LIMIT_S, _PAUSE_S = 30.0, 0.02
+
+
+@command("end", example="errata end tape.py trades")
+def end(
+    net: NetworkArgument,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source that ends.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Declare that a source ends where its topic ends now: once read, all its windows close.
+
+    What is written to the topic afterwards is still taken in, as revisions of closed windows.
+    """
+    with deployed(net) as (cluster, plan):
+        if source not in plan.sources:
+            raise NoSuchPartError(
+                f"network {plan.network!r} has no source {source!r}: {', '.join(plan.sources)}"
+            )
+        ends = declare_end(cluster, plan, source)
+        view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
+        while view.ends.get(source) != ends:  # only what can be read has been declared
+            view.poll()
+            sleep(_PAUSE_S)
+            if monotonic() > deadline:
+                raise ClusterError(
+                    f"the end of source {source!r} was sent, but is not on the plan topic after "
+                    f"{_LIMIT_S:g} s; try again"
+                )
+        if as_json:
+            print_lines([{"source": source, "ends": {str(p): o for p, o in ends.items()}}])
+        else:
+            told = ", ".join(f"partition {p} at offset {o}" for p, o in ends.items())
+            typer.echo(f"source {source!r} ends: {told}")

@@ -1,0 +1,54 @@
+"""The command `errata`: all commands together."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from errata.cli.app import app
+from errata.stopping import INTERRUPTED
+
+_COMMANDS = ("demo", "local", "explain", "up", "run", "end", "dead_letters")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"errata {version('errata')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _errata(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Streams that stay right after the fact.
+
+    A network of boxes over Kafka topics, in which every result that a correction invalidates is
+    revised, however old it is. Begin with [bold]errata demo[/bold], or, without Kafka, with
+    [bold]errata local[/bold].
+
+    Settings: errata.toml, KAFKA_BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, ERRATA_STATE, and
+    ERRATA_KAFKA__SASL_PASSWORD for sasl.password and so on. Exit status 0 only on success.
+    """
+
+
+for _name in _COMMANDS:
+    importlib.import_module(f"errata.cli.{_name}")
+
+
+def main() -> None:
+    """Run the command line."""
+    logging.basicConfig(format="errata: %(message)s", level=logging.WARNING)
+    try:
+        app(prog_name="errata")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

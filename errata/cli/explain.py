@@ -1,0 +1,194 @@
+"""`errata explain`: what a network becomes, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.output import as_duration, print_lines, print_table
+from errata.loading import load
+from errata.worker import DAY_MS
+from processors import network as declared
+from processors.arcs import Typed, type_boxes
+from processors.boxes.aggregate import DOWNSTREAM, UPSTREAM, Aggregate
+from processors.deployed import topic_specs
+from processors.modes import find_results
+from processors.network import Network
+from processors.plan import Plan, compile_network, describe_box
+
+
+@command("explain", example="errata explain tape.py --json")
+def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
+    """Show the plan of a network and why it is so; needs no cluster.
+
+    For every box its scope, for an aggregate its mode, which others are illegal and why, the
+    connection point it replays (anchor) and how much event time that takes (radius); for every
+    source how it is partitioned; and the topics.
+    """
+    found = explanation(load(net))
+    if as_json:
+        print_lines([found])
+    else:
+        _print(found)
+
+
+def explanation(network: Network) -> dict[str, Any]:
+    """Return what `errata explain --json` prints: times in ms, null where there is none.
+
+    Raises:
+        NetworkError: If the network can't run.
+    """
+    plan, typed = compile_network(network), type_boxes(network)
+    return {
+        "network": plan.network,
+        "sources": {name: _source(network, plan, name) for name in plan.sources},
+        "boxes": {name: _box(network, plan, typed, name) for name in plan.boxes},
+        "scopes": {
+            scope.name: {"boxes": scope.boxes, "inputs": scope.inputs, "outputs": scope.outputs}
+            for scope in plan.scopes.values()
+        },
+        "sweepers": plan.asked(),
+        "topics": _topics(plan),
+    }
+
+
+def _source(network: Network, plan: Plan, name: str) -> dict[str, Any]:
+    source, declaration = plan.sources[name], network.declarations[name]
+    assert isinstance(declaration, declared.Source)
+    arc = source.arc
+    return {
+        "topic": source.topic,
+        "envelope": source.envelope,
+        "format": source.format,
+        "fields": {field: str(kind) for field, kind in arc.fields.items()},
+        "identity": arc.identity,
+        "event_time": arc.event_time,
+        "partition_by": arc.partition_by,
+        "partition_by_from": _partitioned_why(plan, declaration),
+        "partitions": source.partitions,
+        "lateness_ms": source.lateness_ms,
+        "idle_after_ms": source.idle_after_ms,
+        "keep_ms": plan.kept_ms.get(name),
+        "radius_ms": plan.radius_ms(name),
+    }
+
+
+def _partitioned_why(plan: Plan, source: declared.Source) -> str:
+    if source.partition_by is not None:
+        return "declared"
+    behind = [
+        name
+        for name, box in plan.boxes.items()
+        if isinstance(box, Aggregate) and plan.source_of[name] == source.name
+    ]
+    if not behind:
+        return "the identity, since no aggregate is behind it"
+    if not plan.arcs[source.name].partition_by:
+        return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
+    return f"the groups that {', '.join(behind)} share"
+
+
+def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any]:
+    declaration, box = network.declarations[name], plan.boxes[name]
+    found: dict[str, Any] = {
+        "kind": type(declaration).__name__.lower(),
+        "scope": plan.scope_of(name),
+        "input": declaration.input,
+        "does": describe_box(box),
+        "fields": {field: str(plan.arcs[name].fields[field]) for field in plan.arcs[name].visible},
+        "topic": plan.topic(name) if name in plan.topics else None,
+        "keep_ms": plan.kept_ms.get(name),
+    }
+    if not isinstance(box, Aggregate):
+        return found
+    path, choice = plan.paths[name], plan.choices[name]
+    results, why_not = find_results(network, typed, name)
+    return found | {
+        "mode": choice.mode,
+        "asked": choice.asked,
+        "reason": choice.reason,
+        "legal": {
+            UPSTREAM: f"yes: replays {path.anchor.name!r}",
+            DOWNSTREAM: f"no: {why_not}" if results is None else f"yes: results kept on {results!r}",
+        },
+        "anchor": path.anchor.name,
+        "pushed_down": path.pushed,
+        "radius_ms": path.radius_ms,
+        "results": choice.results,
+    }
+
+
+def _topics(plan: Plan) -> list[dict[str, Any]]:
+    # Partitions that follow those of a user's topic show by being placed on two different clusters.
+    one, two = (
+        topic_specs(plan.placed(dict.fromkeys(plan.sources, count)), compaction_lag_ms=DAY_MS)
+        for count in (1, 2)
+    )
+    return [
+        {
+            "topic": spec.name,
+            "partitions": spec.partitions if spec.partitions == other.partitions else None,
+            "cleanup": spec.config["cleanup.policy"],
+        }
+        for spec, other in zip(one, two, strict=True)
+    ]
+
+
+# -------------------------------------------------------------------------------- for people
+
+
+def _print(found: dict[str, Any]) -> None:
+    typer.echo(f"network {found['network']}\n")
+    print_table(
+        "sources",
+        ["source", "topic", "partitioned by", "which is", "lateness", "idle after", "keep"],
+        (
+            (
+                name,
+                source["topic"],
+                ", ".join(source["partition_by"]),
+                source["partition_by_from"],
+                as_duration(source["lateness_ms"]),
+                as_duration(source["idle_after_ms"]),
+                as_duration(source["keep_ms"]),
+            )
+            for name, source in found["sources"].items()
+        ),
+    )
+    print_table(
+        "boxes",
+        ["box", "kind", "input", "scope", "mode", "anchor", "radius", "keep"],
+        (
+            (
+                name,
+                box["kind"],
+                box["input"],
+                box["scope"],
+                box.get("mode"),
+                box.get("anchor"),
+                as_duration(box.get("radius_ms")),
+                as_duration(box["keep_ms"]),
+            )
+            for name, box in found["boxes"].items()
+        ),
+    )
+    aggregates = {name: box for name, box in found["boxes"].items() if "mode" in box}
+    if aggregates:
+        print_table(
+            "modes",
+            ["aggregate", "mode", "why", *(f"{mode} legal?" for mode in (UPSTREAM, DOWNSTREAM))],
+            (
+                (name, box["mode"], box["reason"], *box["legal"].values())
+                for name, box in aggregates.items()
+            ),
+        )
+    print_table(
+        "topics",
+        ["topic", "cleanup", "partitions"],
+        (
+            (topic["topic"], topic["cleanup"], topic["partitions"] or "as the source's topic")
+            for topic in found["topics"]
+        ),
+    )

@@ -1,0 +1,209 @@
+"""`errata local`: a network over files, without a broker; the same code as live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import IO, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from errata.cli.app import JsonOption, NetworkArgument, command, complain
+from errata.cli.input_file import open_input, read_input
+from errata.cli.output import for_people, print_lines, print_table, shown
+from errata.loading import load
+from errata.testing import Driver, UnknownNameError
+from schemas.errors import ErrataError
+
+
+class OutputError(ErrataError):
+    """Outputs can't be told apart."""
+
+
+@command(
+    "local",
+    example="errata local tape.py --input trades=trades.jsonl --table totals --revisions totals",
+)
+def local(
+    net: NetworkArgument,
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            metavar="SOURCE=FILE",
+            help="Revisions of a source: JSON lines or CSV, gzipped or not; - is standard input. "
+            "May be repeated.",
+        ),
+    ],
+    revisions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ARC", help="Print an arc's revisions. May be repeated."),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ARC", help="Print an arc's final content. May be repeated."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="Mode of every aggregate: upstream, downstream or adaptive.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a network over files, without a broker, by the same code as live.
+
+    JSON lines: {"op": "insert", "after": {...}}, {"op": "replace", "before": {...}, "after":
+    {...}}, {"op": "delete", "before": {...}}, and {"epoch": true}, which closes an epoch. The n-th
+    epochs of several inputs are one epoch; a file without such lines is one. The end of the input
+    closes every window.
+
+    CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x; or
+    plain columns alone, which are inserts. An empty cell is null.
+
+    Prints JSON lines (tables on a terminal, unless --json): first the revisions, with their epoch,
+    then the tables' tuples. If more than one arc is asked for, each line names its own as "arc".
+    What was refused is counted on standard error.
+    """
+    people = for_people() and not as_json
+    with Driver(load(net), mode=mode) as driver, ExitStack() as stack:
+        _check_outputs(driver, revisions or [], table or [])
+        parts = [_source_and_file(text) for text in inputs]
+        for source, _ in parts:
+            driver.send(source, [])  # refuses a source that the network does not have
+        streams = [(source, file, stack.enter_context(open_input(file))) for source, file in parts]
+        progress = stack.enter_context(_progress())
+        arcs = {name: driver.plan.sources[name].arc for name, _ in parts}
+        pieces = [
+            (source, _tracked(read_input(stream, file=file, arc=arcs[source]), stream, progress))
+            for source, file, stream in streams
+        ]
+        play(driver, pieces)
+        progress.stop()
+        _tell_refused(driver)
+        several = len({*(revisions or ()), *(table or ())}) > 1
+        for arc in dict.fromkeys(revisions or ()):
+            _print_revisions(driver, arc, people=people, several=several)
+        for arc in dict.fromkeys(table or ()):
+            _print_content(driver, arc, people=people, several=several)
+
+
+def play(driver: Driver, inputs: Sequence[tuple[str, Iterator[list[bytes] | None]]]) -> None:
+    """Give a driver its inputs, the n-th epochs of all as one, and declare the end.
+
+    Args:
+        driver: Takes them.
+        inputs: By source, pieces of lines, and None where an epoch is closed.
+    """
+    left = list(inputs)
+    while left:
+        some = False
+        for source, pieces in list(left):
+            for piece in pieces:
+                some = True
+                if piece is None:
+                    break
+                deque(map(partial(driver.send_raw, source), piece), maxlen=0)
+            else:
+                left.remove((source, pieces))
+        if some:
+            driver.close_epoch()
+    driver.end()
+
+
+def _source_and_file(text: str) -> tuple[str, str]:
+    source, equals, file = text.partition("=")
+    if not (source and equals and file):
+        raise typer.BadParameter(f"{text!r} needs the form SOURCE=FILE", param_hint="--input")
+    return source, file
+
+
+def _check_outputs(driver: Driver, revisions: list[str], table: list[str]) -> None:
+    """Refuse, before anything runs, what could not be printed."""
+    arcs = driver.plan.arcs
+    for arc in revisions + table:
+        if arc not in arcs:
+            known = ", ".join(arcs)
+            raise UnknownNameError(f"network {driver.plan.network!r} has no arc {arc!r}: {known}")
+    if len({*revisions, *table}) > 1:
+        for arc in table:
+            if "arc" in arcs[arc].fields:
+                raise OutputError(
+                    f"arc {arc!r} has a field 'arc', by which lines of several arcs are told "
+                    "apart; ask for one arc at a time"
+                )
+
+
+# -------------------------------------------------------------------------------- progress
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+
+
+def _tracked(
+    pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Progress
+) -> Iterator[list[bytes] | None]:
+    """Yield the pieces of a file, and show how far it has been read."""
+    file = stream.seekable()
+    task = progress.add_task(
+        str(stream.name), total=os.fstat(stream.fileno()).st_size if file else None
+    )
+    for piece in pieces:
+        if file:
+            progress.update(task, completed=stream.tell())
+        yield piece
+
+
+# -------------------------------------------------------------------------------- output
+
+
+def _tell_refused(driver: Driver) -> None:
+    """Sum up the dead letters on standard error, a line a reason, with the first of each."""
+    counts: Counter[str] = Counter()
+    for totals in driver.counts().values():
+        counts.update({n: c for n, c in totals.items() if n.startswith("refused.")})
+    letters = driver.dead_letters() if counts else []
+    for name, count in counts.items():
+        reason = name.removeprefix("refused.")
+        first = next(letter for letter in letters if letter.reason == reason)
+        source = first.topic.removeprefix("source.")
+        complain(
+            f"{count} refused, {reason}; the first is record {first.offset + 1} of {source}: "
+            f"{first.detail}"
+        )
+
+
+def _print_revisions(driver: Driver, arc: str, *, people: bool, several: bool) -> None:
+    found = driver.revisions(arc)
+    if not people:
+        print_lines({"arc": arc, **line} if several else line for line in found)
+        return
+    kind = driver.plan.arcs[arc]
+    sides = [
+        [line["epoch"], line["op"], side, *shown(kind.fields, line[side])]
+        for line in found
+        for side in ("before", "after")
+        if side in line
+    ]
+    print_table(f"revisions of {arc}", ["epoch", "op", "", *kind.visible], sides)
+
+
+def _print_content(driver: Driver, arc: str, *, people: bool, several: bool) -> None:
+    found = driver.table(arc)
+    if not people:
+        print_lines({"arc": arc, **row} if several else row for row in found)
+        return
+    kind = driver.plan.arcs[arc]
+    print_table(arc, kind.visible, [shown(kind.fields, row) for row in found])

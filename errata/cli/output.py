@@ -1,0 +1,84 @@
+"""What commands print: JSON lines for programs, tables for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from errata import rows
+from schemas.fields import Fields
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
+
+
+def for_people() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def print_lines(found: Iterable[dict[str, Any]]) -> None:
+    """Print JSON lines."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(rows.json_lines(found))
+    sys.stdout.buffer.flush()
+
+
+def print_table(
+    title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
+) -> None:
+    """Print a table; what could steer a terminal is escaped."""
+    table = Table(title=title, caption=caption or None, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in found:
+        table.add_row(*map(_cell, row))
+    Console(soft_wrap=False).print(table)
+
+
+def _cell(value: object) -> Text:
+    text = "" if value is None else str(value)
+    return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))
+
+
+def shown(fields: Fields, row: Mapping[str, Any]) -> list[object]:
+    """Return a tuple's values as people read them: times as times."""
+    return [
+        as_time(value) if fields[name].kind == "timestamp-millis" else value
+        for name, value in row.items()
+    ]
+
+
+def as_time(ms: int | None) -> str:
+    """Return ms since the epoch as UTC.
+
+    Example:
+        >>> as_time(7_800_000), as_time(7_800_001)
+        ('1970-01-01 02:10:00', '1970-01-01 02:10:00.001')
+    """
+    if ms is None:
+        return ""
+    try:
+        found = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return str(ms)
+    return found.strftime("%Y-%m-%d %H:%M:%S") + (f".{ms % 1000:03}" if ms % 1000 else "")
+
+
+def as_duration(ms: int | None) -> str:
+    """Return a duration in its largest whole unit.
+
+    Example:
+        >>> as_duration(1_800_000), as_duration(90_000), as_duration(0), as_duration(None)
+        ('30m', '90s', '0', '')
+    """
+    if not ms:
+        return "" if ms is None else "0"
+    name, size = next((name, size) for name, size in _UNITS if ms % size == 0)
+    return f"{ms // size}{name}"

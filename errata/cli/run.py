@@ -1,0 +1,76 @@
+"""`errata run` and `errata sweep`: one process of a network, as a supervisor or container runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from errata.cli.app import NetworkArgument, command
+from errata.loading import load
+from errata.settings import read_settings
+from errata.stopping import Stop
+from errata.worker import Worker
+
+
+@command("run", example="errata run tape.py --scope ingest.trades --partitions 0,1")
+def run(
+    net: NetworkArgument,
+    scope: Annotated[
+        str, typer.Option(help="A scope of the network; ingest.SOURCE for that of a source.")
+    ],
+    partitions: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Only these partitions; all by default.")
+    ] = None,
+    sweep_beside: Annotated[
+        bool,
+        typer.Option(
+            "--sweep-beside",
+            help="Keep copies of the connection points in this process, not asking `errata sweep`.",
+        ),
+    ] = False,
+) -> None:
+    """Run the tasks of one scope until SIGTERM (status 0) or Ctrl-C (status 130).
+
+    Makes the network's topics and deploys it if nobody has. Kill it at any moment: the next run goes
+    on where the last commit was.
+    """
+    wanted = None if partitions is None else _numbers(partitions)
+    _work(
+        net,
+        lambda worker: worker.add_scope(scope, partitions=wanted, sweep_beside=sweep_beside),
+    )
+
+
+@command("sweep", example="errata sweep tape.py --arc trades")
+def sweep(
+    net: NetworkArgument,
+    arc: Annotated[
+        list[str] | None,
+        typer.Option(help="A connection point; may be repeated. By default all that boxes ask."),
+    ] = None,
+) -> None:
+    """Serve the history of connection points to the boxes that ask for it.
+
+    Ends as `errata run` does. Copies are kept in the state folder; a lost one is read again.
+    """
+    _work(net, lambda worker: worker.add_sweepers(arc))
+
+
+def _work(net: str, take_on: Callable[[Worker], None]) -> None:
+    with Stop() as stop:
+        worker = Worker(load(net), read_settings())
+        take_on(worker)
+        stop.running = True
+        worker.run(stop)
+    raise typer.Exit(stop.status)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} needs numbers with commas, as 0,1", param_hint="--partitions"
+        ) from error

@@ -1,0 +1,41 @@
+"""`errata up`: all processes of a network on this machine."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from errata.cli.app import NetworkArgument, command
+from errata.loading import load
+from errata.settings import read_settings
+from errata.stopping import Stop
+from errata.supervisor import Supervisor, network_commands
+from errata.worker import prepare
+from topics.kafka import KafkaCluster
+
+_POLL_S = 0.1
+
+
+@command("up", example="KAFKA_BOOTSTRAP_SERVERS=localhost:9092 errata up tape.py")
+def up(net: NetworkArgument) -> None:
+    """Run a whole network on this machine: a process a source, a process a scope, one for sweepers.
+
+    Makes the topics and deploys the network if nobody has. A process that dies is started again; one
+    with a fault that a restart does not cure ends them all (status 1). SIGTERM ends them with status
+    0, Ctrl-C with 130; nothing is left behind even if this process is killed.
+    """
+    with Stop() as stop:
+        network, place = load(net), read_settings()
+        cluster = KafkaCluster(place.kafka)
+        try:
+            plan = prepare(network, place, cluster)  # faults are told here, once
+        finally:
+            cluster.close()
+        with Supervisor(network_commands(net, plan)) as supervisor:
+            stop.running = True
+            while not stop():
+                supervisor.poll()
+                time.sleep(_POLL_S)
+            stop.running = False  # a second signal does not wait
+    raise typer.Exit(stop.status)

@@ -1,0 +1,206 @@
+"""`errata demo`: a real tape with real corrections on a real broker, in both modes, audited.
+
+Ingest, the two modes and the sweepers are processes of their own, as they would be in earnest; so
+is the ticker, which plays a user's producer. All of it goes when the demo ends, however it does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+from errata import worker
+from errata.demo import ticker
+from errata.demo.audit.verdict import Verdict, audit
+from errata.demo.screen import Screen
+from errata.demo.summary import print_summary
+from errata.demo.tape import net
+from errata.demo.watch import DOWNSTREAM, TRADES, UPSTREAM, Watch
+from errata.supervisor import Supervisor, network_commands
+from processors.deployed import declare_end
+from processors.plan import Plan
+from processors.report import FOREVER
+from schemas.errors import ErrataError
+from topics.broker import EmbeddedBroker
+from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.settings import TopicSpec
+
+PARTITIONS = 4
+START_LIMIT_S, END_LIMIT_S = 90.0, 120.0
+_TICK_S = 0.1
+
+
+class DemoError(ErrataError):
+    """The demo can't go on."""
+
+
+class Stage:
+    """The demo's network at work: broker, processes, and what there is to see of them.
+
+    Args:
+        broker: A broker that runs.
+        state: Folder for local state.
+        say: Where lines of the processes go.
+    """
+
+    def __init__(self, broker: EmbeddedBroker, *, state: Path, say: Callable[[str], None]) -> None:
+        self.broker = broker
+        create_topics(broker.settings, [TopicSpec(ticker.TOPIC, PARTITIONS)])
+        self.cluster = KafkaCluster(broker.settings)
+        place = worker.Place(broker.settings, state)
+        self.plan: Plan = worker.prepare(net, place, self.cluster)
+        self.environ = environment(broker.bootstrap_servers, state=state)
+        self.supervisor = Supervisor(
+            network_commands("errata.demo.tape:net", self.plan), environ=self.environ, say=say
+        )
+        self.watch = Watch(self.cluster, self.plan)
+
+    def ready(self) -> list[str]:
+        """Return the tasks that have not begun yet."""
+        scopes = [f"ingest.{TRADES}", *self.plan.scopes]
+        tasks = [task for scope in scopes for task in self.watch.view.tasks(scope)]
+        return [task for task in tasks if not self.watch.view.of(task).attempt]
+
+    @contextmanager
+    def ticker(self, *, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+        """Play the tape, in a process of its own."""
+        command = [sys.executable, "-m", "errata.demo.ticker", f"--seconds={seconds}"]
+        process = subprocess.Popen(
+            [*command, "--bootstrap", self.broker.bootstrap_servers],
+            env=self.environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def end(self) -> None:
+        """Declare that the tape ends here."""
+        declare_end(self.cluster, self.plan, TRADES)
+
+    def behind(self) -> list[str]:
+        """Return the tasks that have not processed the end yet, and where they are."""
+        told = [self.watch.view.of(t).watermarks for t in self.watch.view.tasks(f"ingest.{TRADES}")]
+        if not all(pairs and pairs[-1][1] == FOREVER for pairs in told):
+            return ["ingest, which has not taken in the end"]
+        return self.watch.behind(max(pairs[-1][0] for pairs in told))
+
+    def progress(self) -> str:
+        """Return how far it is, in a line."""
+        counts = self.watch.counts("")
+        told = {
+            "records": counts.get("read", 0),
+            "windows closed": counts.get(f"{UPSTREAM}.closed", 0),
+            "corrected upstream": counts.get(f"{UPSTREAM}.revised", 0),
+            "downstream": counts.get(f"{DOWNSTREAM}.revised", 0),
+            "dead letters": counts.get("dead_letters", 0),
+        }
+        return "   ".join(f"{count:,} {name}" for name, count in told.items())
+
+    def close(self) -> None:
+        """End the processes."""
+        self.supervisor.stop()
+        self.watch.close()
+        self.cluster.close()
+
+
+def environment(bootstrap: str, *, state: Path) -> dict[str, str]:
+    """Return the environment of the demo's processes: this one's, but none of its settings."""
+    ours = Path(__file__).parents[2]
+    kept = {n: v for n, v in os.environ.items() if not (n.startswith("ERRATA_") and "__" in n)}
+    kept.pop("SCHEMA_REGISTRY_URL", None)
+    return kept | {
+        "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+        "ERRATA_STATE": str(state),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ours), os.environ.get("PYTHONPATH")])),
+    }
+
+
+@contextmanager
+def stage(say: Callable[[str], None]) -> Iterator[Stage]:
+    """Set up broker and network in a temporary folder, and clear them away."""
+    with (
+        EmbeddedBroker() as broker,
+        tempfile.TemporaryDirectory(prefix="errata-demo-") as folder,
+        chdir(folder),  # no errata.toml of the user's
+    ):
+        found = Stage(broker, state=Path(folder), say=say)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
+    """Play the tape to its end, show what happens, and have it audited.
+
+    Raises:
+        DemoError: If a process does not keep up, or the ticker fails.
+    """
+    on.supervisor.start()
+    await_until(on, lambda: on.ready(), limit_s=START_LIMIT_S, what="start")
+    screen.say(f"{PARTITIONS} partitions, {len(on.supervisor.pids)} processes; the tape plays:")
+    with screen:
+        with on.ticker(seconds=seconds) as playing:
+            while playing.poll() is None:
+                on.supervisor.poll()
+                screen.show(on.progress(), on.watch.poll())
+                sleep(_TICK_S)
+            if playing.returncode:
+                raise DemoError(f"the ticker failed: {playing.communicate()[1].decode()}")
+        on.end()
+
+        def left() -> list[str]:
+            screen.show(on.progress(), on.watch.poll())
+            return on.behind()
+
+        await_until(on, left, limit_s=END_LIMIT_S, what="process the tape to its end")
+        screen.show(on.progress(), on.watch.poll())
+    return audit(on.broker.bootstrap_servers)
+
+
+def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, what: str) -> None:
+    """Wait until nothing is missing any more.
+
+    Raises:
+        DemoError: If that takes too long; names what is missing.
+    """
+    deadline = monotonic() + limit_s
+    while True:
+        on.supervisor.poll()
+        on.watch.view.poll()
+        left = missing()
+        if not left:
+            return
+        if monotonic() > deadline:
+            raise DemoError(f"the demo did not {what} within {limit_s:g} s: {', '.join(left)}")
+        sleep(_TICK_S)
+
+
+def main(*, fast: bool = False) -> int:
+    """Run the demo.
+
+    Args:
+        fast: Play the tape in 12 s, not at a pace to watch.
+
+    Returns:
+        0 if the audit finds no differences and the modes agree.
+    """
+    screen = Screen()
+    screen.say("starting an embedded Kafka broker")
+    quiet: list[str] = []
+    with stage(quiet.append) as on:
+        verdict = run(on, screen, seconds=ticker.FAST_S if fast else ticker.WATCHABLE_S)
+        print_summary(screen.console, on.watch, verdict)
+    return 0 if verdict.clean else 1

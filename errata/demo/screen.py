@@ -1,0 +1,120 @@
+"""What the demo shows: a live table of corrections on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from errata.demo.watch import Correction
+
+SHOWN = 14
+"""Corrections that the live table shows, the newest last."""
+WIDTH = 110
+"""Columns where there is no terminal."""
+_ARROW = " → "
+
+
+class Screen:
+    """Shows how far the tape is, and the results that are corrected, as it happens.
+
+    Args:
+        console: Where to; by default standard output.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        if not self.console.is_terminal:
+            self.console.width = WIDTH
+        self._live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._rows: deque[list[str]] = deque(maxlen=SHOWN)
+        self._progress = ""
+
+    def __enter__(self) -> Self:
+        """Start the live table."""
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the last state of the table on the screen."""
+        if self.console.is_terminal:
+            self._live.stop()
+            self.console.print(self._table())
+
+    def say(self, line: str) -> None:
+        """Print one line."""
+        self.console.print(line, markup=False)
+
+    def show(self, progress: str, corrections: Sequence[Correction]) -> None:
+        """Show how far it is, and what was corrected since."""
+        told = [row(correction) for correction in corrections]
+        self._rows.extend(told)
+        if self.console.is_terminal:
+            self._progress = progress
+            self._live.update(self._table(), refresh=True)
+            return
+        for cells in told:
+            self.say("  ".join(cells))
+
+    def _table(self) -> Table:
+        table = Table(title="results as they are corrected", caption=self._progress, expand=True)
+        for name in ("window (UTC)", "product", ""):
+            table.add_column(name, no_wrap=True)
+        for name in ("traded, millions", "trades", "largest"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("because of", no_wrap=True, overflow="ellipsis")
+        for cells in self._rows:
+            table.add_row(*(Text(c, style="bold" if _ARROW in c else "") for c in cells))
+        return table
+
+
+def row(correction: Correction) -> list[str]:
+    """Return a correction as cells: window, product, currency, three results, what did it."""
+    result, causes = correction.result, correction.causes
+    cause = " ".join(causes[0]) if causes else ""
+    more = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
+    return [
+        _window(result["window_start"], result["window_end"]),
+        result["product"].removeprefix("NA/"),
+        result["currency"],
+        moved(*correction.moved("traded")),
+        moved(*correction.moved("trades")),
+        moved(*correction.moved("largest")),
+        cause + more,
+    ]
+
+
+def _window(start_ms: int, end_ms: int) -> str:
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (start_ms, end_ms))
+    return f"{start:%d %b %y %H:%M}-{end:%H:%M}"
+
+
+def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
+    """Return a value, or how it moved: counts as they are, amounts in millions.
+
+    Example:
+        >>> moved(Decimal("1500000"), Decimal("1234567")), moved(3, 3), moved(3, None)
+        ('1.5 → 1.234567', '3', '3 → none')
+    """
+    told = [_amount(value) for value in (before, after)]
+    return told[0] if before == after else _ARROW.join(told)
+
+
+def _amount(value: Decimal | int | None) -> str:
+    if isinstance(value, Decimal):
+        return f"{(value / 1_000_000).normalize():,f}"
+    return "none" if value is None else f"{value:,}"

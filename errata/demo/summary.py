@@ -1,0 +1,67 @@
+"""What the demo prints at the end."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from errata.demo.audit.verdict import DOWNSTREAM, UPSTREAM, Verdict
+from errata.demo.watch import Watch
+
+_TAPE = {
+    "inserted": "trades",
+    "late": "of them late",
+    "replaced": "replaced",
+    "unchanged": "replaced by the same",
+    "deleted": "deleted",
+    "duplicates": "duplicates",
+    "disagreed": "with another original than the arc's",
+    "dead_letters": "dead letters",
+}
+_MODES = {
+    "closed": "windows closed",
+    "revised": "results corrected",
+    "emitted": "revisions emitted",
+    "requests": "requests sent",
+    "replayed": "tuples replayed",
+    "fetched": "results fetched",
+    "fallbacks": "fall-backs to replay",
+}
+
+
+def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
+    """Print what came in, what was refused, what each mode cost, and the audit's verdict."""
+    counts = watch.counts("ingest.")
+    tape = _table("the tape", "", "records")
+    for name, words in _TAPE.items():
+        tape.add_row(words, f"{counts.get(name, 0):,}")
+    for name, count in counts.items():
+        if name.startswith("refused."):
+            tape.add_row(f"  {name.removeprefix('refused.')}", f"{count:,}")
+    console.print(tape)
+    letters = Table("reason", "op", "trade", title="dead letters", title_justify="left")
+    for reason, op, key in verdict.refused.values():
+        letters.add_row(reason, op, key)
+    console.print(letters)
+    modes = _table("what each mode did", "", "upstream", "downstream")
+    told = [_mode(watch, scope, verdict.revisions[arc]) for scope, arc in _ARCS.items()]
+    for name, words in _MODES.items():
+        modes.add_row(words, *(f"{own.get(name, 0):,}" for own in told))
+    console.print(modes)
+    console.print("\n".join(verdict.lines()), markup=False)
+
+
+_ARCS = {"upstream": UPSTREAM, "downstream": DOWNSTREAM}
+
+
+def _mode(watch: Watch, scope: str, emitted: int) -> dict[str, int]:
+    """Return what the tasks of a mode reported, and what a stranger counted of it."""
+    counts = watch.counts(f"{scope}.")
+    return {name.rpartition(".")[2]: n for name, n in counts.items()} | {"emitted": emitted}
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, justify="right" if name else "left")
+    return table

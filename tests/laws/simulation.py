@@ -1,0 +1,237 @@
+"""One random scenario: processes run interleaved, die anywhere, and are started again.
+
+Each process knows only what it has read itself. Between any two steps of one, and inside of them at
+every call of the cluster, others may run. Time is a number that the simulation moves on.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from processors.deployed import declare_end, deploy, topic_specs
+from processors.view import View
+from tests.laws.cleaner import Cleaner
+from tests.laws.history import History
+from tests.laws.networks import PARTITIONS, SOURCE, Shape
+from tests.laws.process import Kind, Process, kinds
+from tests.laws.tape import Line, Tape
+from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from topics.memory import MemoryCluster
+
+CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
+QUIET_ROUNDS, MOST_ROUNDS = 30, 1500
+
+
+class KilledError(Exception):
+    """The process died here."""
+
+
+class Faults:
+    """How often what goes wrong, per step or per call of the cluster."""
+
+    def __init__(self, rng: random.Random) -> None:
+        calm = rng.random() < 0.15  # a crash would cure a deadlock
+        storm = 3 if rng.random() < 0.25 else 1
+        self.kill = 0 if calm else 0.004 * storm
+        self.kill_in_call = 0 if calm else 0.015 * storm
+        self.doubt = 0 if calm else 0.01 * storm
+        self.late = 0 if calm else 0.004 * storm
+        self.interleave = 0.03
+
+
+class Simulation:
+    """Runs a shape's network on a random tape, with faults, then without until all is quiet.
+
+    Args:
+        shape: What runs.
+        seed: Of all dice: a seed is a scenario, always the same.
+        folder: Where indexes and copies are kept.
+        lines: How long the tape is.
+        cluster: Where topics are.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        *,
+        seed: int,
+        folder: Path,
+        lines: int = 60,
+        cluster: MemoryCluster | None = None,
+    ) -> None:
+        self.shape, self.plan, self.folder, self.lines = shape, shape.plan, folder, lines
+        self.rng = random.Random(seed)
+        self.now, self.seen = 1_000_000, Counter[str]()
+        self.cluster = MemoryCluster() if cluster is None else cluster
+        self.cluster.clock_ms = lambda: self.now
+        self.cluster.on_step = self._call
+        self.faults: Faults | None = None
+        self.running: list[Process] = []
+        self.steps: list[str] = []
+        for spec in topic_specs(self.plan, compaction_lag_ms=2**60):
+            self.cluster.create(spec.name, spec.partitions)
+        self.cluster.create(self.plan.sources[SOURCE].topic, PARTITIONS)
+        deploy(self.cluster, self.plan)
+        self.history = History(self.cluster, self.plan)
+        self.tape: list[list[Line]] = [[] for _ in range(PARTITIONS)]
+        self.processes = [self._start(kind) for kind in kinds(self.plan, self.rng)]
+        self.zombies: list[Process] = []
+        self.down: dict[int, int] = {}  # place of a process: step at which it is started again
+        self.cleaner = Cleaner(self.cluster, self.plan, self.history)
+
+    # ---------------------------------------------------------------- the scenario
+
+    def run(self) -> None:
+        """Run the scenario to its end."""
+        rng, tape = self.rng, Tape(self.rng, partitions=PARTITIONS)
+        self.faults = Faults(rng)
+        steps = self.lines * 25
+        silent = range(self.lines // 3, self.lines * 2 // 3) if rng.random() < 0.6 else range(0)
+        early_end = rng.random() < 0.3
+        for step in range(steps):
+            number, due = divmod(step, 25)
+            if due == 0 and number < self.lines * 3 // 4 or rng.random() < 0.01:
+                self._send(tape.line(number * 2, 0 if number in silent else None))
+            if step == steps * 4 // 5 and early_end:
+                declare_end(self.cluster, self.plan, SOURCE)
+            self._step(step)
+        self.drain()
+
+    def _send(self, line: Line) -> None:
+        topic = self.plan.sources[SOURCE].topic
+        self.tape[line.partition].append(line)
+        self.cluster.send(topic, partition=line.partition, key=None, value=line.value)
+
+    def _step(self, step: int) -> None:
+        rng, faults = self.rng, self.faults
+        self.now += rng.randrange(40)
+        for place in [place for place, until in self.down.items() if until <= step]:
+            del self.down[place]
+            self.processes[place] = self._start(self.processes[place].kind, self.processes[place])
+        place = rng.randrange(len(self.processes))
+        if faults is not None and rng.random() < faults.kill and place not in self.down:
+            self._end(place, "killed between steps", zombie=rng.random() < 0.5)
+        if place not in self.down:
+            self._advance(place, step)
+        if self.zombies and rng.random() < 0.2:
+            self._advance_zombie(rng.choice(self.zombies))
+        if faults is not None and rng.random() < faults.late:
+            task = rng.choice([task for p in self.processes for task in p.tasks])
+            self.cluster.late_end_txn(f"{self.plan.network}.{task.name}")
+        if rng.random() < 0.02:
+            self._clean()
+
+    def drain(self) -> None:
+        """No more faults: everything has to come to rest."""
+        self.faults = None
+        self.cluster._late.clear()
+        for zombie in self.zombies:
+            zombie.close()
+        self.zombies.clear()
+        declare_end(self.cluster, self.plan, SOURCE)
+        quiet = 0
+        for round_ in range(MOST_ROUNDS):
+            before = self._size()
+            for place in range(len(self.processes)):
+                if place in self.down:
+                    del self.down[place]
+                    old = self.processes[place]
+                    self.processes[place] = self._start(old.kind, old)
+                for _ in range(3):
+                    self._advance(place, round_)
+            self.now += 120
+            quiet = quiet + 1 if self._size() == before else 0
+            if quiet > QUIET_ROUNDS:
+                break
+        else:
+            self.seen["never quiet"] += 1
+
+    def close(self) -> None:
+        """Give all files back."""
+        for process in [*self.processes, *self.zombies]:
+            process.close()
+
+    def _size(self) -> int:
+        return sum(log.end for logs in self.cluster._logs.values() for log in logs)
+
+    # ---------------------------------------------------------------- processes
+
+    def _start(self, kind: Kind, old: Process | None = None) -> Process:
+        """Start a process in its predecessor's folders, at times in empty ones."""
+        folder = self.folder / str(len(list(self.folder.iterdir())))
+        if old is not None and not old.is_zombie and self.rng.random() < 0.7:
+            folder = old.folder
+        elif old is not None:
+            self.seen[f"lost {kind.what}"] += bool(old.has_files)
+        folder.mkdir(exist_ok=True)
+        return Process(kind, self.cluster, self.plan, folder, lambda: self.now)
+
+    def _advance(self, place: int, step: int) -> None:
+        """One step of one process; a doubtful commit, a fence or a fault may end it."""
+        process = self.processes[place]
+        self.running.append(process)
+        steps, self.steps = self.steps, process.calls
+        try:
+            process.advance(self.rng)
+        except DoubtfulCommitError:
+            self.seen["doubtful commit"] += 1
+            if self.rng.random() < 0.5:
+                process.begin_again()
+            else:
+                self._end(place, "ended by a doubtful commit")
+        except KilledError:
+            self._end(place, "killed in a call")
+        finally:
+            self.running.pop()
+            self.steps = steps
+        if place in self.down:
+            self.down[place] += step
+
+    def _advance_zombie(self, zombie: Process) -> None:
+        if zombie in self.running:
+            return
+        self.running.append(zombie)
+        steps, self.steps = self.steps, zombie.calls
+        try:
+            zombie.advance(self.rng)
+        except FencedError:
+            self.seen["fenced zombie"] += 1
+            self.zombies.remove(zombie)
+            zombie.close()
+        finally:
+            self.running.pop()
+            self.steps = steps
+
+    def _end(self, place: int, how: str, *, zombie: bool = False) -> None:
+        """End a process as kill -9 does; at times it is only slow and goes on beside the new one."""
+        process = self.processes[place]
+        self.seen[how] += 1
+        if zombie:
+            process.is_zombie = True
+            self.zombies.append(process)
+        else:
+            process.kill()
+        self.down[place] = self.rng.choice([0, 0, 30, 200])
+
+    # ---------------------------------------------------------------- inside of a call
+
+    def _call(self, name: str) -> None:
+        """Called before each step of the cluster: the caller may die, others may run."""
+        if not self.running or self.faults is None:
+            return
+        process, rng, faults = self.running[-1], self.rng, self.faults
+        if name in CALLS:
+            kind = "report" if name == "produce" and self.steps[-1:] == ["flush"] else name
+            self.steps.append(name)
+            if rng.random() < faults.kill_in_call and not process.is_zombie:
+                self.seen[f"killed at {kind}"] += 1
+                process.forget_transactions()
+                raise KilledError
+            if name in ("commit", "committed") and rng.random() < faults.doubt:
+                raise DoubtfulCommitError(f"played: the outcome at {name} is not known")
+        if len(self.running) == 1 and rng.random() < faults.interleave:
+            place = rng.randrange(len(self.processes))
+            if self.processes[place] is not process and place not in self.down:
+                self.seen["interleaved in a call"] += 1
+                self._advance(place, 0)

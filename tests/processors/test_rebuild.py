@@ -1,0 +1,44 @@
+"""A task whose history is gone catches up in one coalesced epoch."""
+
+from errata import Network, tumbling
+from errata.testing import Driver
+
+MINUTE = 60_000
+
+
+def trade(key: str, minute: int, price: int) -> dict[str, object]:
+    return {"op": "insert", "after": {"key": key, "at": minute * MINUTE, "price": price}}
+
+
+def network() -> Network:
+    net = Network("rebuilt")
+    trades = net.source(
+        "trades",
+        fields={"key": "string", "at": "timestamp-millis", "price": "long"},
+        identity=["key"],
+        event_time="at",
+        keep="1d",
+    )
+    trades.aggregate(
+        "sums", by=[], window=tumbling("10m"), total="sum(price)", top="max(price)", keep="1d"
+    )
+    return net
+
+
+def test_a_refused_replay_is_made_good_by_recomputing_at_the_frontier():
+    with Driver(network(), mode="upstream") as driver:
+        driver.send("trades", [trade("a", 1, 5), trade("b", 2, 7), trade("c", 15, 1)])
+        driver.close_epoch()
+        driver.revisions("sums")
+        driver.sweepers["trades"].store.raise_floor(10**9)  # nothing before is answered any more
+        driver.send("trades", [trade("d", 3, 9), trade("e", 26, 2)])
+        driver.close_epoch()
+        told = driver.revisions("sums")
+        assert [(r["op"], r["after"]["total"], r["after"]["top"]) for r in told] == [
+            ("replace", 21, 9),
+            ("insert", 1, 1),
+        ]
+        assert told[0]["before"]["total"] == 12
+        assert driver.counts()["trades.0"]["rebuilt"] == 1
+        driver.end()
+        assert [row["total"] for row in driver.table("sums")] == [21, 1, 2]
