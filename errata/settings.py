@@ -1,9 +1,9 @@
-"""Where a process works: Kafka's settings and the folder of local state, from file and environment.
+"""Where a process works: Kafka's settings and the folder of local state.
 
-Later ones win: ``errata.toml`` (the nearest one, from the working folder upwards), the plain variables
-``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and ``ERRATA_STATE``, then variables of the form
-``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass through: ``ERRATA_KAFKA__SASL_PASSWORD`` is
-``sasl.password``.
+Later ones win: ``errata.toml`` (the nearest one, from the working folder upwards), the plain
+variables ``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and ``ERRATA_STATE``, then variables
+of the form ``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass through:
+``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
     """Return where a process works.
 
     Args:
-        environ: Environment variables; those of this process when not given. Empty ones don't count.
+        environ: Environment variables; this process's when not given; empty ones don't count.
         folder: Where to look for `errata.toml` first; the working folder when not given.
 
     Raises:

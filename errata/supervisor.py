@@ -17,9 +17,9 @@ from processors.plan import Plan
 from schemas.errors import ErrataError
 
 FINAL = frozenset({1, 2})
-"""Exit statuses that a restart doesn't cure: a fault of the network, the settings or the command."""
+"""Exit statuses that no restart cures: a fault of the network, the settings or the command."""
 TEMPORARY = 75
-"""Exit status of a supervised process after a fault that a restart may cure (sysexits' EX_TEMPFAIL)."""
+"""Exit status of a supervised process after a fault that a restart may cure (EX_TEMPFAIL)."""
 
 QUICK_S = 5.0
 """A process that dies sooner after its start died quickly."""
@@ -89,7 +89,7 @@ class Supervisor:
     """Keeps processes running; they go down with it, however it dies.
 
     Each child's standard input is a pipe that ends with this process, told by the variable
-    `errata.stopping.WATCH_PARENT`; what it prints is passed on line by line with its name before it.
+    `errata.stopping.WATCH_PARENT`; what it prints is passed on, its name before each line.
 
     Args:
         commands: Command line by name, in the order of starting.
@@ -215,7 +215,8 @@ class Supervisor:
         self._say(f"{'started' if child.starts == 1 else 'restarted'} {child.name}")
 
     def _listen(self, child: _Child) -> None:
-        assert child.process is not None and child.process.stdout is not None
+        assert child.process is not None
+        assert child.process.stdout is not None
         for raw in child.process.stdout:
             line = raw.decode(errors="replace").rstrip().removeprefix("errata: ")
             if line:
@@ -225,9 +226,11 @@ class Supervisor:
     def _clear(self, child: _Child) -> int:
         """Give back what a dead process had; returns its exit status."""
         process, child.process = child.process, None
-        assert process is not None and process.stdin is not None and process.stdout is not None
-        process.stdin.close()
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         assert child.listener is not None
+        process.stdin.close()
         child.listener.join(1.0)  # longer only if a child of the child holds the pipe
         if not child.listener.is_alive():
             process.stdout.close()

@@ -38,8 +38,8 @@ INTERVAL_MS = 50
 WIDEST_MS = 2_000
 REPORT_MS = 1_000
 ROWS_A_BATCH = 50_000
-LONGEST_VALUE = 400_000
-"""Bytes of a source record at most: a revision holds the tuple twice, and a topic takes 1 MB."""
+LONGEST_VALUE = 200_000
+"""Bytes of a source record at most: a result may hold its values four times; a topic takes 1 MB."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -110,7 +110,7 @@ class IngestTask(Task):
         self.index = Index(self.folder, label=f"{topic} {self.name} {self.plan.fingerprint()}")
         if self.index.done < 0 <= self.report.done and not self.arc.is_connection_point:
             raise LostIndexError(
-                f"task {self.name}: its index is lost and source {self.arc.name!r} keeps no history "
+                f"{self.name}: its index is lost, and source {self.arc.name!r} keeps no history "
                 'to read it from again; put the state folder back, or give the source keep="..."'
             )
         if self.index.done != self.report.done:
@@ -306,20 +306,19 @@ class IngestTask(Task):
                     rows.append(row)
             usable = [values[row] for row in rows]
         found = self.envelope.decode(usable) if usable else Decoded(nothing(self.arc), [])
-        frame = split_moves(self.arc, found.frame)
-        key = pl.Series(KEY, self._row_keys(frame), dtype=pl.Binary)
-        frame = frame.with_columns(key)
-        long = frame.filter(pl.col(KEY).bin.size() > LONGEST_KEY)
-        need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
-        refused += [Refusal(row, TOO_LARGE, need) for row in long[ROW].unique().to_list()]
-        if long.height:
-            frame = frame.filter(~pl.col(ROW).is_in(long[ROW].implode()))
-        more = found.refused
+        frame, told = found.frame, found.refused
         if rows is not None:
             places = pl.Series(rows, dtype=pl.Int64)
             frame = frame.with_columns(places.gather(frame[ROW]).alias(ROW))
-            more = [replace(refusal, row=rows[refusal.row]) for refusal in more]
-        return Decoded(frame, refused + more)
+            told = [replace(refusal, row=rows[refusal.row]) for refusal in told]
+        frame = split_moves(self.arc, frame)
+        frame = frame.with_columns(pl.Series(KEY, self._row_keys(frame), dtype=pl.Binary))
+        long = frame.filter(pl.col(KEY).bin.size() > LONGEST_KEY)
+        if long.height:
+            need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
+            refused += [Refusal(row, TOO_LARGE, need) for row in long[ROW].unique().to_list()]
+            frame = frame.filter(~pl.col(ROW).is_in(long[ROW].implode()))
+        return Decoded(frame, refused + told)
 
     def _row_keys(self, frame: pl.DataFrame) -> list[bytes]:
         return self._keys(self.shared.codec(self.arc.name).identities(frame))

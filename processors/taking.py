@@ -67,6 +67,8 @@ def take(
         rows = rows.with_columns(
             (entering | (pl.col("held") & (pl.col(was) < oldest_ms))).alias("old")
         )
+    if rows["moved"].any():  # both halves of a record are taken, or neither
+        rows = rows.with_columns(pl.col("old").any().over(ROW))
     aged = rows.filter("old")
     rows = _with_history(rows.filter(~pl.col("old")), names)
     unknown = rows.filter(~pl.col("alive") & (pl.col("op") != frames.INSERT) & ~pl.col("moved"))

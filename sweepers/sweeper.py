@@ -35,6 +35,7 @@ class Sweeper:
         partition: Which partition.
         folder: Where the copy is kept; one that is lost or damaged is read from the topic again.
         clock_ms: The wall clock.
+        segment_rows: How many changes are gathered before they are written to the disk.
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class Sweeper:
         partition: int,
         folder: Path,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        segment_rows: int = 65_536,
     ) -> None:
         self.shared, self.arc, self.partition = shared, shared.plan.arcs[arc], partition
         self.name, self.clock_ms = f"sweep.{arc}.{partition}", clock_ms
-        self.store = Store(folder, arc=self.arc)
+        self.store = Store(folder, arc=self.arc, segment_rows=segment_rows)
         self.input = ArcInput(
             shared.view,
             shared.codec(arc),

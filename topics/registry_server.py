@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from topics.cluster import Cluster, ClusterError
@@ -23,47 +25,56 @@ class RegistryServer:
 
     def __init__(self, url: str) -> None:
         try:
-            from confluent_kafka.schema_registry import SchemaRegistryClient
+            self._library: Any = import_module("confluent_kafka.schema_registry")
+            self._unreachable: Any = import_module("httpx").HTTPError  # raised by the client
         except ImportError as error:
             raise ClusterError(
                 f"a schema registry is configured, but its client lacks '{error.name}'; "
                 "run: pip install 'confluent-kafka[schemaregistry]'"
             ) from error
-        self._client: Any = SchemaRegistryClient({"url": url})
+        self._client = self._library.SchemaRegistryClient({"url": url})
         self._schemas: dict[int, dict[str, Any]] = {}
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema, registering it under a subject if it is new there.
 
         Raises:
-            ClusterError: If the server refuses, as it does a schema that old readers can't read.
+            ClusterError: If the server is not there, or refuses, as it does a schema that old
+                readers can't read.
         """
-        from confluent_kafka.schema_registry import Schema, SchemaRegistryError
-
-        try:
-            return int(self._client.register_schema(subject, Schema(json.dumps(schema), "AVRO")))
-        except SchemaRegistryError as error:
-            raise ClusterError(
-                f"the schema registry refuses the schema of subject '{subject}': "
-                f"{error.error_message}; keep the arc's fields, or give it a new name"
-            ) from error
+        text = self._library.Schema(json.dumps(schema), "AVRO")
+        return int(
+            self._ask(
+                f"the schema of subject '{subject}'",
+                lambda: self._client.register_schema(subject, text),
+            )
+        )
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """Return a schema."""
-        from confluent_kafka.schema_registry import SchemaRegistryError
-
         if schema_id not in self._schemas:
-            try:
-                found = self._client.get_schema(schema_id)
-            except SchemaRegistryError as error:
-                if error.http_status_code != _NOT_FOUND:
-                    raise ClusterError(
-                        f"the schema registry does not give schema {schema_id}: "
-                        f"{error.error_message}; see its log"
-                    ) from error
-                raise UnknownSchemaError(schema_id, registry="the schema registry") from error
+            found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
+            if found is None:
+                raise UnknownSchemaError(schema_id, registry="the schema registry")
             self._schemas[schema_id] = json.loads(found.schema_str)
         return self._schemas[schema_id]
+
+    def _ask(self, what: str, question: Callable[[], Any]) -> Any:
+        """Return the answer, None if the server knows of nothing."""
+        try:
+            return question()
+        except self._library.SchemaRegistryError as error:
+            if error.http_status_code == _NOT_FOUND:
+                return None
+            raise ClusterError(
+                f"the schema registry refuses {what}: {error.error_message}; keep the arc's "
+                "fields as they were, or give it a new name"
+            ) from error
+        except self._unreachable as error:
+            raise ClusterError(
+                f"the schema registry, asked for {what}, gives no answer: {error}; start it, or "
+                "correct SCHEMA_REGISTRY_URL"
+            ) from error
 
 
 def registry(cluster: Cluster, *, url: str | None = None) -> Registry:

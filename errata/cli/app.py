@@ -58,10 +58,16 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., None]], Calla
                 body(*args, **options)
                 sys.stdout.flush()
 
-        app.command(name, epilog=f"Example: [bold]{example}[/bold]")(run)
+        help_ = prose(body.__doc__)
+        app.command(name, help=help_, epilog=f"Example: [bold]{example}[/bold]")(run)
         return body
 
     return declare
+
+
+def prose(docstring: str | None) -> str:
+    """Return a docstring with a line a paragraph: the terminal's width decides where they break."""
+    return "\n\n".join(" ".join(p.split()) for p in (docstring or "").split("\n\n"))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import polars as pl
 from schemas.arc import Arc
 from schemas.errors import ErrataError
 from schemas.fields import Fields, FieldType
-from schemas.revisions import AFTER, BEFORE, OPS
+from schemas.revisions import AFTER, BEFORE
 
 OLD = "old_"
 
@@ -42,8 +42,8 @@ class CsvLines:
     Example:
         >>> arc = Arc("a", {"k": FieldType("long"), "s": FieldType("string", optional=True)},
         ...     ("k",), "k", ())
-        >>> CsvLines(arc, b"op,k,s,old_s", name="x.csv").lines(b'replace,1,"say ""a""",')
-        [b'{"op":"replace","before":{"k":1,"s":null},"after":{"k":1,"s":"say \\\\"a\\\\""}}']
+        >>> CsvLines(arc, b"op,k,s,old_s", name="x.csv").lines(b"replace,1,new,")
+        [b'{"op":"replace","before":{"k":1,"s":null},"after":{"k":1,"s":"new"}}']
     """
 
     def __init__(self, arc: Arc, header: bytes, *, name: str) -> None:
@@ -65,12 +65,12 @@ class CsvLines:
             )
         before, after = _side(arc.fields, was), _side(arc.fields, now)
         op = pl.col("op").fill_null("") if "op" in columns else pl.lit("insert")
-        insert, delete = (op == OPS[0]), (op == OPS[1])
+        insert, delete = op == "insert", op == "delete"
         self._line = pl.concat_str(
             pl.lit('{"op":'),
             _quoted(op),
-            pl.when(~insert).then(pl.concat_str(pl.lit(',"before":'), before)).otherwise(pl.lit("")),
-            pl.when(~delete).then(pl.concat_str(pl.lit(',"after":'), after)).otherwise(pl.lit("")),
+            _if(~insert, pl.lit(',"before":'), before),
+            _if(~delete, pl.lit(',"after":'), after),
             pl.lit("}"),
         )
 
@@ -85,6 +85,10 @@ class CsvLines:
         except pl.exceptions.PolarsError as error:
             fault = str(error).partition("\n")[0]
             raise CsvError(f"{self.name} is not CSV with a header line: {fault}") from error
+
+
+def _if(condition: pl.Expr, *parts: pl.Expr) -> pl.Expr:
+    return pl.when(condition).then(pl.concat_str(parts)).otherwise(pl.lit(""))
 
 
 def _side(fields: Fields, columns: dict[str, str]) -> pl.Expr:
@@ -104,10 +108,10 @@ def _value(cell: pl.Expr, kind: FieldType) -> pl.Expr:
     if kind.kind == "boolean":
         cell = cell.str.to_lowercase()
         cell = cell.replace({"1": "true", "0": "false"})
-    found = pl.when(absent).then(pl.lit("null"))
+    value = _quoted(cell)
     if kind.kind in _BARE:
-        found = found.when(cell.str.contains(_BARE[kind.kind])).then(cell)
-    return found.otherwise(_quoted(cell))
+        value = pl.when(cell.str.contains(_BARE[kind.kind])).then(cell).otherwise(value)
+    return pl.when(absent).then(pl.lit("null")).otherwise(value)
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:

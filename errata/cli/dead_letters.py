@@ -28,8 +28,8 @@ _PAUSE_S = 0.02
 def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
     """List what was refused at ingest: the record, where it lies, and why.
 
-    JSON lines, or on a terminal a table of the newest hundred. Keys and values are given as text, or
-    in key_base64 and value_base64 where they are none.
+    JSON lines, or on a terminal a table of the newest hundred. Keys and values are given as text,
+    or in key_base64 and value_base64 where they are none.
     """
     with deployed(net) as (cluster, plan):
         letters = believed_letters(cluster, plan)

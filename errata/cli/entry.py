@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.app import app
+from errata.cli.app import app, prose
 from errata.stopping import INTERRUPTED
 
 _COMMANDS = ("demo", "local", "explain", "up", "run", "end", "dead_letters")
@@ -17,20 +17,16 @@ _COMMANDS = ("demo", "local", "explain", "up", "run", "end", "dead_letters")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"errata {version('errata')}")
+        try:
+            typer.echo(f"errata {version('errata')}")
+        except PackageNotFoundError:
+            typer.echo("errata, run from its sources")
         raise typer.Exit
 
 
-@app.callback()
-def _errata(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Streams that stay right after the fact.
+_HELP = """Streams that stay right after the fact.
 
     A network of boxes over Kafka topics, in which every result that a correction invalidates is
     revised, however old it is. Begin with [bold]errata demo[/bold], or, without Kafka, with
@@ -38,7 +34,17 @@ def _errata(
 
     Settings: errata.toml, KAFKA_BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, ERRATA_STATE, and
     ERRATA_KAFKA__SASL_PASSWORD for sasl.password and so on. Exit status 0 only on success.
-    """
+"""
+
+
+@app.callback(help=prose(_HELP))
+def _errata(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """What comes before a command."""
 
 
 for _name in _COMMANDS:

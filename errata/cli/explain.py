@@ -109,9 +109,12 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
         "mode": choice.mode,
         "asked": choice.asked,
         "reason": choice.reason,
-        "legal": {
-            UPSTREAM: f"yes: replays {path.anchor.name!r}",
-            DOWNSTREAM: f"no: {why_not}" if results is None else f"yes: results kept on {results!r}",
+        "modes": {
+            UPSTREAM: {"legal": True, "why": f"replays {path.anchor.name!r}"},
+            DOWNSTREAM: {
+                "legal": results is not None,
+                "why": why_not if results is None else f"results are kept on {results!r}",
+            },
         },
         "anchor": path.anchor.name,
         "pushed_down": path.pushed,
@@ -137,6 +140,10 @@ def _topics(plan: Plan) -> list[dict[str, Any]]:
 
 
 # -------------------------------------------------------------------------------- for people
+
+
+def _legality(mode: dict[str, Any]) -> str:
+    return f"{'yes' if mode['legal'] else 'no'}: {mode['why']}"
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -180,7 +187,7 @@ def _print(found: dict[str, Any]) -> None:
             "modes",
             ["aggregate", "mode", "why", *(f"{mode} legal?" for mode in (UPSTREAM, DOWNSTREAM))],
             (
-                (name, box["mode"], box["reason"], *box["legal"].values())
+                (name, box["mode"], box["reason"], *map(_legality, box["modes"].values()))
                 for name, box in aggregates.items()
             ),
         )

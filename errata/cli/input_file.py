@@ -65,8 +65,8 @@ def read_input(stream: Any, *, file: str, arc: Arc) -> Iterator[list[bytes] | No
                 yield from _split(list(filter(bytes.strip, piece)))
             return
         rows = CsvLines(arc, first.pop(0), name=file)
-        for piece in _whole_rows(chain([first], pieces)):
-            yield rows.lines(piece)
+        for text in _whole_rows(chain([first], pieces)):
+            yield rows.lines(text)
     except (EOFError, gzip.BadGzipFile, OSError) as error:
         raise InputError(f"input {file!r} can't be read: {error}") from error
 

@@ -61,8 +61,8 @@ def local(
     epochs of several inputs are one epoch; a file without such lines is one. The end of the input
     closes every window.
 
-    CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x; or
-    plain columns alone, which are inserts. An empty cell is null.
+    CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x;
+    or plain columns alone, which are inserts. An empty cell is null.
 
     Prints JSON lines (tables on a terminal, unless --json): first the revisions, with their epoch,
     then the tables' tuples. If more than one arc is asked for, each line names its own as "arc".

@@ -1,4 +1,4 @@
-"""`errata run` and `errata sweep`: one process of a network, as a supervisor or container runs it."""
+"""`errata run` and `errata sweep`: one process of a network, as a container runs it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def run(
 ) -> None:
     """Run the tasks of one scope until SIGTERM (status 0) or Ctrl-C (status 130).
 
-    Makes the network's topics and deploys it if nobody has. Kill it at any moment: the next run goes
-    on where the last commit was.
+    Makes the network's topics and deploys it if nobody has. Kill it at any moment: the next run
+    goes on where the last commit was.
     """
     wanted = None if partitions is None else _numbers(partitions)
     _work(

@@ -19,11 +19,11 @@ _POLL_S = 0.1
 
 @command("up", example="KAFKA_BOOTSTRAP_SERVERS=localhost:9092 errata up tape.py")
 def up(net: NetworkArgument) -> None:
-    """Run a whole network on this machine: a process a source, a process a scope, one for sweepers.
+    """Run a whole network on this machine: a process a source, one a scope, one for sweepers.
 
-    Makes the topics and deploys the network if nobody has. A process that dies is started again; one
-    with a fault that a restart does not cure ends them all (status 1). SIGTERM ends them with status
-    0, Ctrl-C with 130; nothing is left behind even if this process is killed.
+    Makes the topics and deploys the network if nobody has. A process that dies is started again;
+    one with a fault that a restart does not cure ends them all (status 1). SIGTERM ends them with
+    status 0, Ctrl-C with 130; nothing is left behind even if this process is killed.
     """
     with Stop() as stop:
         network, place = load(net), read_settings()
@@ -37,5 +37,4 @@ def up(net: NetworkArgument) -> None:
             while not stop():
                 supervisor.poll()
                 time.sleep(_POLL_S)
-            stop.running = False  # a second signal does not wait
     raise typer.Exit(stop.status)

@@ -105,7 +105,8 @@ class Max(Compensating):
     def _ordered(self, groups: pl.Series, values: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
         groups, column = present(groups, values.to_series(0))
         if self.result.kind == "double":
-            column = column + 0.0  # turns -0.0 into 0.0: equal values look the same
+            # Turns -0.0 into 0.0, so that equal values look the same; polars would skip adding 0.
+            column = pl.Series(column.to_numpy() + 0.0)
         return groups, column.alias("largest")
 
     @staticmethod

@@ -153,11 +153,11 @@ def further_down(*, kept: bool) -> Shape:
     _sums(scaled, "up", scope="a", mode="upstream")
     down = _sums(scaled, "down", scope="b", mode="downstream")
     named = down.map("named", fields={"double": "n * 2"}, scope="c" if kept else "b")
-    named.where("teas", "product != 'rye'", keep=KEEP)
+    named.where("shown", "product != 'fig'", keep=KEEP)
     boxes = (
         *(replace(SUMS_ORACLE, name=name) for name in ("up", "down")),
         oracle.Map("named", "down", {"double": lambda t: t["n"] * 2}),
-        oracle.Where("teas", "named", lambda t: t["product"] != "rye"),
+        oracle.Where("shown", "named", lambda t: t["product"] != "fig"),
     )
     return _shape(net, boxes, ("up", "down"))
 

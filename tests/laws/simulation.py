@@ -6,11 +6,9 @@ every call of the cluster, others may run. Time is a number that the simulation 
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from processors.deployed import declare_end, deploy, topic_specs
-from processors.view import View
 from tests.laws.cleaner import Cleaner
 from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, SOURCE, Shape
@@ -68,9 +66,10 @@ class Simulation:
         self.cluster.on_step = self._call
         self.faults: Faults | None = None
         self.running: list[Process] = []
-        self.steps: list[str] = []
+        self.places: list[TopicPartition] = []
         for spec in topic_specs(self.plan, compaction_lag_ms=2**60):
             self.cluster.create(spec.name, spec.partitions)
+            self.places += [TopicPartition(spec.name, p) for p in range(spec.partitions)]
         self.cluster.create(self.plan.sources[SOURCE].topic, PARTITIONS)
         deploy(self.cluster, self.plan)
         self.history = History(self.cluster, self.plan)
@@ -78,6 +77,7 @@ class Simulation:
         self.processes = [self._start(kind) for kind in kinds(self.plan, self.rng)]
         self.zombies: list[Process] = []
         self.down: dict[int, int] = {}  # place of a process: step at which it is started again
+        self.step = 0
         self.cleaner = Cleaner(self.cluster, self.plan, self.history)
 
     # ---------------------------------------------------------------- the scenario
@@ -89,13 +89,13 @@ class Simulation:
         steps = self.lines * 25
         silent = range(self.lines // 3, self.lines * 2 // 3) if rng.random() < 0.6 else range(0)
         early_end = rng.random() < 0.3
-        for step in range(steps):
-            number, due = divmod(step, 25)
-            if due == 0 and number < self.lines * 3 // 4 or rng.random() < 0.01:
+        for self.step in range(steps):
+            number, due = divmod(self.step, 25)
+            if (due == 0 and number < self.lines * 3 // 4) or rng.random() < 0.01:
                 self._send(tape.line(number * 2, 0 if number in silent else None))
-            if step == steps * 4 // 5 and early_end:
+            if self.step == steps * 4 // 5 and early_end:
                 declare_end(self.cluster, self.plan, SOURCE)
-            self._step(step)
+            self._advance_somebody()
         self.drain()
 
     def _send(self, line: Line) -> None:
@@ -103,57 +103,52 @@ class Simulation:
         self.tape[line.partition].append(line)
         self.cluster.send(topic, partition=line.partition, key=None, value=line.value)
 
-    def _step(self, step: int) -> None:
+    def _advance_somebody(self) -> None:
         rng, faults = self.rng, self.faults
+        assert faults is not None
         self.now += rng.randrange(40)
-        for place in [place for place, until in self.down.items() if until <= step]:
-            del self.down[place]
-            self.processes[place] = self._start(self.processes[place].kind, self.processes[place])
+        for place in [place for place, until in self.down.items() if until <= self.step]:
+            self._restart(place)
         place = rng.randrange(len(self.processes))
-        if faults is not None and rng.random() < faults.kill and place not in self.down:
+        if rng.random() < faults.kill and place not in self.down:
             self._end(place, "killed between steps", zombie=rng.random() < 0.5)
-        if place not in self.down:
-            self._advance(place, step)
+        self._advance(place)
         if self.zombies and rng.random() < 0.2:
             self._advance_zombie(rng.choice(self.zombies))
-        if faults is not None and rng.random() < faults.late:
+        if rng.random() < faults.late:
             task = rng.choice([task for p in self.processes for task in p.tasks])
             self.cluster.late_end_txn(f"{self.plan.network}.{task.name}")
         if rng.random() < 0.02:
-            self._clean()
+            self.seen["records compacted away"] += self.clean()
+
+    def clean(self, *, all_passed: bool = False) -> int:
+        """Run the cleaner; return how many records went."""
+        return self.cleaner.clean([*self.processes, *self.zombies], all_passed=all_passed)
 
     def drain(self) -> None:
         """No more faults: everything has to come to rest."""
         self.faults = None
-        self.cluster._late.clear()
         for zombie in self.zombies:
             zombie.close()
         self.zombies.clear()
         declare_end(self.cluster, self.plan, SOURCE)
-        quiet = 0
-        for round_ in range(MOST_ROUNDS):
-            before = self._size()
+        quiet = rounds = 0
+        while quiet < QUIET_ROUNDS and rounds < MOST_ROUNDS:
+            before = sum(map(self.cluster.end, self.places))
+            for place in list(self.down):
+                self._restart(place)
             for place in range(len(self.processes)):
-                if place in self.down:
-                    del self.down[place]
-                    old = self.processes[place]
-                    self.processes[place] = self._start(old.kind, old)
-                for _ in range(3):
-                    self._advance(place, round_)
+                for _ in range(4):
+                    self._advance(place)
             self.now += 120
-            quiet = quiet + 1 if self._size() == before else 0
-            if quiet > QUIET_ROUNDS:
-                break
-        else:
-            self.seen["never quiet"] += 1
+            rounds += 1
+            quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
+        self.seen["never quiet"] += quiet < QUIET_ROUNDS
 
     def close(self) -> None:
         """Give all files back."""
         for process in [*self.processes, *self.zombies]:
             process.close()
-
-    def _size(self) -> int:
-        return sum(log.end for logs in self.cluster._logs.values() for log in logs)
 
     # ---------------------------------------------------------------- processes
 
@@ -167,15 +162,21 @@ class Simulation:
         folder.mkdir(exist_ok=True)
         return Process(kind, self.cluster, self.plan, folder, lambda: self.now)
 
-    def _advance(self, place: int, step: int) -> None:
-        """One step of one process; a doubtful commit, a fence or a fault may end it."""
+    def _restart(self, place: int) -> None:
+        del self.down[place]
+        old = self.processes[place]
+        self.processes[place] = self._start(old.kind, old)
+
+    def _advance(self, place: int) -> None:
+        """One step of one process, if it runs; a doubtful commit or a fault may end it."""
         process = self.processes[place]
+        if place in self.down:
+            return
         self.running.append(process)
-        steps, self.steps = self.steps, process.calls
         try:
             process.advance(self.rng)
         except DoubtfulCommitError:
-            self.seen["doubtful commit"] += 1
+            self.seen["doubtful commits"] += 1
             if self.rng.random() < 0.5:
                 process.begin_again()
             else:
@@ -184,24 +185,17 @@ class Simulation:
             self._end(place, "killed in a call")
         finally:
             self.running.pop()
-            self.steps = steps
-        if place in self.down:
-            self.down[place] += step
 
     def _advance_zombie(self, zombie: Process) -> None:
-        if zombie in self.running:
-            return
         self.running.append(zombie)
-        steps, self.steps = self.steps, zombie.calls
         try:
             zombie.advance(self.rng)
-        except FencedError:
-            self.seen["fenced zombie"] += 1
+        except (FencedError, DoubtfulCommitError) as error:
+            self.seen["fenced zombies"] += isinstance(error, FencedError)
             self.zombies.remove(zombie)
             zombie.close()
         finally:
             self.running.pop()
-            self.steps = steps
 
     def _end(self, place: int, how: str, *, zombie: bool = False) -> None:
         """End a process as kill -9 does; at times it is only slow and goes on beside the new one."""
@@ -212,7 +206,7 @@ class Simulation:
             self.zombies.append(process)
         else:
             process.kill()
-        self.down[place] = self.rng.choice([0, 0, 30, 200])
+        self.down[place] = self.step + self.rng.choice([0, 0, 30, 200])
 
     # ---------------------------------------------------------------- inside of a call
 
@@ -222,8 +216,8 @@ class Simulation:
             return
         process, rng, faults = self.running[-1], self.rng, self.faults
         if name in CALLS:
-            kind = "report" if name == "produce" and self.steps[-1:] == ["flush"] else name
-            self.steps.append(name)
+            kind = "report" if name == "produce" and process.calls[-1:] == ["flush"] else name
+            process.calls.append(name)
             if rng.random() < faults.kill_in_call and not process.is_zombie:
                 self.seen[f"killed at {kind}"] += 1
                 process.forget_transactions()
@@ -233,5 +227,4 @@ class Simulation:
         if len(self.running) == 1 and rng.random() < faults.interleave:
             place = rng.randrange(len(self.processes))
             if self.processes[place] is not process and place not in self.down:
-                self.seen["interleaved in a call"] += 1
-                self._advance(place, 0)
+                self._advance(place)

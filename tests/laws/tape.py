@@ -78,7 +78,7 @@ class Tape:
         return {
             "key": key,
             "at": None if rng.random() < 0.02 else at,
-            "product": rng.choice(["tea", "rye", "oat", "hay"]),
+            "product": rng.choice(["tea", "oat", "fig", "yam"]),
             "desk": rng.choice(["x", "y", None]),
             "amount": self._amount(),
             "size": self._size(),

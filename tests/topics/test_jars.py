@@ -90,10 +90,12 @@ def test_processes_that_come_meanwhile_wait_at_the_lock(java, tmp_path):
         first = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
         (tmp_path / "started").read_text()  # the first one is running Ivy
         (lock,) = (tmp_path / "cache").glob("*/lock")
-        with lock.open() as file, pytest.raises(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        second = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
-        (tmp_path / "go-on").write_text("\n")
+        try:
+            with lock.open() as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            second = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
+        finally:
+            (tmp_path / "go-on").write_text("\n")
         assert first.result() == second.result()
     assert runs(java) == 1
 

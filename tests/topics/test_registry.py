@@ -168,6 +168,8 @@ class Client:
     def get_schema(self, schema_id):
         if schema_id == 500:
             raise Refused(500)
+        if schema_id == 111:
+            raise ConnectionError("refused")
         if schema_id not in self.kept:
             raise Refused(404)
         return self.kept[schema_id]
@@ -180,6 +182,7 @@ def test_a_configured_server_is_used_instead(monkeypatch):
         Schema=lambda text, kind: SimpleNamespace(schema_str=text),
     )
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", fake)
+    monkeypatch.setitem(sys.modules, "httpx", SimpleNamespace(HTTPError=ConnectionError))
     server = registry(in_memory(), url="http://registry")
     assert isinstance(server, RegistryServer)
     assert server.schema(server.register("a", A)) == A
@@ -187,8 +190,10 @@ def test_a_configured_server_is_used_instead(monkeypatch):
         server.schema(8)
     with pytest.raises(ClusterError, match="subject 'bad': incompatible"):
         server.register("bad", A)
-    with pytest.raises(ClusterError, match="schema 500"):
+    with pytest.raises(ClusterError, match="refuses schema 500"):
         server.schema(500)
+    with pytest.raises(ClusterError, match=r"asked for schema 111, gives no answer.*start it"):
+        server.schema(111)
 
 
 def test_without_a_server_the_topic_is_used():

@@ -1,0 +1,299 @@
+"""The laws of DESIGN 2, checked on all that a simulation made visible."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from schemas.partition import partitions
+from tests.laws.history import Row
+from tests.laws.networks import KEEP, LATENESS, SOURCE
+from tests.laws.oracle import FOREVER, IDLE, NEVER, Content, Intake, Tuple, contents, watermark
+from tests.laws.simulation import Simulation
+from topics.cluster import TopicPartition
+
+_JSON = msgspec.json.Decoder(float_hook=Decimal)
+
+Findings = dict[str, list[str]]
+Report = dict[str, Any]
+
+
+class Audit:
+    """Checks the laws; `found` has a list of violations by law.
+
+    Args:
+        simulation: One that has come to rest.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation, self.plan = simulation, simulation.plan
+        self.history, self.seen = simulation.history, simulation.seen
+        self.history.read()
+        self.found: Findings = defaultdict(list)
+        self.reports = self._reports()
+        self.newest = {task: reports[-1] for task, reports in self.reports.items()}
+        self.revisions = {
+            arc: [self._believed(place) for place in places]
+            for arc, places in self.history.arcs.items()
+        }
+        self._progress()
+        self._intake()
+        self._epochs()
+        self._agree()
+        self._compacted()
+        self._cover()
+
+    # ---------------------------------------------------------------- what a reader believes
+
+    def _reports(self) -> dict[str, list[Report]]:
+        found: dict[str, list[Report]] = defaultdict(list)
+        for row in self.history.rows[self.history.progress]:
+            assert row.content is not None
+            found[row.content["task"]].append(row.content)
+        return found
+
+    def _covers(self, content: dict[str, Any]) -> bool:
+        report = self.newest.get(content["task"], {"committed": []})
+        committed = {c["attempt"]: c["epoch"] for c in report["committed"]}
+        return bool(content["epoch"] <= committed.get(content["attempt"], -1))
+
+    def _believed(self, place: TopicPartition, rows: list[Row] | None = None) -> list[Report]:
+        """Return the revisions of a partition that exist, by epoch, deletes first, copies once."""
+        found = []
+        for row in self.history.rows[place] if rows is None else rows:
+            if row.content is not None and self._covers(row.content):
+                copied = row.content in found
+                self.seen["orphans covered"] += copied and rows is None
+                if not copied:
+                    found.append(row.content)
+        return sorted(found, key=lambda r: (r["epoch"], r["op"] != "delete"))
+
+    def _identity(self, arc: str, revision: Report) -> tuple[Any, ...]:
+        side = revision["before"] if revision["op"] == "delete" else revision["after"]
+        return tuple(side[name] for name in self.plan.arcs[arc].identity)
+
+    # ---------------------------------------------------------------- progress and intake
+
+    def _progress(self) -> None:
+        if self.simulation.seen["never quiet"]:
+            self.found["Progress"].append("it never came to rest")
+        epochs = [r["done"] for task, r in self.newest.items() if task.startswith("ingest.")]
+        view = self.simulation.cleaner.view
+        view.poll()
+        for scope in self.plan.scopes:
+            for task in view.tasks(scope):
+                if view.frontier(task) < max(epochs):
+                    self.found["Progress"].append(f"{task} never completes epoch {max(epochs)}")
+
+    def _intake(self) -> None:
+        """L6, and the source's arc and watermarks epoch by epoch, from the source records."""
+        letters = [
+            row.content
+            for row in self.history.rows[self.history.letters]
+            if row.content is not None and self._covers(row.content)
+        ]
+        self.pairs: list[dict[int, int]] = []
+        self.arrived: dict[int, dict[str, Tuple | None]] = defaultdict(dict)
+        self.letters = letters
+        for partition, lines in enumerate(self.simulation.tape):
+            task = f"ingest.{SOURCE}.{partition}"
+            intake = Intake(KEEP, LATENESS)
+            told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
+            self.pairs.append(told)
+            self._take(intake, task, [_read(line.value) for line in lines], told)
+            refused = Counter(
+                (r["offset"], r["reason"]) for r in letters if r["partition"] == partition
+            )
+            for letter in (refused - Counter(intake.refused.items())).elements():
+                self.found["L6"].append(f"{task}: dead letter {letter} is twice or wrong")
+            for letter in (Counter(intake.refused.items()) - refused).elements():
+                self.found["L6"].append(f"{task}: no dead letter {letter}")
+
+    def _take(
+        self, intake: Intake, task: str, lines: list[Any], told: dict[int, int]
+    ) -> None:
+        at, known = 0, NEVER
+        for report in self.reports[task]:
+            end = max((place["offset"] for place in report["resume"]), default=0)
+            epoch = report["done"]
+            known = told.get(epoch, known)
+            if end > at:
+                held = dict(intake.held)
+                intake.take(list(enumerate(lines))[at:end])
+                for key in held.keys() | intake.held.keys():
+                    if held.get(key) != intake.held.get(key):
+                        self.arrived[epoch][key] = intake.held.get(key)
+                at = end
+                if known not in (intake.newest, FOREVER):
+                    self.found["L1"].append(
+                        f"{task} epoch {epoch}: watermark {known}, should be {intake.newest}"
+                    )
+            elif known not in (intake.newest, FOREVER, IDLE):
+                self.found["L1"].append(f"{task} epoch {epoch}: watermark {known} out of nothing")
+        if at < len(lines):
+            self.found["Progress"].append(f"{task} stopped at record {at} of {len(lines)}")
+
+    # ---------------------------------------------------------------- epoch by epoch
+
+    def _epochs(self) -> None:
+        """L1, L2, L3: fold every arc by epoch, and compare with a recomputation."""
+        by_epoch: dict[int, list[tuple[str, int, Report]]] = defaultdict(list)
+        for arc, parts in self.revisions.items():
+            for partition, revisions in enumerate(parts):
+                for revision in revisions:
+                    by_epoch[revision["epoch"]].append((arc, partition, revision))
+        folded: dict[str, list[Content]] = {
+            arc: [{} for _ in parts] for arc, parts in self.revisions.items()
+        }
+        source: Content = {}
+        moments = by_epoch.keys() | self.arrived.keys() | {e for own in self.pairs for e in own}
+        for epoch in sorted(moments):
+            self._fold(epoch, by_epoch[epoch], folded)
+            for key, after in self.arrived[epoch].items():
+                source.pop((key,), None)
+                if after is not None:
+                    source[key,] = after
+            wm = watermark(self.pairs, epoch)
+            for arc, wanted in contents(self.simulation.shape.boxes, SOURCE, source, wm).items():
+                if arc in folded:
+                    self._compare(arc, epoch, folded[arc], wanted)
+
+    def _fold(
+        self,
+        epoch: int,
+        revisions: list[tuple[str, int, Report]],
+        folded: dict[str, list[Content]],
+    ) -> None:
+        told = Counter()
+        for arc, partition, revision in revisions:
+            identity, content = self._identity(arc, revision), folded[arc][partition]
+            told[arc, partition, identity] += 1
+            where = f"{arc}.{partition} epoch {epoch}: {identity}"
+            if revision["before"] == revision["after"]:
+                self.found["L2"].append(f"{where} is unchanged")
+            if revision["before"] != content.get(identity):
+                self.found["L3"].append(f"{where} was last {content.get(identity)}: {revision}")
+            content.pop(identity, None)
+            if revision["after"] is not None:
+                content[identity] = revision["after"]
+        for (arc, partition, identity), number in told.items():
+            if number > 1:
+                self.found["L2"].append(f"{arc}.{partition} epoch {epoch}: {identity} {number} times")
+
+    def _compare(self, arc: str, epoch: int, parts: list[Content], wanted: Content) -> None:
+        where: list[Content] = [{} for _ in parts]
+        for identity, content in wanted.items():
+            place = _partition(content["product"], len(parts))
+            where[place][identity] = content
+        for partition, (have, want) in enumerate(zip(parts, where, strict=True)):
+            for identity in have.keys() | want.keys():
+                is_, should = have.get(identity), want.get(identity)
+                if not _matches(is_, should):
+                    self.found["L1"].append(
+                        f"{arc}.{partition} epoch {epoch}: {identity} is {is_}, should be {should}"
+                    )
+
+    # ---------------------------------------------------------------- modes, compaction
+
+    def _agree(self) -> None:
+        """L5: the same revisions, hidden part included."""
+        for one, other in self.simulation.shape.agree:
+            told = [
+                Counter(
+                    msgspec.json.encode([p, *(r[n] for n in ("epoch", "op", "before", "after"))])
+                    for p, revisions in enumerate(self.revisions[arc])
+                    for r in revisions
+                )
+                for arc in (one, other)
+            ]
+            for text in ((told[0] - told[1]) + (told[1] - told[0])).elements():
+                self.found["L5"].append(f"{one} and {other} differ: {text.decode()}")
+
+    def _compacted(self) -> None:
+        """Compaction doesn't change what an arc folds to."""
+        self.simulation.clean(all_passed=True)
+        for arc, places in self.history.arcs.items():
+            for partition, place in enumerate(places):
+                whole = self._folded(arc, self.revisions[arc][partition])
+                left = self._folded(arc, self._believed(place, self.history.present(place)))
+                if whole != left:
+                    self.found["L1"].append(f"{arc}.{partition}: compaction changed it")
+
+    def _folded(self, arc: str, revisions: list[Report]) -> Content:
+        content: Content = {}
+        for revision in revisions:
+            content.pop(self._identity(arc, revision), None)
+            if revision["after"] is not None:
+                content[self._identity(arc, revision)] = revision["after"]
+        return content
+
+    # ---------------------------------------------------------------- what really happened
+
+    def _cover(self) -> None:
+        """Count what the laws would be empty without."""
+        for arc, parts in self.revisions.items():
+            windowed = arc in self.plan.choices
+            for revision in (r for part in parts for r in part):
+                before, after = revision["before"], revision["after"]
+                if before and after:
+                    self.seen["revisions of closed windows"] += windowed
+                    self.seen["moved event times"] += arc == SOURCE and before["at"] != after["at"]
+        self.seen["moved partitions"] += sum(self._moves())
+        self.seen["dead letters"] += len(self.letters)
+        for rows in self.history.rows.values():
+            self.seen["tombstones"] += sum(row.content is None for row in rows)
+        for task, report in self.newest.items():
+            for name, number in report["counts"].items():
+                self.seen["fall-backs"] += number * name.startswith("down.fallbacks")
+            self.seen["coalesced epochs"] += self._coalesced(task)
+
+    def _moves(self) -> Iterator[bool]:
+        left = {
+            (r["epoch"], self._identity(SOURCE, r)): p
+            for p, part in enumerate(self.revisions[SOURCE])
+            for r in part
+            if r["op"] == "delete"
+        }
+        for partition, part in enumerate(self.revisions[SOURCE]):
+            for r in part:
+                came_from = left.get((r["epoch"], self._identity(SOURCE, r)))
+                yield r["op"] == "insert" and came_from not in (None, partition)
+
+    def _coalesced(self, task: str) -> int:
+        """Return how many commits of a task covered several epochs with output."""
+        epochs = {
+            r["epoch"]
+            for parts in self.revisions.values()
+            for part in parts
+            for r in part
+            if r["task"] == task
+        }
+        edges = [r["done"] for r in self.reports[task]]
+        return sum(
+            sum(low < epoch <= high for epoch in epochs) > 1
+            for low, high in zip(edges, edges[1:], strict=False)
+        )
+
+
+def _read(value: bytes | None) -> Any:
+    """Return a source record as the oracle takes it: a line, or None for what is none."""
+    try:
+        line = _JSON.decode(value or b"")
+    except msgspec.DecodeError:
+        return None
+    return line if isinstance(line, dict) else None
+
+
+def _partition(product: str, count: int) -> int:
+    """Return the partition of a product: that of its Avro bytes, a length in front."""
+    encoded = bytes([2 * len(product)]) + product.encode()
+    return int(partitions([encoded], count)[0])
+
+
+def _matches(have: Tuple | None, want: Tuple | None) -> bool:
+    """Whether a tuple has what it should; hidden parts that the oracle does not know are left out."""
+    if have is None or want is None:
+        return have is want
+    return all(have.get(name) == value for name, value in want.items())

@@ -1,0 +1,73 @@
+"""The broker's log cleaner, as eager as DESIGN 3 allows: behind every reader's frontier."""
+
+from collections.abc import Iterable
+
+from processors.plan import Plan
+from processors.view import View
+from tests.laws.history import History
+from tests.laws.process import Process
+from topics.cluster import TopicPartition
+from topics.memory import MemoryCluster
+
+
+class Cleaner:
+    """Compacts the connection points and the progress topic.
+
+    Args:
+        cluster: Where topics are.
+        plan: Says which.
+        history: Reads what is there before it is cleaned.
+    """
+
+    def __init__(self, cluster: MemoryCluster, plan: Plan, history: History) -> None:
+        self.cluster, self.plan, self.history = cluster, plan, history
+        self.view = View(cluster, plan=plan)
+
+    def clean(self, processes: Iterable[Process], *, all_passed: bool = False) -> int:
+        """Clean once; return how many revisions went.
+
+        Args:
+            processes: Those that run, and those that are down.
+            all_passed: Nobody reads any more.
+        """
+        self.history.read()
+        self.view.poll()
+        known, gone = list(processes), 0
+        for arc in self.plan.kept_ms:
+            places = self.history.arcs[arc]
+            before = sum(len(self.cluster.log(place).read(0, 2**40)[0]) for place in places)
+            horizons = [
+                2**40 if all_passed else self._horizon(arc, place, known) for place in places
+            ]
+            self.cluster.compact(self.plan.topic(arc), horizons=horizons)
+            gone += before
+            gone -= sum(len(self.cluster.log(place).read(0, 2**40)[0]) for place in places)
+        self.cluster.compact(self.history.progress.topic, horizons=[2**40])
+        return gone
+
+    def _horizon(self, arc: str, place: TopicPartition, processes: list[Process]) -> int:
+        """Return the oldest record that somebody who reads or asks has not passed."""
+        plan, partition = self.plan, place.partition
+        writer = plan.scope_of(arc)
+        starting = any(
+            not task.started and task.name.rpartition(".")[0] == writer
+            for process in processes
+            for task in process.tasks
+        )
+        if starting:
+            return 0
+        asking = [box for box, path in plan.paths.items() if path.anchor.name == arc]
+        asking += [box for box, choice in plan.choices.items() if choice.results == arc]
+        passed = [self.view.of(f"{plan.scope_of(box)}.{partition}").done for box in asking]
+        passed += [self.view.frontier(f"{scope}.{partition}") for scope in plan.readers(arc)]
+        passed += [
+            process.passed(sweeper)
+            for process in processes
+            for sweeper in process.sweepers
+            if (sweeper.arc.name, sweeper.partition) == (arc, partition)
+        ]
+        behind = min(passed, default=2**62)
+        return next(
+            (r.offset for r in self.history.rows[place] if r.content and r.content["epoch"] > behind),
+            2**40,
+        )

@@ -1,0 +1,87 @@
+"""All that ever became visible in a network's topics, decoded without our codec."""
+
+import io
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import fastavro
+
+from processors.plan import Plan
+from topics import names
+from topics.cluster import TopicPartition
+from topics.memory import MemoryCluster
+from topics.registry import SchemaRegistry
+
+HEAD = 5  # magic byte and schema id
+
+
+class Row(NamedTuple):
+    """One record; `content` is None for a tombstone."""
+
+    offset: int
+    key: bytes | None
+    content: dict[str, Any] | None
+
+
+class History:
+    """Reads along, so that nothing is missed that the cleaner takes away.
+
+    Args:
+        cluster: Where topics are.
+        plan: Says which.
+    """
+
+    def __init__(self, cluster: MemoryCluster, plan: Plan) -> None:
+        self.cluster, self.plan = cluster, plan
+        self.registry = SchemaRegistry(cluster)
+        self.schemas: dict[int, Any] = {}
+        self.rows: dict[TopicPartition, list[Row]] = defaultdict(list)
+        self.positions: dict[TopicPartition, int] = {}
+        self.progress = TopicPartition(names.progress_topic(plan.network), 0)
+        self.letters = TopicPartition(names.dead_letters_topic(plan.network), 0)
+        self.arcs = {arc: self._places(arc) for arc in plan.topics}
+
+    def _places(self, arc: str) -> list[TopicPartition]:
+        count = self.plan.partition_count(arc)
+        return [TopicPartition(self.plan.topic(arc), partition) for partition in range(count)]
+
+    def read(self) -> None:
+        """Take in what has become visible."""
+        for place in [self.progress, self.letters, *sum(self.arcs.values(), [])]:
+            records, self.positions[place] = self.cluster.log(place).read(
+                self.positions.get(place, 0), 2**40
+            )
+            self.rows[place] += self._decoded(records)
+
+    def present(self, place: TopicPartition) -> list[Row]:
+        """Return what is visible now, after what the cleaner has done."""
+        return self._decoded(self.cluster.log(place).read(0, 2**40)[0])
+
+    def _decoded(self, records: Any) -> list[Row]:
+        columns = zip(records.offsets, records.keys, records.values, strict=True)
+        return [Row(offset, key, self._decode(value)) for offset, key, value in columns]
+
+    def _decode(self, value: bytes | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        schema_id = int.from_bytes(value[1:HEAD], "big")
+        if schema_id not in self.schemas:
+            plain = _plain_times(self.registry.schema(schema_id))
+            self.schemas[schema_id] = fastavro.parse_schema(plain)
+        found: Any = fastavro.schemaless_reader(
+            io.BytesIO(value[HEAD:]), self.schemas[schema_id], None
+        )
+        return found  # type: ignore[no-any-return]
+
+
+def _plain_times(schema: Any) -> Any:
+    """Return a schema whose timestamps are plain longs."""
+    if isinstance(schema, list):
+        return [_plain_times(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _plain_times(part)
+        for name, part in schema.items()
+        if (name, part) != ("logicalType", "timestamp-millis")
+    }

@@ -1,0 +1,170 @@
+"""One process of a simulation: some tasks, or some sweepers, that share what they know."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from processors.desk import TopicDesk
+from processors.ingest_task import IngestTask
+from processors.plan import Plan
+from processors.scope_task import ScopeTask
+from processors.task import Shared, Task
+from processors.view import View
+from sweepers.beside import Beside
+from sweepers.service import Service
+from sweepers.sweeper import Sweeper
+from topics.memory import MemoryCluster
+from topics.registry import SchemaRegistry
+
+SEGMENT_ROWS = 6  # sealed often, so that a new life finds something
+NEVER_COMPACTED_MS = 2**60
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a process runs.
+
+    Args:
+        what: ``ingest``, ``scope`` or ``sweep``.
+        name: The source, the scope, or the arc.
+        partitions: Which partitions of it.
+        beside: Scope: whether its sweepers run in the same process.
+        skew_ms: Ingest: error of its clock.
+    """
+
+    what: str
+    name: str
+    partitions: tuple[int, ...]
+    beside: bool = False
+    skew_ms: int = 0
+
+
+def kinds(plan: Plan, rng: random.Random) -> list[Kind]:
+    """Return the processes of a network, divided up at random."""
+    found = []
+    for name, count in plan.topic_partitions.items():
+        for partition in range(count):
+            skew = rng.choice([-100_000, -30, 0, 0, 700])
+            found.append(Kind("ingest", name, (partition,), skew_ms=skew))
+    over_topics = False
+    for name, scope in plan.scopes.items():
+        every = tuple(range(plan.partition_count(scope.boxes[0])))
+        beside = rng.random() < 0.4
+        over_topics |= not beside
+        parts = [every] if rng.random() < 0.5 else [(p,) for p in every]
+        found += [Kind("scope", name, part, beside) for part in parts]
+    if over_topics:
+        for arc in plan.asked():
+            found.append(Kind("sweep", arc, tuple(range(plan.partition_count(arc)))))
+    return found
+
+
+class Process:
+    """A process.
+
+    Args:
+        kind: What it runs.
+        cluster: Where topics are.
+        plan: What is deployed.
+        folder: Where its indexes and copies are kept.
+        now: The clock, in ms.
+    """
+
+    def __init__(
+        self, kind: Kind, cluster: MemoryCluster, plan: Plan, folder: Path, now: Callable[[], int]
+    ) -> None:
+        self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
+        self.has_files = any(folder.iterdir())
+        view = View(cluster, plan=plan)
+        self.shared = Shared(cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS)
+        self.tasks: list[Task] = []
+        self.sweepers: list[Sweeper] = []
+        self.services: list[Service] = []
+        self.calls: list[str] = []
+        self.is_zombie = self.is_dead = False
+        {"ingest": self._ingest, "scope": self._scope, "sweep": self._sweep}[kind.what]()
+        self.actors = [*self.tasks, *(self.services or self.sweepers)]
+        self.lives: list[Iterator[bool]] = [actor.life() for actor in self.actors]
+        self.turn = 0
+
+    def _ingest(self) -> None:
+        source = self.plan.sources[self.kind.name]
+        for partition in self.kind.partitions:
+            self.tasks.append(
+                IngestTask(
+                    self.shared,
+                    source,
+                    partition=partition,
+                    folder=self.folder / f"index.{partition}",
+                    clock_ms=lambda: self.now() + self.kind.skew_ms,
+                )
+            )
+
+    def _scope(self) -> None:
+        scope = self.plan.scopes[self.kind.name]
+        aggregates = [box for box in scope.boxes if box in self.plan.choices]
+        asked = {self.plan.paths[box].anchor.name for box in aggregates}
+        asked |= {results for box in aggregates if (results := self.plan.choices[box].results)}
+        for partition in self.kind.partitions:
+            if self.kind.beside:
+                sweepers = {arc: self._sweeper(arc, partition) for arc in sorted(asked)}
+                desk = Beside(sweepers)
+            else:
+                desk = TopicDesk(
+                    self.shared,
+                    scope=scope.name,
+                    partition=partition,
+                    clock_s=lambda: self.now() / 1000,
+                )
+            self.tasks.append(ScopeTask(self.shared, scope, partition=partition, desk=desk))
+
+    def _sweep(self) -> None:
+        for partition in self.kind.partitions:
+            sweeper = self._sweeper(self.kind.name, partition)
+            self.services.append(Service(self.shared, sweeper))
+
+    def _sweeper(self, arc: str, partition: int) -> Sweeper:
+        sweeper = Sweeper(
+            self.shared,
+            arc,
+            partition=partition,
+            folder=self.folder / f"{arc}.{partition}",
+            clock_ms=self.now,
+            segment_rows=SEGMENT_ROWS,
+        )
+        self.sweepers.append(sweeper)
+        return sweeper
+
+    def advance(self, rng: random.Random) -> bool:
+        """One step of one actor; sweepers lag at times."""
+        self.turn = rng.randrange(len(self.actors))
+        if not isinstance(self.actors[self.turn], Task) and rng.random() < 0.3:
+            return False
+        return next(self.lives[self.turn])
+
+    def begin_again(self) -> None:
+        """Start a new life of the task whose commit is doubtful; the others go on."""
+        self.lives[self.turn] = self.actors[self.turn].life()
+
+    def forget_transactions(self) -> None:
+        """Leave open transactions to the broker, as a process does that is killed."""
+        for task in self.tasks:
+            task.transactions = None
+
+    def kill(self) -> None:
+        """End without a word."""
+        self.forget_transactions()
+        self.close()
+
+    def close(self) -> None:
+        """Give files back; safe to call twice."""
+        self.is_dead = True
+        for life in self.lives:
+            life.close()
+        for sweeper in self.sweepers:
+            sweeper.close()
+
+    def passed(self, sweeper: Sweeper) -> int:
+        """Return the epoch up to which the cleaner may believe that a sweeper has read."""
+        return sweeper.reported if self.is_dead else min(sweeper.reported, sweeper.store.upto)
