@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import IO, Annotated
@@ -73,7 +73,7 @@ def local(
         _check_outputs(driver, revisions or [], table or [])
         parts = [_source_and_file(text) for text in inputs]
         for source, _ in parts:
-            driver.send(source, [])  # refuses a source that the network does not have
+            _check_known(driver, "source", source, driver.plan.sources)
         streams = [(source, file, stack.enter_context(open_input(file))) for source, file in parts]
         progress = stack.enter_context(_progress())
         arcs = {name: driver.plan.sources[name].arc for name, _ in parts}
@@ -125,9 +125,7 @@ def _check_outputs(driver: Driver, revisions: list[str], table: list[str]) -> No
     """Refuse, before anything runs, what could not be printed."""
     arcs = driver.plan.arcs
     for arc in revisions + table:
-        if arc not in arcs:
-            known = ", ".join(arcs)
-            raise UnknownNameError(f"network {driver.plan.network!r} has no arc {arc!r}: {known}")
+        _check_known(driver, "arc", arc, arcs)
     if len({*revisions, *table}) > 1:
         for arc in table:
             if "arc" in arcs[arc].fields:
@@ -135,6 +133,13 @@ def _check_outputs(driver: Driver, revisions: list[str], table: list[str]) -> No
                     f"arc {arc!r} has a field 'arc', by which lines of several arcs are told "
                     "apart; ask for one arc at a time"
                 )
+
+
+def _check_known(driver: Driver, what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise UnknownNameError(
+            f"network {driver.plan.network!r} has no {what} {name!r}: it has {', '.join(known)}"
+        )
 
 
 # -------------------------------------------------------------------------------- progress

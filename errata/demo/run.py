@@ -7,6 +7,7 @@ is the ticker, which plays a user's producer. All of it goes when the demo ends,
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
+from types import FrameType
 
 from errata import worker
 from errata.demo import ticker
@@ -188,6 +190,10 @@ def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, 
         sleep(_TICK_S)
 
 
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
 def main(*, fast: bool = False) -> int:
     """Run the demo.
 
@@ -198,6 +204,7 @@ def main(*, fast: bool = False) -> int:
         0 if the audit finds no differences and the modes agree.
     """
     screen = Screen()
+    signal.signal(signal.SIGTERM, _terminate)
     screen.say("starting an embedded Kafka broker")
     quiet: list[str] = []
     with stage(quiet.append) as on:

@@ -21,6 +21,7 @@ SHOWN = 14
 WIDTH = 110
 """Columns where there is no terminal."""
 _ARROW = " → "
+_WIDTHS = (24, 17, 5, 28, 12, 24, 0)
 
 
 class Screen:
@@ -57,7 +58,7 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Print one line."""
-        self.console.print(line, markup=False)
+        self.console.print(line, markup=False, soft_wrap=True)
 
     def show(self, progress: str, corrections: Sequence[Correction]) -> None:
         """Show how far it is, and what was corrected since."""
@@ -68,13 +69,13 @@ class Screen:
             self._live.update(self._table(), refresh=True)
             return
         for cells in told:
-            self.say("  ".join(cells))
+            self.say("".join(map(str.ljust, cells, _WIDTHS)).rstrip())
 
     def _table(self) -> Table:
         table = Table(title="results as they are corrected", caption=self._progress, expand=True)
         for name in ("window (UTC)", "product", ""):
             table.add_column(name, no_wrap=True)
-        for name in ("traded, millions", "trades", "largest"):
+        for name in ("traded, millions", "trades", "largest, millions"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("because of", no_wrap=True, overflow="ellipsis")
         for cells in self._rows:
@@ -104,7 +105,7 @@ def _window(start_ms: int, end_ms: int) -> str:
 
 
 def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
-    """Return a value, or how it moved: counts as they are, amounts in millions.
+    """Return a value, or how it moved: counts as they are, amounts in millions to the unit.
 
     Example:
         >>> moved(Decimal("1500000"), Decimal("1234567")), moved(3, 3), moved(3, None)
@@ -116,5 +117,5 @@ def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
 
 def _amount(value: Decimal | int | None) -> str:
     if isinstance(value, Decimal):
-        return f"{(value / 1_000_000).normalize():,f}"
+        return f"{value.scaleb(-6).quantize(Decimal('0.000001')).normalize():,f}"
     return "none" if value is None else f"{value:,}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.box import SIMPLE_HEAD
+from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
 
@@ -15,12 +17,12 @@ _TAPE = {
     "unchanged": "replaced by the same",
     "deleted": "deleted",
     "duplicates": "duplicates",
-    "disagreed": "with another original than the arc's",
+    "disagreed": "told another original",
     "dead_letters": "dead letters",
 }
 _MODES = {
     "closed": "windows closed",
-    "revised": "results corrected",
+    "revised": "results revised after that",
     "emitted": "revisions emitted",
     "requests": "requests sent",
     "replayed": "tuples replayed",
@@ -31,6 +33,10 @@ _MODES = {
 
 def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
     """Print what came in, what was refused, what each mode cost, and the audit's verdict."""
+    refused = [f"{op} {key}: {reason}" for reason, op, key in verdict.refused.values()]
+    if refused:
+        console.print("\nwhat the tape could not be corrected by, kept as dead letters:")
+        console.print(Columns(sorted(refused), padding=(0, 3)))
     counts = watch.counts("ingest.")
     tape = _table("the tape", "", "records")
     for name, words in _TAPE.items():
@@ -39,10 +45,6 @@ def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
         if name.startswith("refused."):
             tape.add_row(f"  {name.removeprefix('refused.')}", f"{count:,}")
     console.print(tape)
-    letters = Table("reason", "op", "trade", title="dead letters", title_justify="left")
-    for reason, op, key in verdict.refused.values():
-        letters.add_row(reason, op, key)
-    console.print(letters)
     modes = _table("what each mode did", "", "upstream", "downstream")
     told = [_mode(watch, scope, verdict.revisions[arc]) for scope, arc in _ARCS.items()]
     for name, words in _MODES.items():
@@ -61,7 +63,7 @@ def _mode(watch: Watch, scope: str, emitted: int) -> dict[str, int]:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for name in columns:
         table.add_column(name, justify="right" if name else "left")
     return table

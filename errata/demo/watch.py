@@ -23,23 +23,24 @@ _GROUP = ("product", "currency")
 
 @dataclass(frozen=True)
 class Correction:
-    """A result that was emitted before and has changed.
+    """A result that changed, or came up, after its window had closed.
 
     Args:
         result: The result's group and window.
-        before: What was emitted.
+        before: What was emitted; None if nothing was.
         after: What it is now; None if nothing is left of it.
         causes: Op and key of the trades of this epoch that are, or were, in the window.
     """
 
     result: dict[str, Any]
-    before: dict[str, Any]
+    before: dict[str, Any] | None
     after: dict[str, Any] | None
     causes: list[tuple[str, str]]
 
     def moved(self, name: str) -> tuple[Decimal | int | None, Decimal | int | None]:
         """Return a named result before and after."""
-        return self.before[name], self.after[name] if self.after else None
+        before, after = (side and side[name] for side in (self.before, self.after))
+        return before, after
 
 
 class Watch:
@@ -63,19 +64,19 @@ class Watch:
             ]
             for arc in (TRADES, results)
         )
-        self.read = 0
+        self._closed: dict[int, int] = {}
 
     def poll(self) -> list[Correction]:
         """Return the corrections that have become complete."""
         self.view.poll()
         found = []
         for trades, totals in zip(self.trades, self.totals, strict=True):
-            self.read += totals.poll()
+            totals.poll()
             trades.poll()
             upto = min(totals.frontier(), trades.frontier())
             if upto > totals.done:
                 told = rows.revisions(self.plan.arcs[self.results], totals.take(upto))
-                changed = [line for line in told if line["op"] != "insert"]
+                changed = [line for line in told if self._is_correction(line)]
                 if changed:
                     causes = trades.take(upto)
                     found += [self._correction(line, causes) for line in changed]
@@ -83,8 +84,22 @@ class Watch:
                 trades.drop(upto)
         return found
 
+    def _is_correction(self, line: dict[str, Any]) -> bool:
+        """Whether a revision speaks of a window that had closed, as far as is known here.
+
+        The watermark is one for all: an earlier epoch that closed a later window closed this one.
+        """
+        if line["op"] != "insert":
+            return True
+        end, epoch = line["after"]["window_end"], line["epoch"]
+        late = any(e < epoch and closed >= end for e, closed in self._closed.items())
+        if not late:
+            self._closed[epoch] = max(end, self._closed.get(epoch, end))
+        return late
+
     def _correction(self, line: dict[str, Any], trades: pl.DataFrame) -> Correction:
-        result = line["before"]
+        before, after = line.get("before"), line.get("after")
+        result = after or before
         inside: list[pl.Expr] = []
         for side in (frames.BEFORE, frames.AFTER):
             at = pl.col(side + "at")
@@ -99,7 +114,7 @@ class Watch:
         keys = pl.coalesce(frames.AFTER + "key", frames.BEFORE + "key")
         told = causes.select("op", keys.alias("key")).iter_rows()
         named = [(frames.OPS[op], key) for op, key in told]
-        return Correction(result, result, line.get("after"), named)
+        return Correction(result, before, after, named)
 
     def counts(self, prefix: str) -> dict[str, int]:
         """Return the totals of what the tasks of a scope have reported so far."""

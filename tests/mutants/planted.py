@@ -1,0 +1,96 @@
+"""The bugs to plant: one line each, spread over the main path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LAWS = ("tests/laws/test_laws.py",)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug.
+
+    Args:
+        name: What is wrong.
+        file: Where.
+        old: The line, or the part of it, that is changed; unique in the file.
+        new: What it becomes.
+        tests: The law tests that must find it.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = LAWS
+
+
+MUTANTS = [
+    Mutant(
+        "a window closes one watermark late",
+        "processors/boxes/aggregate.py",
+        "closes = near[START] + self.window.size_ms <= wm\n",
+        "closes = near[START] + self.window.size_ms < wm\n",
+    ),
+    Mutant(
+        "the epoch's own revisions are not undone",
+        "processors/boxes/aggregate.py",
+        "undone = self.states_of(pl.concat([others, leaving]), only=far)",
+        "undone = self.states_of(pl.concat([content, leaving]), only=far)",
+    ),
+    Mutant(
+        "a replay through an aggregate does not reach back",
+        "processors/replay.py",
+        '(pl.col(START) - self.extent_ms).alias("from_ms")',
+        'pl.col(START).alias("from_ms")',
+    ),
+    Mutant(
+        "resume where reading was, not at the oldest unprocessed record",
+        "processors/arc_topic.py",
+        "return int(min(oldest, default=self.reader.position(self.place)))",
+        "return int(max(oldest, default=self.reader.position(self.place)))",
+    ),
+    Mutant(
+        "a new life keeps its predecessor's number",
+        "processors/task.py",
+        "claimed = replace(old, attempt=old.attempt + 1, plan=fingerprint)",
+        "claimed = replace(old, attempt=max(old.attempt, 1), plan=fingerprint)",
+    ),
+    Mutant(
+        "a batch forgets that an identity was alive before it",
+        "processors/taking.py",
+        'alive.shift(1).forward_fill().over(KEY).fill_null(pl.col("held")).alias("alive")',
+        'alive.shift(1).forward_fill().over(KEY).fill_null(False).alias("alive")',
+    ),
+    Mutant(
+        "a tuple that moves stays in its old partition as well",
+        "processors/ingest_task.py",
+        'moved = (revisions["op"] == frames.REPLACE) & (before != after)',
+        'moved = (revisions["op"] == frames.REPLACE) & (before > after)',
+    ),
+    Mutant(
+        "the watermark is the fastest partition's",
+        "processors/view.py",
+        "return min(known, default=NEVER)",
+        "return max(known, default=NEVER)",
+    ),
+    Mutant(
+        "an answer leaves out the epoch asked for",
+        "sweepers/store.py",
+        "filter(pl.col(EPOCH) <= epoch)",
+        "filter(pl.col(EPOCH) < epoch)",
+    ),
+    Mutant(
+        "a stored result is asked for as of the epoch in hand",
+        "processors/scope.py",
+        "return Ask(results, committed, keys)",
+        "return Ask(results, max(committed - 1, 0), keys)",
+    ),
+    Mutant(
+        "the largest value's ties are not counted down",
+        "processors/aggregates/max.py",
+        'states["ties"] - self._ties(groups, leaving, largest)',
+        'states["ties"] - self._ties(groups, leaving, largest) * 0',
+    ),
+]
