@@ -76,6 +76,11 @@ class Index:
         return json.loads(found) if found else {}
 
     @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written to it: it is a first one, or one was lost."""
+        return not self._meta()
+
+    @property
     def done(self) -> int:
         """The epoch up to which it is complete; -1 at first."""
         return int(str(self._meta().get("done", -1)))

@@ -108,7 +108,10 @@ class IngestTask(Task):
         """Bring the index up to the arc, and go on reading where the report says."""
         topic = self.plan.topic(self.arc.name)
         self.index = Index(self.folder, label=f"{topic} {self.name} {self.plan.fingerprint()}")
-        if self.index.done < 0 <= self.report.done and not self.arc.is_connection_point:
+        if self.index.is_new and self.report.done < 0:
+            self.index.begin(put=([], []), delete=[], done=-1, positions={})
+            self.index.commit()
+        elif self.index.is_new and not self.arc.is_connection_point:
             raise LostIndexError(
                 f"{self.name}: its index is lost, and source {self.arc.name!r} keeps no history "
                 'to read it from again; put the state folder back, or give the source keep="..."'

@@ -96,16 +96,17 @@ def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.
     """Return the content after revisions that the asker made since and nobody else has seen yet.
 
     Args:
-        content: Tuples of the arc as of the asker's last committed epoch.
+        content: Tuples as of the asker's last committed epoch, with the arc's fields at least.
         arc: The arc, which the asker itself writes.
         own: Frames of revisions in the order of their epochs.
     """
+    names, identity = list(arc.fields), list(arc.identity)
+    content = content.select(names)
     if not own:
         return content
-    identity = list(arc.identity)
     ordered = (made.with_columns(epoch=pl.lit(number)) for number, made in enumerate(own))
     last = frames.last(pl.concat(ordered), identity)
     left = content.join(
         frames.identities(last, identity), on=identity, how="anti", nulls_equal=True
     )
-    return pl.concat([left, frames.entering(last, list(arc.fields))])
+    return pl.concat([left, frames.entering(last, names)])

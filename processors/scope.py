@@ -114,9 +114,11 @@ class ScopeRun:
             running = {}
             for (name, (run, need)), ask, tuples in zip(asked, asks, answers, strict=True):
                 counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
-                tuples = self._overlaid(ask, tuples, own, made)
                 if need.kind == INPUTS:
+                    tuples = self._overlaid(ask, tuples, own, made)
                     tuples = self.plan.paths[name].inputs(tuples, wm=watermark)
+                else:
+                    tuples = overlay(tuples, self.aggregates[name].stored, own.get(name, []))
                 self._advance(name, run, tuples, made, live, counts, running)
         revisions_made = {name: made[name] for name in self.boxes}
         return EpochResult(Memory(epoch, watermark, live), revisions_made, counts)

@@ -233,7 +233,7 @@ class Store:
         if left.is_empty():  # often, and then there is nothing to join
             return entered.drop(ONE)
         return (
-            entered.join(left, on=keys, how="left")
+            entered.join(left, on=keys, how="left", nulls_equal=True)
             .filter(pl.col("@left").is_null() | (pl.col(EPOCH) >= pl.col("@left")))
             .drop("@left", ONE)
         )

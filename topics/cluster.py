@@ -119,9 +119,7 @@ class Cluster(Protocol):
     def transactions(self, transactional_id: str) -> Transactions:
         """Return a new life of a transactional producer, older ones fenced (init_transactions)."""
 
-    def send(
-        self, topic: str, *, partition: int, key: bytes | None, value: bytes | None
-    ) -> None:
+    def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Send one record outside any transaction (requests and replies); flushes soon."""
 
     def end(self, source: TopicPartition) -> int:

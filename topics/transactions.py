@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,7 @@ class KafkaTransactions:
         self._awaited: set[TopicPartition] = set()
         self._lost_records = ""
         self._suspicion = ""
+        self._born_us = math.inf
         self._open = False
         self._producer: Any = connection.client(
             Producer,
@@ -73,6 +75,7 @@ class KafkaTransactions:
         except KafkaException as error:
             connection.check()
             raise connection.failure(f"transactional id '{transactional_id}'", error) from None
+        self._born_us = monotonic() * 1e6
 
     def begin(self) -> None:
         """Open a transaction.
@@ -216,9 +219,11 @@ class KafkaTransactions:
             self._ends[source] = offset + 1
 
     def _on_statistics(self, statistics: str) -> None:
-        brokers = json.loads(statistics)["brokers"].values()
-        if any(broker["disconnects"] for broker in brokers):
-            self._suspicion = "a connection broke"
+        told = json.loads(statistics)
+        for broker in told["brokers"].values():
+            # Connections that broke while we looked for our coordinator did no harm.
+            if broker["disconnects"] and told["ts"] - broker["stateage"] > self._born_us:
+                self._suspicion = "a connection broke"
 
     def _abort_after_loss(self) -> None:
         """Abort; whether a newer life is the reason is told here, not by the lost records."""

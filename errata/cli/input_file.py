@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -35,7 +34,7 @@ def open_input(file: str) -> IO[bytes]:
         InputError: If it can't be opened.
     """
     try:
-        return sys.stdin.buffer if file == STDIN else Path(file).open("rb")
+        return open(0, "rb", closefd=False) if file == STDIN else Path(file).open("rb")
     except OSError as error:
         raise InputError(f"input {file!r} can't be read: {error.strerror}") from error
 

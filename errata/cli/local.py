@@ -71,16 +71,14 @@ def local(
     people = for_people() and not as_json
     with Driver(load(net), mode=mode) as driver, ExitStack() as stack:
         _check_outputs(driver, revisions or [], table or [])
-        parts = [_source_and_file(text) for text in inputs]
-        for source, _ in parts:
-            _check_known(driver, "source", source, driver.plan.sources)
-        streams = [(source, file, stack.enter_context(open_input(file))) for source, file in parts]
         progress = stack.enter_context(_progress())
-        arcs = {name: driver.plan.sources[name].arc for name, _ in parts}
-        pieces = [
-            (source, _tracked(read_input(stream, file=file, arc=arcs[source]), stream, progress))
-            for source, file, stream in streams
-        ]
+        pieces = []
+        for text in inputs:
+            source, file = _source_and_file(text)
+            _check_known(driver, "source", source, driver.plan.sources)
+            stream = stack.enter_context(open_input(file))
+            found = read_input(stream, file=file, arc=driver.plan.sources[source].arc)
+            pieces.append((source, _tracked(found, stream, progress, file)))
         play(driver, pieces)
         progress.stop()
         _tell_refused(driver)
@@ -158,15 +156,13 @@ def _progress() -> Progress:
 
 
 def _tracked(
-    pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Progress
+    pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Progress, name: str
 ) -> Iterator[list[bytes] | None]:
     """Yield the pieces of a file, and show how far it has been read."""
-    file = stream.seekable()
-    task = progress.add_task(
-        str(stream.name), total=os.fstat(stream.fileno()).st_size if file else None
-    )
+    total = os.fstat(stream.fileno()).st_size if stream.seekable() else None
+    task = progress.add_task(name, total=total)
     for piece in pieces:
-        if file:
+        if total is not None:
             progress.update(task, completed=stream.tell())
         yield piece
 

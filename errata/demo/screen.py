@@ -20,8 +20,9 @@ SHOWN = 14
 """Corrections that the live table shows, the newest last."""
 WIDTH = 110
 """Columns where there is no terminal."""
+_YEAR = 2026
 _ARROW = " → "
-_WIDTHS = (24, 17, 5, 28, 12, 24, 0)
+_WIDTHS = (20, 24, 24, 12, 20, 0)
 
 
 class Screen:
@@ -73,9 +74,9 @@ class Screen:
 
     def _table(self) -> Table:
         table = Table(title="results as they are corrected", caption=self._progress, expand=True)
-        for name in ("window (UTC)", "product", ""):
+        for name in ("window from", "product"):
             table.add_column(name, no_wrap=True)
-        for name in ("traded, millions", "trades", "largest, millions"):
+        for name in ("traded (millions)", "trades", "largest"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("because of", no_wrap=True, overflow="ellipsis")
         for cells in self._rows:
@@ -84,14 +85,13 @@ class Screen:
 
 
 def row(correction: Correction) -> list[str]:
-    """Return a correction as cells: window, product, currency, three results, what did it."""
+    """Return a correction as cells: window, product, three results, what did it."""
     result, causes = correction.result, correction.causes
     cause = " ".join(causes[0]) if causes else ""
     more = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
     return [
-        _window(result["window_start"], result["window_end"]),
-        result["product"].removeprefix("NA/"),
-        result["currency"],
+        _clock(result["window_start"]),
+        f"{result['product'].removeprefix('NA/')} {result['currency']}",
         moved(*correction.moved("traded")),
         moved(*correction.moved("trades")),
         moved(*correction.moved("largest")),
@@ -99,17 +99,17 @@ def row(correction: Correction) -> list[str]:
     ]
 
 
-def _window(start_ms: int, end_ms: int) -> str:
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (start_ms, end_ms))
-    return f"{start:%d %b %y %H:%M}-{end:%H:%M}"
+def _clock(ms: int) -> str:
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    return f"{at:%d %b %H:%M}" if at.year == _YEAR else f"{at:%d %b %Y %H:%M}"
 
 
 def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
-    """Return a value, or how it moved: counts as they are, amounts in millions to the unit.
+    """Return a value, or how it moved: counts as they are, amounts in millions.
 
     Example:
         >>> moved(Decimal("1500000"), Decimal("1234567")), moved(3, 3), moved(3, None)
-        ('1.5 → 1.234567', '3', '3 → none')
+        ('1.5 → 1.235', '3', '3 → none')
     """
     told = [_amount(value) for value in (before, after)]
     return told[0] if before == after else _ARROW.join(told)
@@ -117,5 +117,5 @@ def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
 
 def _amount(value: Decimal | int | None) -> str:
     if isinstance(value, Decimal):
-        return f"{value.scaleb(-6).quantize(Decimal('0.000001')).normalize():,f}"
+        return f"{value.scaleb(-6).quantize(Decimal('0.001')).normalize():,f}"
     return "none" if value is None else f"{value:,}"

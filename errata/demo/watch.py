@@ -39,8 +39,8 @@ class Correction:
 
     def moved(self, name: str) -> tuple[Decimal | int | None, Decimal | int | None]:
         """Return a named result before and after."""
-        before, after = (side and side[name] for side in (self.before, self.after))
-        return before, after
+        before, after = self.before or {}, self.after or {}
+        return before.get(name), after.get(name)
 
 
 class Watch:
@@ -99,7 +99,7 @@ class Watch:
 
     def _correction(self, line: dict[str, Any], trades: pl.DataFrame) -> Correction:
         before, after = line.get("before"), line.get("after")
-        result = after or before
+        result = before or line["after"]
         inside: list[pl.Expr] = []
         for side in (frames.BEFORE, frames.AFTER):
             at = pl.col(side + "at")

@@ -11,7 +11,7 @@ that window. What comes out is a function of the epoch's content and wm(e), whic
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -19,7 +19,7 @@ from processors.aggregates.compensating import Compensating
 from processors.expressions.expression import Expression
 from processors.windows import Hopping
 from schemas import revisions as frames
-from schemas.arc import Arc
+from schemas.arc import HIDDEN_PREFIX, Arc
 
 START, END = "window_start", "window_end"
 ROWS = "__rows"
@@ -113,6 +113,19 @@ class Aggregate:
     def keys(self) -> list[str]:
         """Names of the columns that name a window of a group."""
         return [*self.by, START]
+
+    @property
+    def stored(self) -> Arc:
+        """What of the results is fetched: the identity and the hidden part.
+
+        Every box between here and where they are kept leaves these as they are.
+        """
+        kept = {
+            name: kind
+            for name, kind in self.arc.fields.items()
+            if name in self.keys or name.startswith(HIDDEN_PREFIX)
+        }
+        return replace(self.arc, fields=kept)
 
     # ---------------------------------------------------------------- states of windows
 

@@ -183,6 +183,8 @@ class Simulation:
                 self._end(place, "ended by a doubtful commit")
         except KilledError:
             self._end(place, "killed in a call")
+        except FencedError:  # by a zombie that was slow to start
+            self._end(place, "fenced by a zombie")
         finally:
             self.running.pop()
 

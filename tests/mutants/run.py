@@ -1,8 +1,8 @@
 """Plants bugs, one at a time, and sees a law kill each: ``make mutants``.
 
 A mutant is one changed line that still types and still passes figure 1. It is killed if the laws
-(`tests/laws`) find it; which law did is printed. One that survives, does not type, or fails figure 1
-makes the command fail.
+(`tests/laws`) find it; which law did is printed. One that survives, does not type, or fails figure
+1 makes the command fail.
 """
 
 from __future__ import annotations

@@ -110,11 +110,12 @@ def test_an_open_transaction_holds_back_what_others_commit_behind_it(world):
     source = TopicPartition(world.topic(), 0)
     slow, quick = world.life("slow"), world.life("quick")
     committed(quick, source.topic, b"before")
+    reader = world.cluster.reader({source: 0})
+    world.until(2, reader, source)  # the marker stands before the open transaction
     slow.begin()
     write(slow, source.topic, b"slow")
     slow.flush()
     committed(quick, source.topic, b"quick")
-    reader = world.cluster.reader({source: 0})
     with pytest.raises(ClusterError, match=f"partition 0 of topic '{source.topic}'.*transaction"):
         list(catch_up(world.cluster, reader, source, limit_s=world.patience_s))
     assert reader.position(source) == 2

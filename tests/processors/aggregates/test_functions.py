@@ -215,7 +215,8 @@ def test_oracle_totals_of_doubles_stay_within_the_bound(name: str, data: st.Data
             assert (states["high"][group], states["low"][group]) == (0.0, 0.0)
         elif len(finite) == len(there):
             nearest = total * Fraction(UNIT) / (1 if name == "sum" else len(there))
-            assert close(emitted[group], nearest, ulps=0 if name == "sum" else 1)
+            # An average is rounded twice: its total, then the quotient.
+            assert close(emitted[group], nearest, ulps=0 if name == "sum" else 2)
 
 
 def close(found: float, expected: Fraction, *, ulps: int) -> bool:

@@ -84,6 +84,11 @@ def test_oracle_the_average_of_longs_is_rounded_once(
     assert nearest(average * count + above, count)
 
 
+@pytest.mark.parametrize("total", [1, -1, 5])
+def test_a_small_average_of_longs_keeps_all_its_bits(total: int) -> None:
+    assert nearest(total, 3 * 10**12 + 1)
+
+
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("beside", [-1, 1])
 @pytest.mark.parametrize("count", [2**44 + 1, 2**44 + 3])
