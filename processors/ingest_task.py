@@ -20,10 +20,10 @@ from processors.envelopes.checks import ROW, Decoded, Refusal, nothing
 from processors.envelopes.native_avro import NativeAvro
 from processors.envelopes.native_json import NativeJson
 from processors.index import LONGEST_KEY, Index
-from processors.plan import Source
 from processors.report import FOREVER, IDLE, NEVER
 from processors.taking import KEY, Taken, split_moves, take
 from processors.task import Emission, Shared, Task
+from processors.typed import Source
 from schemas import framing
 from schemas import revisions as frames
 from schemas.avro import tuple_schema

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from processors import network as declared
-from processors.arcs import Typed
 from processors.boxes.aggregate import DOWNSTREAM, UPSTREAM, Aggregate
 from processors.boxes.map import Map
 from processors.boxes.where import Where
 from processors.expressions.expression import Expression
 from processors.faults import Fault
 from processors.replay import Box, ReplayPath
+from processors.typed import Typed
 
 ADAPTIVE = "adaptive"
 MODES = (UPSTREAM, DOWNSTREAM, ADAPTIVE)

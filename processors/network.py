@@ -15,7 +15,7 @@ from processors.faults import Fault, NetworkError, Place
 from processors.windows import Hopping
 from schemas.arc import HIDDEN_PREFIX
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_ARCS = {"progress", "plan"}
 
@@ -161,7 +161,7 @@ class Network:
 
     def _add(self, declaration: Declaration) -> Stream:
         name = declaration.name
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
             self._refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")
         if name in _RESERVED_ARCS or name.startswith(HIDDEN_PREFIX):
             self._refuse(name, "a name that is not reserved", repr(name), "rename it")

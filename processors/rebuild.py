@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import polars as pl
 
 from processors.boxes.aggregate import START, Aggregate
-from processors.plan import Plan, Scope
+from processors.plan import Plan
 from processors.scope import Memory
+from processors.scopes import Scope
 from schemas import revisions as frames
 from schemas.arc import Arc
 from schemas.errors import ErrataError

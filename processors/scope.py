@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from processors.boxes.aggregate import INPUTS, Aggregate, Answers, Need, Outcome
-from processors.plan import Plan, Scope
+from processors.plan import Plan
 from processors.replay import Ask, overlay
+from processors.scopes import Scope
 from schemas import revisions as frames
 
 

@@ -11,9 +11,9 @@ import polars as pl
 from processors import rebuild
 from processors.arc_topic import ArcInput
 from processors.desk import Answering, Desk, ReplayRefusedError
-from processors.plan import Scope
 from processors.replay import Ask
 from processors.scope import EpochResult, Memory, ScopeRun
+from processors.scopes import Scope
 from processors.task import Emission, Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical

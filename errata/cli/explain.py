@@ -11,12 +11,13 @@ from errata.cli.output import as_duration, print_lines, print_table
 from errata.loading import load
 from errata.worker import DAY_MS
 from processors import network as declared
-from processors.arcs import Typed, type_boxes
+from processors.arcs import type_boxes
 from processors.boxes.aggregate import DOWNSTREAM, UPSTREAM, Aggregate
 from processors.deployed import topic_specs
 from processors.modes import find_results
 from processors.network import Network
 from processors.plan import Plan, compile_network, describe_box
+from processors.typed import Typed
 
 
 @command("explain", example="errata explain tape.py --json")

@@ -21,6 +21,7 @@ SHOWN = 14
 WIDTH = 110
 """Columns where there is no terminal."""
 _YEAR = 2026
+_THOUSAND = Decimal("0.001")
 _ARROW = " → "
 _WIDTHS = (20, 24, 24, 12, 20, 0)
 
@@ -117,5 +118,5 @@ def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
 
 def _amount(value: Decimal | int | None) -> str:
     if isinstance(value, Decimal):
-        return f"{value.scaleb(-6).quantize(Decimal('0.001')).normalize():,f}"
+        return f"{value.scaleb(-6).quantize(_THOUSAND).normalize():,f}"
     return "none" if value is None else f"{value:,}"

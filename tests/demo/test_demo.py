@@ -1,6 +1,7 @@
 """`errata demo` as a newcomer runs it: in a process of its own, from somewhere else."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(environ, tmp_path):
             for line in demo.stdout:
                 if b"the tape plays" in line:
                     break
-            children = descendants(demo.pid)
+            children = {pid: os.pidfd_open(pid) for pid in descendants(demo.pid)}
             assert len(children) >= 5, line  # four of the network, and the broker
             demo.send_signal(signal.SIGINT)
             told = demo.stdout.read()
@@ -53,7 +54,7 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(environ, tmp_path):
         finally:
             demo.kill()
     assert b"Traceback" not in told
-    assert [pid for pid in children if descendants(pid) or alive(pid)] == []
+    assert [command(pid) for pid, end in children.items() if not ends(end, limit_s=5.0)] == []
 
 
 def parents() -> dict[int, int]:
@@ -72,5 +73,10 @@ def descendants(pid: int) -> list[int]:
     return children + [found for child in children for found in descendants(child)]
 
 
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+def ends(process: int, *, limit_s: float) -> bool:
+    """Whether a process (its pidfd) ends in time."""
+    return bool(select.select([process], [], [], limit_s)[0])
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()

@@ -1,0 +1,99 @@
+"""What typing a network gives: its arcs, boxes and sources, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from processors import network as declared
+from processors.faults import Fault
+from processors.replay import Box
+from processors.windows import duration_ms
+from schemas.arc import HIDDEN_PREFIX, Arc
+from schemas.errors import ErrataError
+from schemas.fields import FieldType
+
+NAME_RULE = "a name of letters, digits and _ that does not start with __"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A user's topic and how it is taken in.
+
+    Args:
+        arc: The arc that ingest writes.
+        topic: The user's topic.
+        envelope: ``native``.
+        format: ``avro`` or ``json``.
+        lateness_ms: How far the watermark stays behind the newest event time.
+        idle_after_ms: Silence after which a partition no longer holds the watermark; None: never.
+        partitions: Partitions of the arc; None: as many as the topic has.
+    """
+
+    arc: Arc
+    topic: str
+    envelope: str
+    format: str
+    lateness_ms: int
+    idle_after_ms: int | None
+    partitions: int | None
+
+
+@dataclass
+class Typed:
+    """Arcs and boxes by name, in topological order; what could not be typed is in `faults`."""
+
+    arcs: dict[str, Arc] = field(default_factory=dict)
+    boxes: dict[str, Box] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+    source_of: dict[str, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def fault(typed: Typed, box: declared.Declaration, need: str, found: object, remedy: str) -> None:
+    """Note a fault of a box."""
+    typed.faults.append(Fault(box.name, need, str(found), remedy, box.place))
+
+
+def duration(typed: Typed, box: declared.Declaration, value: object, what: str) -> int | None:
+    """Return a length of time in ms; None if there is none, or it is at fault."""
+    if value is None:
+        return None
+    try:
+        return duration_ms(value, what=what)  # type: ignore[arg-type]
+    except ErrataError as error:
+        fault(typed, box, f"a duration for {what}", error, 'write it as "30s", "5m", "1d" or in ms')
+        return None
+
+
+def known(
+    typed: Typed,
+    box: declared.Declaration,
+    names: tuple[str, ...],
+    fields: Mapping[str, object],
+    what: str,
+) -> bool:
+    """Whether all names are fields, and each is there once; notes the faults if not."""
+    unknown = [name for name in names if name not in fields]
+    if unknown:
+        fault(
+            typed,
+            box,
+            f"{what} among the fields",
+            f"unknown {', '.join(map(repr, unknown))}",
+            f"use some of {', '.join(fields)}",
+        )
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        fault(typed, box, f"each field of {what} once", f"{doubles} twice", "name it once")
+    return not unknown and not doubles
+
+
+def bad_name(name: str) -> bool:
+    """Whether a field can't have this name."""
+    return not declared.NAME.fullmatch(name) or name.startswith(HIDDEN_PREFIX)
+
+
+def visible(arc: Arc) -> dict[str, FieldType]:
+    """Return the fields of an arc that expressions may name."""
+    return {name: arc.fields[name] for name in arc.visible}
