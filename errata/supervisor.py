@@ -78,7 +78,7 @@ class _Child:
     process: subprocess.Popen[bytes] | None = None
     listener: threading.Thread | None = None
     started_s: float = 0.0
-    due_s: float = 0.0
+    due_s: float | None = None
     quick: int = 0
     killed: bool = False
     starts: int = 0
@@ -140,7 +140,7 @@ class Supervisor:
         """
         for child in self._children.values():
             if child.process is None:
-                if child.starts and self._clock_s() >= child.due_s:
+                if child.due_s is not None and self._clock_s() >= child.due_s:
                     self._start(child)
             elif child.process.poll() is not None:
                 self._bury(child)
@@ -168,6 +168,8 @@ class Supervisor:
     def stop(self) -> None:
         """End all processes, in good order if they do so within 7 s; safe to call twice."""
         running = [c for c in self._children.values() if c.process is not None]
+        for child in self._children.values():
+            child.due_s = None
         for child in running:
             assert child.process is not None
             child.process.terminate()
@@ -181,7 +183,6 @@ class Supervisor:
                 child.process.kill()
                 child.process.wait()
             self._clear(child)
-            child.starts = 0
 
     def __enter__(self) -> Self:
         """Start all."""
@@ -209,7 +210,7 @@ class Supervisor:
         )
         child.started_s = self._clock_s()
         child.starts += 1
-        child.last_line = ""
+        child.due_s, child.last_line = None, ""
         child.listener = threading.Thread(target=self._listen, args=(child,), daemon=True)
         child.listener.start()
         self._say(f"{'started' if child.starts == 1 else 'restarted'} {child.name}")

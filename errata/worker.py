@@ -21,13 +21,13 @@ from processors.ingest_task import IngestTask
 from processors.network import Network
 from processors.plan import Plan, compile_network
 from processors.scope_task import ScopeTask
-from processors.task import Shared
+from processors.task import Shared, Task
 from processors.view import View
 from schemas.errors import ErrataError
 from sweepers.beside import Beside
 from sweepers.service import Service
 from sweepers.sweeper import Sweeper
-from topics.cluster import Cluster, DoubtfulCommitError
+from topics.cluster import Cluster, DoubtfulCommitError, FencedError
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry_server import registry
@@ -173,6 +173,16 @@ class Worker:
                 sweeper = self._sweeper(arc, partition, "sweep")
                 self.actors.append(Service(self.shared, sweeper))
 
+    def _replaced(self, actor: Actor) -> bool:
+        """Whether another process has taken a task over; a time-out fences in the same way."""
+        if not isinstance(actor, Task):
+            return True
+        end = self.cluster.end(self.shared.view.source)
+        while not self.shared.view.has_read_to(end):
+            self.shared.view.poll()
+            time.sleep(IDLE_S)
+        return self.shared.view.of(actor.name).attempt > actor.report.attempt
+
     def run(self, stop: Callable[[], bool]) -> None:
         """Advance everybody in turn until told to stop.
 
@@ -188,7 +198,9 @@ class Worker:
                 for number, actor in enumerate(self.actors):
                     try:
                         busy |= next(lives[number])
-                    except DoubtfulCommitError as error:
+                    except (DoubtfulCommitError, FencedError) as error:
+                        if isinstance(error, FencedError) and self._replaced(actor):
+                            raise
                         log.warning("%s; starting a new attempt", error)
                         lives[number] = actor.life()
                 if not busy:

@@ -13,6 +13,8 @@ from schemas.errors import ErrataError
 from schemas.fields import FieldType
 
 RESERVED_RESULTS = (START, END)
+MOST_WINDOWS = 1_000
+"""Windows that may hold one tuple: every one of them is worked on for every tuple."""
 
 
 def type_aggregate(network: declared.Network, box: declared.Aggregate, typed: Typed) -> None:
@@ -32,6 +34,14 @@ def type_aggregate(network: declared.Network, box: declared.Aggregate, typed: Ty
             )
     if not isinstance(box.window, Hopping):
         fault(typed, box, "a window", repr(box.window), 'write hopping("30m", every="20m")')
+    elif box.window.size_ms > MOST_WINDOWS * box.window.slide_ms:
+        fault(
+            typed,
+            box,
+            f"at most {MOST_WINDOWS} windows that hold a tuple",
+            f"windows of {box.window.size_ms} ms every {box.window.slide_ms} ms",
+            "let windows start less often",
+        )
     if box.emit != "on_close":
         fault(typed, box, "emit='on_close'", repr(box.emit), "leave emit out")
     if box.place_of_work is not None:

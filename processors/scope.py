@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from processors.boxes.aggregate import INPUTS, Aggregate, Answers, Need, Outcome
+from processors.boxes.aggregate import INPUTS, RESULTS, Aggregate, Answers, Need, Outcome
 from processors.plan import Plan
 from processors.replay import Ask, overlay
 from processors.scopes import Scope
@@ -110,16 +110,13 @@ class ScopeRun:
             if any(self._reads(n) in made for n in waiting) or not running:
                 continue
             asked = list(running.items())
-            asks = [self._ask(name, need, epoch, committed) for name, (_, need) in asked]
-            answers = yield asks
+            answers = yield [self._ask(name, need, epoch, committed) for name, (_, need) in asked]
             running = {}
-            for (name, (run, need)), ask, tuples in zip(asked, asks, answers, strict=True):
+            for (name, (run, need)), tuples in zip(asked, answers, strict=True):
                 counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
+                tuples = self._with_own(name, need, tuples, own, made)
                 if need.kind == INPUTS:
-                    tuples = self._overlaid(ask, tuples, own, made)
                     tuples = self.plan.paths[name].inputs(tuples, wm=watermark)
-                else:
-                    tuples = overlay(tuples, self.aggregates[name].stored, own.get(name, []))
                 self._advance(name, run, tuples, made, live, counts, running)
         revisions_made = {name: made[name] for name in self.boxes}
         return EpochResult(Memory(epoch, watermark, live), revisions_made, counts)
@@ -160,15 +157,23 @@ class ScopeRun:
         keys = need.keys.select(*box.by, last.alias("from_ms"), (last + 1).alias("to_ms"))
         return Ask(results, committed, keys)
 
-    def _overlaid(
+    def _with_own(
         self,
-        ask: Ask,
+        name: str,
+        need: Need,
         tuples: pl.DataFrame,
         own: Mapping[str, list[pl.DataFrame]],
         made: Mapping[str, pl.DataFrame],
     ) -> pl.DataFrame:
-        """Return an answer about an own arc with what was made since laid over it."""
-        if ask.arc not in self.boxes:
+        """Return an answer with what was made since laid over it.
+
+        Results may be kept in another scope, further down, that has seen what is committed only.
+        """
+        if need.kind == RESULTS:
+            box = self.aggregates[name]
+            told = overlay(tuples, box.stored, own.get(name, []))
+            return told.join(need.keys, on=box.keys, how="semi", nulls_equal=True)
+        anchor = self.plan.paths[name].anchor
+        if anchor.name not in self.boxes:
             return tuples
-        now = [made[ask.arc]] if ask.arc in made else []
-        return overlay(tuples, self.plan.arcs[ask.arc], [*own.get(ask.arc, []), *now])
+        return overlay(tuples, anchor, [*own.get(anchor.name, []), made[anchor.name]])

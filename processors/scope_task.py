@@ -17,7 +17,7 @@ from processors.scopes import Scope
 from processors.task import Emission, Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical
-from topics.cluster import TopicPartition
+from topics.cluster import LostOffsetError, TopicPartition
 
 log = logging.getLogger("errata")
 
@@ -98,8 +98,12 @@ class ScopeTask(Task):
     def step(self) -> Iterator[bool]:
         """Take the epochs that are complete, process them one by one, commit them together."""
         self.view.poll()
-        for reader in self.inputs.values():
-            reader.poll()
+        try:
+            for reader in self.inputs.values():
+                reader.poll()
+        except LostOffsetError as error:
+            yield from self._rebuild(str(error))
+            return
         frontier = min(reader.frontier() for reader in self.inputs.values())
         try:
             results = yield from self._process(frontier)

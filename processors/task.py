@@ -116,6 +116,7 @@ class Task:
             yield False
             self.view.poll()
         old = self.view.of(self.name)
+        self.graves.clear()  # a doubtful commit may have written again to what was to be buried
         fingerprint = self.plan.fingerprint()
         if old.plan not in ("", fingerprint):
             raise WrongPlanError(

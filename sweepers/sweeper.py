@@ -6,6 +6,8 @@ either directly, beside the task, or over topics, as a process of its own (`swee
 
 from __future__ import annotations
 
+import logging
+import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator
@@ -21,7 +23,9 @@ from processors.task import Shared
 from schemas import framing
 from sweepers.store import NotYetCompleteError, Store
 from topics import names
-from topics.cluster import Records
+from topics.cluster import LostOffsetError, Records
+
+log = logging.getLogger("errata")
 
 REPORT_MS = 1_000
 
@@ -63,6 +67,29 @@ class Sweeper:
         self.reported_ms = 0
         self.reported = -1
 
+    def _open(self) -> None:
+        self.store = Store(self.folder, arc=self.arc)
+        if self.store.rebuilt:
+            log.warning(
+                "%s: its copy is read from the topic again: %s", self.name, self.store.rebuilt
+            )
+        self.input = ArcInput(
+            self.shared.view,
+            self.shared.codec(self.arc.name),
+            self.partition,
+            done=self.store.upto,
+            resume=self.store.resume,
+            watch=self._watch,
+        )
+        self.gone = -1
+
+    def _start_over(self, why: str) -> None:
+        """Drop the copy: what follows on it is no longer in the topic."""
+        log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, why)
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._open()
+
     def _watch(self, records: Records, frame: pl.DataFrame) -> None:
         """Note which epochs may have lost versions to the broker's cleaner before we read them."""
         horizon = self.clock_ms() - self.shared.compaction_lag_ms
@@ -75,7 +102,11 @@ class Sweeper:
     def follow(self) -> bool:
         """Take in what has become complete; return whether there was something."""
         self.shared.view.poll()
-        read = self.input.poll()
+        try:
+            read = self.input.poll()
+        except LostOffsetError as error:
+            self._start_over(str(error))
+            return True
         frontier = self.input.frontier()
         if frontier > self.store.upto:
             taken = self.input.take(frontier).drop("task", "attempt", "offset")

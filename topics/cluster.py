@@ -50,6 +50,18 @@ class ClusterError(ErrataError):
     """The cluster can't be used: unreachable, refused, or a topic is missing or unsuitable."""
 
 
+class LostOffsetError(ClusterError):
+    """A log no longer has the offset to read from: retention was faster, or it was made anew."""
+
+    def __init__(self, source: TopicPartition, offset: int) -> None:
+        self.source, self.offset = source, offset
+        super().__init__(
+            f"partition {source.partition} of topic '{source.topic}' has to be read from offset "
+            f"{offset}, but its log does not have it: records have been deleted before they were "
+            "read, or the topic was made anew; rebuild the reader, and keep records longer"
+        )
+
+
 class Reader(Protocol):
     """Reads some partitions from given offsets on, committed records only, no group."""
 

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka import TopicPartition as Assigned
 
 from topics.client import Connection
-from topics.cluster import ClusterError, Records, TopicPartition
+from topics.cluster import LostOffsetError, Records, TopicPartition
 
 _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used
@@ -28,18 +28,6 @@ _LAWS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",  # never skip silently what is no longer there
 }
-
-
-class LostOffsetError(ClusterError):
-    """A log no longer has the offset to read from: retention was faster, or it was made anew."""
-
-    def __init__(self, source: TopicPartition, offset: int) -> None:
-        self.source, self.offset = source, offset
-        super().__init__(
-            f"partition {source.partition} of topic '{source.topic}' has to be read from offset "
-            f"{offset}, but its log does not have it: records have been deleted before they were "
-            "read, or the topic was made anew; rebuild the reader, and keep records longer"
-        )
 
 
 class KafkaReader:

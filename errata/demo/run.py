@@ -34,6 +34,11 @@ from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.settings import TopicSpec
 
+INTRODUCTION = """\
+Credit default swaps of 15 July 2026 as they were published, with their cancels and corrections
+(DTCC Data Repository (US) LLC, public price dissemination; see errata/demo/data/ATTRIBUTION).
+What is traded per product and currency, in windows of 30 minutes every 20: errata/demo/tape.py.
+"""
 PARTITIONS = 4
 START_LIMIT_S, END_LIMIT_S = 90.0, 120.0
 _TICK_S = 0.1
@@ -204,10 +209,15 @@ def main(*, fast: bool = False) -> int:
         0 if the audit finds no differences and the modes agree.
     """
     screen = Screen()
+    screen.say(INTRODUCTION)
     signal.signal(signal.SIGTERM, _terminate)
     screen.say("starting an embedded Kafka broker")
-    quiet: list[str] = []
-    with stage(quiet.append) as on:
+
+    def told(line: str) -> None:
+        if not line.startswith("started "):
+            screen.say(line)
+
+    with stage(told) as on:
         verdict = run(on, screen, seconds=ticker.FAST_S if fast else ticker.WATCHABLE_S)
         print_summary(screen.console, on.watch, verdict)
     return 0 if verdict.clean else 1

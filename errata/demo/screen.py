@@ -23,7 +23,15 @@ WIDTH = 110
 _YEAR = 2026
 _THOUSAND = Decimal("0.001")
 _ARROW = " → "
-_WIDTHS = (20, 24, 24, 12, 20, 0)
+_COLUMNS = {
+    "window from": 20,
+    "product": 24,
+    "traded (millions)": 24,
+    "trades": 12,
+    "largest": 20,
+    "because of": 0,
+}
+"""Names, and widths where there is no terminal."""
 
 
 class Screen:
@@ -45,6 +53,8 @@ class Screen:
         """Start the live table."""
         if self.console.is_terminal:
             self._live.start()
+        else:
+            self._say_cells(list(_COLUMNS))
         return self
 
     def __exit__(
@@ -71,15 +81,19 @@ class Screen:
             self._live.update(self._table(), refresh=True)
             return
         for cells in told:
-            self.say("".join(map(str.ljust, cells, _WIDTHS)).rstrip())
+            self._say_cells(cells)
+
+    def _say_cells(self, cells: list[str]) -> None:
+        self.say("".join(map(str.ljust, cells, _COLUMNS.values())).rstrip())
 
     def _table(self) -> Table:
         table = Table(title="results as they are corrected", caption=self._progress, expand=True)
-        for name in ("window from", "product"):
+        first, product, *results, cause = _COLUMNS
+        for name in (first, product):
             table.add_column(name, no_wrap=True)
-        for name in ("traded (millions)", "trades", "largest"):
+        for name in results:
             table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("because of", no_wrap=True, overflow="ellipsis")
+        table.add_column(cause, no_wrap=True, overflow="ellipsis")
         for cells in self._rows:
             table.add_row(*(Text(c, style="bold" if _ARROW in c else "") for c in cells))
         return table

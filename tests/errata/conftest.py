@@ -1,19 +1,33 @@
-"""Running the command line as a user does: in a process of its own."""
+"""Running the command line: in this process, or, where that matters, in one of its own."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from errata.cli.entry import app
+
 ROOT = Path(__file__).resolve().parents[2]
 
-Errata = Callable[..., subprocess.CompletedProcess[bytes]]
+
+@dataclass
+class Ended:
+    status: int
+    out: str
+    err: str
+
+    def __post_init__(self) -> None:
+        assert "Traceback" not in self.err, self.err
 
 
-@pytest.fixture()
+Errata = Callable[..., Ended]
+
+
+@pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """An environment without settings of whoever runs the tests."""
     own = {n: v for n, v in os.environ.items() if not n.startswith(("ERRATA_", "KAFKA_", "SCHEMA"))}
@@ -21,22 +35,45 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return own | {"PYTHONPATH": path, "ERRATA_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
 
 
-@pytest.fixture()
-def errata(tmp_path: Path, environ: dict[str, str]) -> Errata:
-    """Run `errata` in the test's folder; asserts that no traceback is shown."""
+@pytest.fixture
+def errata(
+    tmp_path: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Errata:
+    """Run `errata` in this process, in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in set(os.environ) - set(environ):
+        monkeypatch.delenv(name)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
-    def run(*arguments: str, given: bytes = b"", **variables: str):
+    def run(*arguments: str) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            app(arguments, prog_name="errata")
+        out, err = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.fixture
+def errata_process(tmp_path: Path, environ: dict[str, str]) -> Errata:
+    """Run `errata` in a process of its own, in the test's folder."""
+
+    def run(*arguments: str, given: str = "") -> Ended:
         done = subprocess.run(
             [sys.executable, "-m", "errata", *arguments],
             input=given,
+            text=True,
             capture_output=True,
             cwd=tmp_path,
-            env=environ | variables,
+            env=environ,
             timeout=120,
             check=False,
         )
-        if "ERRATA_DEBUG" not in variables:
-            assert b"Traceback" not in done.stderr, done.stderr.decode()
-        return done
+        return Ended(done.returncode, done.stdout, done.stderr)
 
     return run

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -111,9 +112,7 @@ class Audit:
             for letter in (Counter(intake.refused.items()) - refused).elements():
                 self.found["L6"].append(f"{task}: no dead letter {letter}")
 
-    def _take(
-        self, intake: Intake, task: str, lines: list[Any], told: dict[int, int]
-    ) -> None:
+    def _take(self, intake: Intake, task: str, lines: list[Any], told: dict[int, int]) -> None:
         at, known = 0, NEVER
         for report in self.reports[task]:
             end = max((place["offset"] for place in report["resume"]), default=0)
@@ -180,7 +179,8 @@ class Audit:
                 content[identity] = revision["after"]
         for (arc, partition, identity), number in told.items():
             if number > 1:
-                self.found["L2"].append(f"{arc}.{partition} epoch {epoch}: {identity} {number} times")
+                where = f"{arc}.{partition} epoch {epoch}: {identity}"
+                self.found["L2"].append(f"{where} {number} times")
 
     def _compare(self, arc: str, epoch: int, parts: list[Content], wanted: Content) -> None:
         where: list[Content] = [{} for _ in parts]
@@ -237,9 +237,9 @@ class Audit:
             windowed = arc in self.plan.choices
             for revision in (r for part in parts for r in part):
                 before, after = revision["before"], revision["after"]
-                if before and after:
-                    self.seen["revisions of closed windows"] += windowed
-                    self.seen["moved event times"] += arc == SOURCE and before["at"] != after["at"]
+                self.seen["revisions of closed windows"] += windowed and before is not None
+                if arc == SOURCE and before and after:
+                    self.seen["moved event times"] += before["at"] != after["at"]
         self.seen["moved partitions"] += sum(self._moves())
         self.seen["dead letters"] += len(self.letters)
         for rows in self.history.rows.values():
@@ -272,8 +272,7 @@ class Audit:
         }
         edges = [r["done"] for r in self.reports[task]]
         return sum(
-            sum(low < epoch <= high for epoch in epochs) > 1
-            for low, high in zip(edges, edges[1:], strict=False)
+            sum(low < epoch <= high for epoch in epochs) > 1 for low, high in pairwise(edges)
         )
 
 
@@ -293,7 +292,7 @@ def _partition(product: str, count: int) -> int:
 
 
 def _matches(have: Tuple | None, want: Tuple | None) -> bool:
-    """Whether a tuple has what it should; hidden parts that the oracle does not know are left out."""
+    """Whether a tuple has what it should; of the hidden part the oracle knows ``__rows``."""
     if have is None or want is None:
         return have is want
     return all(have.get(name) == value for name, value in want.items())

@@ -67,7 +67,6 @@ class Cleaner:
             if (sweeper.arc.name, sweeper.partition) == (arc, partition)
         ]
         behind = min(passed, default=2**62)
-        return next(
-            (r.offset for r in self.history.rows[place] if r.content and r.content["epoch"] > behind),
-            2**40,
-        )
+        rows = self.history.rows[place]
+        newer = (row.offset for row in rows if row.content and row.content["epoch"] > behind)
+        return next(newer, 2**40)

@@ -2,6 +2,7 @@
 
 import io
 from collections import defaultdict
+from itertools import chain
 from typing import Any, NamedTuple
 
 import fastavro
@@ -47,7 +48,7 @@ class History:
 
     def read(self) -> None:
         """Take in what has become visible."""
-        for place in [self.progress, self.letters, *sum(self.arcs.values(), [])]:
+        for place in chain([self.progress, self.letters], *self.arcs.values()):
             records, self.positions[place] = self.cluster.log(place).read(
                 self.positions.get(place, 0), 2**40
             )

@@ -1,6 +1,6 @@
 """The networks that the laws are tried on: as a user declares them, and as the oracle knows them.
 
-    trades -> wanted (where) -> scaled (map) -> aggregates, in pairs that must agree (L5)
+trades -> wanted (where) -> scaled (map) -> aggregates, in pairs that must agree (L5)
 """
 
 from collections.abc import Callable

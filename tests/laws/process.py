@@ -136,10 +136,10 @@ class Process:
         self.sweepers.append(sweeper)
         return sweeper
 
-    def advance(self, rng: random.Random) -> bool:
-        """One step of one actor; sweepers lag at times."""
-        self.turn = rng.randrange(len(self.actors))
-        if not isinstance(self.actors[self.turn], Task) and rng.random() < 0.3:
+    def advance(self, rng: random.Random, turn: int | None = None) -> bool:
+        """One step of one actor, by number or at random; then sweepers lag at times."""
+        self.turn = rng.randrange(len(self.actors)) if turn is None else turn
+        if turn is None and not isinstance(self.actors[self.turn], Task) and rng.random() < 0.3:
             return False
         return next(self.lives[self.turn])
 

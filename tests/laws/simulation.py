@@ -18,7 +18,8 @@ from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from topics.memory import MemoryCluster
 
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
-QUIET_ROUNDS, MOST_ROUNDS = 30, 1500
+STEPS_A_TICK = 14
+QUIET_ROUNDS, MOST_ROUNDS = 12, 400
 
 
 class KilledError(Exception):
@@ -31,10 +32,10 @@ class Faults:
     def __init__(self, rng: random.Random) -> None:
         calm = rng.random() < 0.15  # a crash would cure a deadlock
         storm = 3 if rng.random() < 0.25 else 1
-        self.kill = 0 if calm else 0.004 * storm
+        self.kill = 0 if calm else 0.006 * storm
         self.kill_in_call = 0 if calm else 0.015 * storm
-        self.doubt = 0 if calm else 0.01 * storm
-        self.late = 0 if calm else 0.004 * storm
+        self.doubt = 0 if calm else 0.015 * storm
+        self.late = 0 if calm else 0.01 * storm
         self.interleave = 0.03
 
 
@@ -45,7 +46,7 @@ class Simulation:
         shape: What runs.
         seed: Of all dice: a seed is a scenario, always the same.
         folder: Where indexes and copies are kept.
-        lines: How long the tape is.
+        ticks: How long the tape is.
         cluster: Where topics are.
     """
 
@@ -55,10 +56,10 @@ class Simulation:
         *,
         seed: int,
         folder: Path,
-        lines: int = 60,
+        ticks: int = 36,
         cluster: MemoryCluster | None = None,
     ) -> None:
-        self.shape, self.plan, self.folder, self.lines = shape, shape.plan, folder, lines
+        self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
         self.rng = random.Random(seed)
         self.now, self.seen = 1_000_000, Counter[str]()
         self.cluster = MemoryCluster() if cluster is None else cluster
@@ -86,16 +87,17 @@ class Simulation:
         """Run the scenario to its end."""
         rng, tape = self.rng, Tape(self.rng, partitions=PARTITIONS)
         self.faults = Faults(rng)
-        steps = self.lines * 25
-        silent = range(self.lines // 3, self.lines * 2 // 3) if rng.random() < 0.6 else range(0)
-        early_end = rng.random() < 0.3
-        for self.step in range(steps):
-            number, due = divmod(self.step, 25)
-            if (due == 0 and number < self.lines * 3 // 4) or rng.random() < 0.01:
-                self._send(tape.line(number * 2, 0 if number in silent else None))
-            if self.step == steps * 4 // 5 and early_end:
+        third = self.ticks // 3
+        silent = range(third, 2 * third) if rng.random() < 0.5 else range(0)
+        end_tick = rng.choice([self.ticks - 4, self.ticks + 1])
+        for tick in range(self.ticks):
+            for _ in range(rng.choice([1, 2, 2, 3])):
+                self._send(tape.line(2 * tick, 0 if tick in silent else None))
+            if tick == end_tick:
                 declare_end(self.cluster, self.plan, SOURCE)
-            self._advance_somebody()
+            for _ in range(STEPS_A_TICK):
+                self.step += 1
+                self._advance_somebody()
         self.drain()
 
     def _send(self, line: Line) -> None:
@@ -106,7 +108,7 @@ class Simulation:
     def _advance_somebody(self) -> None:
         rng, faults = self.rng, self.faults
         assert faults is not None
-        self.now += rng.randrange(40)
+        self.now += rng.randrange(60)
         for place in [place for place, until in self.down.items() if until <= self.step]:
             self._restart(place)
         place = rng.randrange(len(self.processes))
@@ -118,7 +120,7 @@ class Simulation:
         if rng.random() < faults.late:
             task = rng.choice([task for p in self.processes for task in p.tasks])
             self.cluster.late_end_txn(f"{self.plan.network}.{task.name}")
-        if rng.random() < 0.02:
+        if rng.random() < 0.04:
             self.seen["records compacted away"] += self.clean()
 
     def clean(self, *, all_passed: bool = False) -> int:
@@ -137,10 +139,10 @@ class Simulation:
             before = sum(map(self.cluster.end, self.places))
             for place in list(self.down):
                 self._restart(place)
-            for place in range(len(self.processes)):
-                for _ in range(4):
-                    self._advance(place)
-            self.now += 120
+            for place, process in enumerate(self.processes):
+                for turn in range(len(process.actors)):
+                    self._advance(place, turn)
+            self.now += 300
             rounds += 1
             quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
         self.seen["never quiet"] += quiet < QUIET_ROUNDS
@@ -167,14 +169,14 @@ class Simulation:
         old = self.processes[place]
         self.processes[place] = self._start(old.kind, old)
 
-    def _advance(self, place: int) -> None:
+    def _advance(self, place: int, turn: int | None = None) -> None:
         """One step of one process, if it runs; a doubtful commit or a fault may end it."""
         process = self.processes[place]
         if place in self.down:
             return
         self.running.append(process)
         try:
-            process.advance(self.rng)
+            process.advance(self.rng, turn)
         except DoubtfulCommitError:
             self.seen["doubtful commits"] += 1
             if self.rng.random() < 0.5:
@@ -200,7 +202,7 @@ class Simulation:
             self.running.pop()
 
     def _end(self, place: int, how: str, *, zombie: bool = False) -> None:
-        """End a process as kill -9 does; at times it is only slow and goes on beside the new one."""
+        """End a process as kill -9 does; at times it is only slow, and goes on beside the next."""
         process = self.processes[place]
         self.seen[how] += 1
         if zombie:

@@ -62,9 +62,7 @@ class Tape:
         if after["at"] is not None:
             self.told[after["key"]] = after
         line = {"op": op, "after": after}
-        if before is not None and self.rng.random() < 0.8:
-            line["before"] = before
-        elif before is not None and before["key"] != after["key"]:
+        if before and (before["key"] != after["key"] or self.rng.random() < 0.8):
             line["before"] = before
         return Line(partition, line)
 
@@ -74,12 +72,12 @@ class Tape:
 
     def _tuple(self, key: str, now: int) -> dict[str, Any]:
         rng = self.rng
-        at: int | None = max(0, now + rng.choice([0, 2, 4, -3, -8, -20, -35, -60]))
+        at: int | None = max(0, now + rng.choice([0, 1, 2, 3, -2, -6, -15, -25, -35, -60]))
         return {
             "key": key,
             "at": None if rng.random() < 0.02 else at,
-            "product": rng.choice(["tea", "oat", "fig", "yam"]),
-            "desk": rng.choice(["x", "y", None]),
+            "product": rng.choice(["tea", "fig", "yam"]),
+            "desk": rng.choice(["x", "x", None]),
             "amount": self._amount(),
             "size": self._size(),
         }

@@ -1,0 +1,137 @@
+"""How commands end: one message, an exit status, never a traceback."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from errata.cli.app import command, complain, reported
+from errata.stopping import WATCH_PARENT
+from schemas.errors import ErrataError
+from tests.errata.conftest import Errata
+from tests.errata.network_file import write_network
+from topics.cluster import ClusterError, FencedError
+from topics.create import TopicSettingsError
+
+
+def status_of(error: BaseException) -> int:
+    with pytest.raises(SystemExit) as ended, reported("test"):
+        raise error
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (ErrataError("who, what"), 1, "errata: who, what\n"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "Permission denied: '/x'"),
+        (KeyboardInterrupt(), 130, ""),
+        (ValueError("odd\nthing"), 70, "internal error in `errata test`: ValueError: odd thing"),
+        (type("Panic", (BaseException,), {})("gone"), 70, "Panic: gone"),
+    ],
+)
+def test_what_a_command_raises_becomes_a_message_and_a_status(
+    error: BaseException, status: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(error) == status
+    err = capsys.readouterr().err
+    assert told in err
+    assert "Traceback" not in err
+
+
+def test_a_traceback_is_shown_if_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(ValueError("odd")) == 70
+    assert "ERRATA_DEBUG=1" in capsys.readouterr().err
+    monkeypatch.setenv("ERRATA_DEBUG", "1")
+    assert status_of(ValueError("odd")) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_under_a_supervisor_only_faults_that_a_restart_may_cure_have_a_status_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert status_of(ClusterError("away")) == 1
+    monkeypatch.setenv(WATCH_PARENT, "1")
+    assert status_of(ClusterError("away")) == 75
+    assert status_of(TopicSettingsError([])) == 1
+    assert status_of(FencedError("another one")) == 1
+    assert status_of(ErrataError("network")) == 1
+
+
+def test_a_message_can_not_steer_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    complain("red \x1b[31m\nnext é")
+    assert out.getvalue() == "errata: red \\x1b[31m\nnext é\n"
+
+
+def test_a_reader_that_stops_reading_is_no_fault(tmp_path: Path, environ: dict[str, str]) -> None:
+    write_network(tmp_path)
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "errata", "explain", "tape.py", "--json"],
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environ,
+        check=False,
+    )
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_ctrl_c_ends_a_command_with_130_and_says_nothing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    write_network(tmp_path)
+    os.mkfifo(tmp_path / "slow.jsonl")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "errata", "local", "tape.py", "--input", "prices=slow.jsonl"],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environ,
+    )
+    with (tmp_path / "slow.jsonl").open("wb"):  # opens when the command has opened its end
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (130, b"")
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["bogus"], ["local", "t.py", "--input", "x"]])
+def test_wrong_usage_is_2(errata: Errata, arguments: list[str]) -> None:
+    (Path("t.py")).write_text(
+        "from errata import Network\nnet = Network('n')\nnet.source('s', "
+        "fields={'k': 'string', 'at': 'timestamp-millis'}, identity=['k'], "
+        "event_time='at')"
+    )
+    assert errata(*arguments).status == 2
+
+
+def test_every_command_has_help_with_an_example(errata: Errata) -> None:
+    from errata.cli.entry import app
+
+    names = [info.name for info in app.registered_commands]
+    assert {"demo", "local", "explain", "up", "run", "sweep", "end", "dead-letters"} <= set(names)
+    assert all(name in errata("--help").out for name in names if name)
+    for name in names:
+        done = errata(str(name), "--help")
+        assert done.status == 0
+        assert f"errata {name}" in done.out.partition("Example")[2]
+
+
+def test_a_command_is_declared_once_and_stays_a_plain_function() -> None:
+    from errata.cli.entry import app
+
+    before = list(app.registered_commands)
+    body = command("once", example="errata once")(lambda: None)
+    app.registered_commands[:] = before
+    assert body() is None  # type: ignore[func-returns-value]

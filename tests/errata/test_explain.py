@@ -1,0 +1,73 @@
+"""What `errata explain` says about a network."""
+
+import json
+from pathlib import Path
+
+from tests.errata.conftest import Errata
+from tests.errata.network_file import write_network
+
+HALF_HOUR_MS, DAY_MS = 1_800_000, 86_400_000
+
+
+def test_json_tells_modes_and_why_anchors_radii_and_partitioning(
+    tmp_path: Path, errata: Errata
+) -> None:
+    write_network(tmp_path, scope="counting")
+    found = json.loads(errata("explain", "tape.py", "--json").out)
+    source = found["sources"]["prices"]
+    assert source["topic"] == "figure-prices"
+    assert source["partition_by"] == ["symbol"]
+    assert source["partition_by_from"] == "the groups that sums, counts share"
+    assert (source["keep_ms"], source["radius_ms"]) == (DAY_MS, HALF_HOUR_MS)
+    sums, counts = found["boxes"]["sums"], found["boxes"]["counts"]
+    assert (sums["mode"], sums["anchor"], sums["radius_ms"]) == (
+        "downstream",
+        "prices",
+        HALF_HOUR_MS,
+    )
+    assert sums["modes"]["upstream"] == {"legal": True, "why": "replays 'prices'"}
+    assert counts["mode"] == "upstream"
+    assert counts["modes"]["downstream"]["legal"] is False
+    assert "keeps no history" in counts["modes"]["downstream"]["why"]
+    assert counts["scope"] == "counting"
+    assert found["scopes"]["counting"] == {
+        "boxes": ["counts"],
+        "inputs": ["plain"],
+        "outputs": ["counts"],
+    }
+    topics = {topic["topic"]: topic for topic in found["topics"]}
+    assert topics["figure.prices"]["cleanup"] == "compact,delete"
+    assert topics["figure.prices"]["partitions"] is None
+    assert topics["figure.progress"]["partitions"] == 1
+    assert "figure.plain" in topics
+
+
+def test_declared_partitioning_is_told_as_such(tmp_path: Path, errata: Errata) -> None:
+    file = write_network(tmp_path)
+    text = file.read_text().replace('format="json"', 'format="json", partition_by=[], partitions=1')
+    file.write_text(text)
+    found = json.loads(errata("explain", "tape.py", "--json").out)
+    assert found["sources"]["prices"]["partition_by_from"] == "declared"
+    topics = {topic["topic"]: topic["partitions"] for topic in found["topics"]}
+    assert topics["figure.prices"] == 1
+
+
+def test_people_get_tables(tmp_path: Path, errata: Errata) -> None:
+    write_network(tmp_path)
+    out = errata("explain", "tape.py").out
+    for word in (
+        "downstream legal?",
+        "no: arc 'counts' keeps no history",
+        "figure.progress",
+        "30m",
+    ):
+        assert word in out
+
+
+def test_a_network_that_can_not_run_is_told_with_all_faults(tmp_path: Path, errata: Errata) -> None:
+    file = write_network(tmp_path)
+    file.write_text(file.read_text().replace("price > 0", "prize > 0").replace("avg", "nope"))
+    done = errata("explain", "tape.py")
+    assert done.status == 1
+    assert "network 'figure' can't run" in done.err
+    assert "tape.py:" in done.err

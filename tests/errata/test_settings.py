@@ -1,0 +1,106 @@
+"""Where settings come from, and which ones win."""
+
+from pathlib import Path
+
+import pytest
+
+from errata.settings import SettingsError, read_settings
+from errata.worker import DAY_MS
+
+FILE = """
+[kafka]
+bootstrap.servers = "file:1"
+"security.protocol" = "SASL_SSL"
+enable.ssl.certificate.verification = false
+[state]
+folder = "here"
+[topics]
+compaction_lag = "2h"
+[schema_registry]
+url = "http://file"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "errata.toml").write_text(FILE)
+    (tmp_path / "below" / "deep").mkdir(parents=True)
+    return tmp_path
+
+
+def test_the_nearest_file_is_read_and_its_folder_is_relative_to_it(folder: Path) -> None:
+    found = read_settings({}, folder=folder / "below" / "deep")
+    assert found.kafka == {
+        "bootstrap.servers": "file:1",
+        "security.protocol": "SASL_SSL",
+        "enable.ssl.certificate.verification": "false",
+    }
+    assert found.state == folder / "here"
+    assert found.compaction_lag_ms == 7_200_000
+    assert found.registry_url == "http://file"
+
+
+def test_a_plain_variable_wins_over_the_file_and_ours_over_both(folder: Path) -> None:
+    plain = {
+        "KAFKA_BOOTSTRAP_SERVERS": "plain:1",
+        "ERRATA_STATE": "there",
+        "SCHEMA_REGISTRY_URL": "u",
+    }
+    found = read_settings(plain, folder=folder)
+    assert found.kafka["bootstrap.servers"] == "plain:1"
+    assert (found.state, found.registry_url) == (Path("there"), "u")
+    ours = {"ERRATA_KAFKA__BOOTSTRAP_SERVERS": "ours:1", "ERRATA_STATE__FOLDER": "ours"}
+    found = read_settings(plain | ours, folder=folder)
+    assert found.kafka["bootstrap.servers"] == "ours:1"
+    assert found.state == Path("ours")
+
+
+def test_variables_name_librdkafkas_keys_with_underscores_for_dots(tmp_path: Path) -> None:
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "ERRATA_KAFKA__SASL_PASSWORD": "x"}
+    assert read_settings(environ, folder=tmp_path).kafka["sasl.password"] == "x"
+
+
+def test_an_empty_variable_does_not_count(folder: Path) -> None:
+    found = read_settings({"KAFKA_BOOTSTRAP_SERVERS": ""}, folder=folder)
+    assert found.kafka["bootstrap.servers"] == "file:1"
+
+
+def test_state_is_in_the_users_state_folder_by_default(tmp_path: Path) -> None:
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1"}
+    found = read_settings(environ | {"XDG_STATE_HOME": "/xdg"}, folder=tmp_path)
+    assert found.state == Path("/xdg/errata")
+    assert read_settings(environ, folder=tmp_path).state == Path.home() / ".local/state/errata"
+    assert found.compaction_lag_ms == DAY_MS
+
+
+def test_no_address_names_every_way_to_give_one(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as error:
+        read_settings({}, folder=tmp_path)
+    for way in ("KAFKA_BOOTSTRAP_SERVERS", "ERRATA_KAFKA__BOOTSTRAP_SERVERS", "errata.toml"):
+        assert way in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[kafka", "needs to be TOML"),
+        ("[state]\nfodler = 'x'", "no setting 'state.fodler'"),
+        ("[stat]\nfolder = 'x'", "no setting 'stat.folder'"),
+        ("kafka = 1", "'kafka' needs to be a table"),
+        ("[kafka]\n'sasl.password' = ['hunter2']", "kafka.sasl.password needs a text or a number"),
+    ],
+)
+def test_a_file_with_a_fault_is_refused_and_no_value_is_shown(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "errata.toml").write_text(text)
+    with pytest.raises(SettingsError, match=r"errata\.toml") as error:
+        read_settings({"KAFKA_BOOTSTRAP_SERVERS": "a:1"}, folder=tmp_path)
+    assert told in str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
+def test_an_unknown_variable_of_ours_is_refused(tmp_path: Path) -> None:
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "ERRATA_STATE__FODLER": "x"}
+    with pytest.raises(SettingsError, match=r"ERRATA_STATE__FODLER: no setting 'state\.fodler'"):
+        read_settings(environ, folder=tmp_path)

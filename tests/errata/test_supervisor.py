@@ -1,0 +1,235 @@
+"""Processes are kept running, and never outlive their supervisor."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from errata.supervisor import (
+    MOST_QUICK,
+    QUICK_S,
+    ProcessFailedError,
+    Supervisor,
+    UnknownProcessError,
+    network_commands,
+)
+from processors.plan import compile_network
+from tests.errata.network_file import write_network
+
+PYTHON = [sys.executable, "-c"]
+WAITS = [*PYTHON, "import time; print('up', flush=True); time.sleep(600)"]
+OBEYS = [
+    *PYTHON,
+    """if 1:
+    import time
+    from errata.stopping import Stop
+    with Stop() as stop:
+        stop.running = True
+        print('up', flush=True)
+        while not stop():
+            time.sleep(0.01)
+    """,
+]
+LIMIT_S = 30.0
+
+
+class Clock:
+    """Time as the test says."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Stage:
+    """A supervisor, what it said, and its clock."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self.environ, self.said, self.clock = environ, list[str](), Clock()
+        self.supervisor = Supervisor({})
+
+    def start(self, **commands: list[str]) -> Supervisor:
+        self.supervisor = Supervisor(
+            commands, environ=self.environ, say=self.said.append, clock_s=self.clock
+        )
+        self.supervisor.start()
+        return self.supervisor
+
+    def until(self, condition: Callable[[], bool], *, poll: bool = True) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not condition():
+            assert time.monotonic() < deadline, self.said
+            if poll:
+                self.supervisor.poll()
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def stage(environ: dict[str, str]) -> Iterator[Stage]:
+    on = Stage(environ)
+    yield on
+    on.supervisor.stop()
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_processes_are_started_and_their_lines_passed_on_with_their_name(stage: Stage) -> None:
+    stage.start(one=WAITS, two=WAITS)
+    stage.until(lambda: {"started one", "one: up", "started two", "two: up"} <= set(stage.said))
+
+
+def test_a_killed_process_is_started_again_at_once_as_often_as_it_is_killed(stage: Stage) -> None:
+    supervisor = stage.start(one=WAITS)
+    for count in range(1, MOST_QUICK + 2):
+        before = supervisor.pids["one"]
+        assert supervisor.kill("one")
+        stage.until(lambda before=before: supervisor.pids.get("one") not in (None, before))
+        assert supervisor.restarts == {"one": count}
+    assert "one ended with signal 9; it is started again" in stage.said
+
+
+def test_a_process_that_dies_of_itself_is_started_again_after_a_pause(stage: Stage) -> None:
+    supervisor = stage.start(one=[*PYTHON, "raise SystemExit(75)"])
+    stage.until(lambda: not supervisor.pids)
+    for _ in range(20):
+        supervisor.poll()
+    assert supervisor.restarts == {"one": 0}
+    stage.clock.now_s += 1.0
+    supervisor.poll()
+    assert supervisor.restarts == {"one": 1}
+
+
+def test_quick_deaths_in_a_row_end_everything_with_the_last_line(stage: Stage) -> None:
+    dies = [*PYTHON, "print('errata: no broker answers'); raise SystemExit(75)"]
+    supervisor = stage.start(other=WAITS, one=dies)
+    other = supervisor.pids["other"]
+
+    def time_flies() -> bool:
+        if "one" not in supervisor.pids:
+            stage.clock.now_s += 10.0
+        return False
+
+    with pytest.raises(ProcessFailedError, match="no broker answers") as failed:
+        stage.until(time_flies)
+    assert (failed.value.name, failed.value.status) == ("one", 75)
+    assert supervisor.restarts == {"other": 0, "one": MOST_QUICK - 1}
+    assert not runs(other)
+    stage.clock.now_s += 100.0
+    supervisor.poll()
+    assert supervisor.pids == {}
+
+
+def test_deaths_after_a_long_life_are_no_row(stage: Stage) -> None:
+    supervisor = stage.start(one=[*PYTHON, "import sys; sys.stdin.read()"])
+    for _ in range(MOST_QUICK + 1):
+        stage.until(lambda: "one" in supervisor.pids)
+        stage.clock.now_s += QUICK_S
+        os.kill(supervisor.pids["one"], signal.SIGKILL)
+        stage.until(lambda: "one" not in supervisor.pids)
+    assert "one ended with signal 9; it is started again" in stage.said
+
+
+@pytest.mark.parametrize("status", [1, 2])
+def test_a_fault_that_no_restart_cures_ends_everything_at_once(stage: Stage, status: int) -> None:
+    fails = [*PYTHON, f"print('errata: who, what'); raise SystemExit({status})"]
+    supervisor = stage.start(other=WAITS, one=fails)
+    other = supervisor.pids["other"]
+    with pytest.raises(ProcessFailedError, match=f"'one' ended with status {status}.*who, what"):
+        stage.until(lambda: False)
+    assert "restarted one" not in stage.said
+    assert not runs(other)
+
+
+def test_stop_ends_all_and_may_be_called_twice(stage: Stage) -> None:
+    supervisor = stage.start(one=OBEYS, two=OBEYS)
+    pids = list(supervisor.pids.values())
+    stage.until(lambda: {"one: up", "two: up"} <= set(stage.said))
+    supervisor.stop()
+    supervisor.stop()
+    assert not any(map(runs, pids))
+    assert supervisor.pids == {}
+
+
+def test_a_process_that_does_not_end_is_killed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("errata.supervisor.STOP_S", 0.2)
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
+    supervisor = stage.start(one=[*PYTHON, deaf + "time.sleep(600)"])
+    pid = supervisor.pids["one"]
+    stage.until(lambda: "one: up" in stage.said)
+    supervisor.stop()
+    assert not runs(pid)
+    assert any("killed" in line for line in stage.said)
+
+
+def test_a_name_that_is_not_supervised_is_refused(stage: Stage) -> None:
+    with pytest.raises(
+        UnknownProcessError, match="no process 'three' is supervised; there are one"
+    ):
+        stage.start(one=WAITS).kill("three")
+
+
+def test_a_process_that_is_dead_already_is_not_killed(stage: Stage) -> None:
+    supervisor = stage.start(one=[*PYTHON, "raise SystemExit(75)"])
+    stage.until(lambda: not supervisor.pids)
+    assert not supervisor.kill("one")
+
+
+SUPERVISES = """if 1:
+    import sys, time
+    from errata.supervisor import Supervisor
+    with Supervisor({"one": [sys.executable, "-c", sys.argv[1]]}, say=print) as supervisor:
+        print(supervisor.pids["one"], flush=True)
+        while True:
+            supervisor.poll()
+            sys.stdout.flush()
+            time.sleep(0.01)
+    """
+
+
+def test_children_end_if_the_supervisor_is_killed(environ: dict[str, str]) -> None:
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISES, OBEYS[-1]],
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert supervisor.stdout is not None
+    told: list[str] = []
+    while "one: up" not in told:
+        told.append(supervisor.stdout.readline().strip())
+    child = int(next(line for line in told if line.isdigit()))
+    assert runs(child)
+    supervisor.kill()
+    supervisor.wait()
+    supervisor.stdout.close()
+    deadline = time.monotonic() + LIMIT_S
+    while runs(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_network_has_a_process_a_source_one_a_scope_and_one_for_its_sweepers(
+    tmp_path: Path,
+) -> None:
+    from errata.loading import load
+
+    file = str(write_network(tmp_path, scope="counting"))
+    commands = network_commands(file, compile_network(load(file)))
+    assert list(commands) == ["ingest.prices", "prices", "counting", "sweepers"]
+    assert commands["counting"][-4:] == ["run", file, "--scope", "counting"]
+    assert commands["sweepers"][-2:] == ["sweep", file]

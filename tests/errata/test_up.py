@@ -1,0 +1,177 @@
+"""A whole network on a broker, run by the command line alone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from schemas import framing
+from tests.errata.conftest import Ended
+from tests.errata.network_file import write_network
+from topics.broker import EmbeddedBroker
+from topics.cluster import TopicPartition
+from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.settings import TopicSpec
+
+pytestmark = pytest.mark.kafka
+
+MINUTE = 60_000
+LIMIT_S = 60.0
+
+
+def errata(folder: Path, environ: dict[str, str], *arguments: str) -> Ended:
+    done = subprocess.run(
+        [sys.executable, "-m", "errata", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environ,
+        timeout=60,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def on_broker(environ: dict[str, str], broker: EmbeddedBroker) -> dict[str, str]:
+    return environ | {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+
+
+class Up:
+    """`errata up` in a process of its own."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self.log = folder / "up.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "errata", "up", "tape.py"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=environ,
+            )
+
+    def children(self) -> list[int]:
+        """The processes that have this one as their parent."""
+        stats = [p.read_text() for p in Path("/proc").glob("[0-9]*/stat") if p.exists()]
+        split = [(stat.split()[0], stat.rpartition(")")[2].split()) for stat in stats]
+        return [
+            int(pid)
+            for pid, (state, parent, *_) in split
+            if int(parent) == self.process.pid and state != "Z"
+        ]
+
+
+@pytest.fixture
+def up(tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker) -> Iterator[Up]:
+    write_network(tmp_path, name="upped", scope="counting")
+    create_topics(broker.settings, [TopicSpec("upped-prices", 2)])
+    running = Up(tmp_path, on_broker)
+    yield running
+    running.process.kill()
+    running.process.wait()
+
+
+def send(broker: EmbeddedBroker, *lines: bytes) -> None:
+    producer = Producer(broker.settings)
+    for line in lines:
+        producer.produce("upped-prices", line, partition=0)
+    assert producer.flush(30) == 0
+
+
+def price(key: str, at: int, amount: int) -> bytes:
+    after = {"key": key, "at": at * MINUTE, "symbol": "IBM", "price": amount}
+    return json.dumps({"op": "insert", "after": after}).encode()
+
+
+def wait_for(condition, up: Up) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert up.process.poll() is None, up.log.read_text()
+        assert time.monotonic() < deadline, up.log.read_text()
+        time.sleep(0.1)
+
+
+def results(broker: EmbeddedBroker) -> int:
+    """How many revisions the partitions of the totals hold, control records and all."""
+    cluster = KafkaCluster(broker.settings)
+    try:
+        places = [TopicPartition("upped.sums", p) for p in range(2)]
+        reader = cluster.reader(dict.fromkeys(places, 0))
+        found = 0
+        while any(reader.position(place) < cluster.end(place) for place in places):
+            for records in reader.poll(timeout_s=0.1):
+                values = [v for v in records.values if v is not None]
+                found += int((framing.unframe(values).schema_ids != framing.UNFRAMED).sum())
+        reader.close()
+        return found
+    finally:
+        cluster.close()
+
+
+def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
+    tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker, up: Up
+) -> None:
+    wait_for(lambda: "started sweepers" in up.log.read_text(), up)
+    send(broker, price("a", 100, 30), price("b", 110, 25), b"no \xff revision", price("c", 120, 25))
+    ended = errata(tmp_path, on_broker, "end", "tape.py", "prices", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    assert json.loads(ended.out) == {"source": "prices", "ends": {"0": 4, "1": 0}}
+    wait_for(lambda: results(broker) == 3, up)
+
+    letters = errata(tmp_path, on_broker, "dead-letters", "tape.py", "--json")
+    (letter,) = map(json.loads, letters.out.splitlines())
+    assert letter["reason"] == "undecodable"
+    assert (letter["topic"], letter["partition"], letter["offset"]) == ("upped-prices", 0, 2)
+    assert letter["value_base64"] == "bm8g/yByZXZpc2lvbg=="
+
+    children = up.children()
+    assert len(children) == 4
+    os.kill(children[0], signal.SIGKILL)
+    wait_for(lambda: "restarted ingest.prices" in up.log.read_text(), up)
+
+    up.process.send_signal(signal.SIGTERM)
+    assert up.process.wait(10) == 0
+    assert up.children() == []
+    assert "Traceback" not in up.log.read_text()
+
+
+def test_a_source_that_is_not_there_is_told_without_starting_anything(
+    tmp_path: Path, on_broker: dict[str, str]
+) -> None:
+    write_network(tmp_path, name="nosource")
+    done = errata(tmp_path, on_broker, "up", "tape.py")
+    assert (done.status, done.out) == (1, "")
+    assert "topic 'nosource-prices'" in done.err
+    assert "started" not in done.err
+
+
+@pytest.mark.parametrize("command", [["dead-letters"], ["end"]])
+def test_a_network_that_was_never_started_is_told_so(
+    tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker, command: list[str]
+) -> None:
+    write_network(tmp_path, name="never")
+    create_topics(broker.settings, [TopicSpec("never-prices", 1)])
+    more = ["prices"] if command == ["end"] else []
+    done = errata(tmp_path, on_broker, *command, "tape.py", *more)
+    assert done.status == 1
+    assert "never" in done.err
+
+
+def test_no_broker_is_one_clear_line_and_no_secret(tmp_path: Path, environ: dict[str, str]) -> None:
+    write_network(tmp_path)
+    nowhere = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "ERRATA_KAFKA__SASL_PASSWORD": "hunter2"}
+    done = errata(tmp_path, environ | nowhere, "run", "tape.py", "--scope", "prices")
+    assert (done.status, done.out) == (1, "")
+    assert "no broker answers at 127.0.0.1:1" in done.err
+    assert done.err.count("\n") == 1
+    assert "hunter2" not in done.err
