@@ -2,12 +2,13 @@
 
 Side by side in one run, on one embedded broker, with fresh topics each time:
 
-* raw: one process of plain confluent-kafka consumes the tape and produces it again, nothing decoded;
-* errata: ingest, the scope of the aggregate and the sweepers as processes of their own, with
-  transactions, reports, decimals, exact sums; also without the maximum, which can't be compensated.
+* raw: one process of plain confluent-kafka consumes the tape and produces it again, nothing
+decoded; * errata: ingest, the scope of the aggregate and the sweepers as processes of their own,
+with transactions, reports, decimals, exact sums; also without the maximum, which can't be
+compensated.
 
-Prints medians and the ratio to raw. Absolute figures mean little on a shared machine. The results of
-each run are held against a recomputation.
+Prints medians and the ratio to raw. Absolute figures mean little on a shared machine. The results
+of each run are held against a recomputation.
 """
 
 from __future__ import annotations
@@ -232,8 +233,8 @@ def main() -> None:
     for what, seconds in took.items():
         middle = statistics.median(seconds)
         print(
-            f"{what:15} {records / middle / 1000:8.1f} k records/s  ratio to raw {base / middle:.3f}"
-            f"  ({', '.join(f'{s:.2f}' for s in seconds)} s)"
+            f"{what:15} {records / middle / 1000:8.1f} k records/s  ratio to raw {base /
+            middle:.3f}" f"  ({', '.join(f'{s:.2f}' for s in seconds)} s)"
         )
 
 

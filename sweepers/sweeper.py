@@ -54,21 +54,13 @@ class Sweeper:
     ) -> None:
         self.shared, self.arc, self.partition = shared, shared.plan.arcs[arc], partition
         self.name, self.clock_ms = f"sweep.{arc}.{partition}", clock_ms
-        self.store = Store(folder, arc=self.arc, segment_rows=segment_rows)
-        self.input = ArcInput(
-            shared.view,
-            shared.codec(arc),
-            partition,
-            done=self.store.upto,
-            resume=self.store.resume,
-            watch=self._watch,
-        )
-        self.gone = -1
+        self.folder, self.segment_rows = folder, segment_rows
+        self._open()
         self.reported_ms = 0
         self.reported = -1
 
     def _open(self) -> None:
-        self.store = Store(self.folder, arc=self.arc)
+        self.store = Store(self.folder, arc=self.arc, segment_rows=self.segment_rows)
         if self.store.rebuilt:
             log.warning(
                 "%s: its copy is read from the topic again: %s", self.name, self.store.rebuilt

@@ -21,12 +21,10 @@ FRONT: tuple[Box, ...] = (
 )
 SUMS = {
     "n": "count(*)",
-    "sizes": "count(size)",
     "total": "sum(value)",
     "mean": "avg(size)",
     "price": "avg(amount)",
     "biggest": "max(value)",
-    "widest": "max(size)",
 }
 SUMS_ORACLE = Aggregate(
     "",
@@ -36,12 +34,10 @@ SUMS_ORACLE = Aggregate(
     8,
     {
         "n": count(),
-        "sizes": count("size"),
         "total": total("value"),
         "mean": mean("size"),
         "price": mean("amount", places=6),
         "biggest": largest("value"),
-        "widest": largest("size"),
     },
 )
 FIRST = {"n": "count(*)", "total": "sum(value)", "biggest": "max(value)"}
@@ -53,7 +49,7 @@ FIRST_ORACLE = Aggregate(
     8,
     {"n": count(), "total": total("value"), "biggest": largest("value")},
 )
-SECOND = {"groups": "count(*)", "all": "sum(total)", "top": "max(biggest)", "trades": "avg(n)"}
+SECOND = {"all": "sum(total)", "top": "max(biggest)", "trades": "avg(n)"}
 SECOND_ORACLE = Aggregate(
     "",
     "first",
@@ -61,7 +57,6 @@ SECOND_ORACLE = Aggregate(
     24,
     12,
     {
-        "groups": count(),
         "all": total("total"),
         "top": largest("biggest"),
         "trades": mean("n"),
@@ -124,8 +119,10 @@ def _sums(scaled: Stream, name: str, *, scope: str, mode: str, keep: int | None 
     )
 
 
-def _shape(net: Network, boxes: tuple[Box, ...], *agree: tuple[str, str]) -> Shape:
-    plan = compile_network(net, every_arc=True).placed({SOURCE: PARTITIONS})
+def _shape(
+    net: Network, boxes: tuple[Box, ...], *agree: tuple[str, str], every_arc: bool = False
+) -> Shape:
+    plan = compile_network(net, every_arc=every_arc).placed({SOURCE: PARTITIONS})
     return Shape(plan, FRONT + boxes, agree)
 
 
@@ -159,7 +156,7 @@ def further_down(*, kept: bool) -> Shape:
         oracle.Map("named", "down", {"double": lambda t: t["n"] * 2}),
         oracle.Where("shown", "named", lambda t: t["product"] != "fig"),
     )
-    return _shape(net, boxes, ("up", "down"))
+    return _shape(net, boxes, ("up", "down"), every_arc=True)
 
 
 def chain(*, kept: bool) -> Shape:

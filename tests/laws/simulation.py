@@ -18,7 +18,7 @@ from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from topics.memory import MemoryCluster
 
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
-STEPS_A_TICK = 14
+STEPS_A_TICK = 30
 QUIET_ROUNDS, MOST_ROUNDS = 12, 400
 
 
@@ -56,7 +56,7 @@ class Simulation:
         *,
         seed: int,
         folder: Path,
-        ticks: int = 36,
+        ticks: int = 30,
         cluster: MemoryCluster | None = None,
     ) -> None:
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
@@ -108,7 +108,7 @@ class Simulation:
     def _advance_somebody(self) -> None:
         rng, faults = self.rng, self.faults
         assert faults is not None
-        self.now += rng.randrange(60)
+        self.now += rng.randrange(40)
         for place in [place for place, until in self.down.items() if until <= self.step]:
             self._restart(place)
         place = rng.randrange(len(self.processes))
