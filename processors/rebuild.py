@@ -65,7 +65,8 @@ def recompute(
 def difference(arc: Arc, emitted: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
     """Return the revisions that lead from one content of an arc to another."""
     identity = list(arc.identity)
-    keys = pl.concat([emitted.select(identity), wanted.select(identity)]).unique()
+    keys = pl.concat([emitted.select(identity), wanted.select(identity)])
+    keys = keys.unique(maintain_order=True)
 
     def side(tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
         found = keys.join(

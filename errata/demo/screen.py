@@ -9,6 +9,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -24,14 +25,14 @@ _YEAR = 2026
 _THOUSAND = Decimal("0.001")
 _ARROW = " → "
 _COLUMNS = {
-    "window from": 20,
-    "product": 24,
-    "traded (millions)": 24,
-    "trades": 12,
-    "largest": 20,
-    "because of": 0,
+    "window from": (12, 20),
+    "product": (16, 24),
+    "traded (millions)": (17, 24),
+    "trades": (7, 12),
+    "largest": (7, 20),
+    "because of": (8, 0),
 }
-"""Names, and widths where there is no terminal."""
+"""Least width on a terminal, and width where there is none."""
 
 
 class Screen:
@@ -84,16 +85,14 @@ class Screen:
             self._say_cells(cells)
 
     def _say_cells(self, cells: list[str]) -> None:
-        self.say("".join(map(str.ljust, cells, _COLUMNS.values())).rstrip())
+        widths = [width for _, width in _COLUMNS.values()]
+        self.say("".join(map(str.ljust, cells, widths)).rstrip())
 
     def _table(self) -> Table:
-        table = Table(title="results as they are corrected", caption=self._progress, expand=True)
-        first, product, *results, cause = _COLUMNS
-        for name in (first, product):
-            table.add_column(name, no_wrap=True)
-        for name in results:
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column(cause, no_wrap=True, overflow="ellipsis")
+        title = "results as they are corrected"
+        table = Table(title=title, caption=self._progress, expand=True, box=SIMPLE_HEAD)
+        for name, (least, _) in _COLUMNS.items():
+            table.add_column(name, no_wrap=True, min_width=least)
         for cells in self._rows:
             table.add_row(*(Text(c, style="bold" if _ARROW in c else "") for c in cells))
         return table
@@ -103,10 +102,10 @@ def row(correction: Correction) -> list[str]:
     """Return a correction as cells: window, product, three results, what did it."""
     result, causes = correction.result, correction.causes
     cause = " ".join(causes[0]) if causes else ""
-    more = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
+    more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
     return [
         _clock(result["window_start"]),
-        f"{result['product'].removeprefix('NA/')} {result['currency']}",
+        f"{result['product'].removeprefix('NA/CDS ')} {result['currency']}",
         moved(*correction.moved("traded")),
         moved(*correction.moved("trades")),
         moved(*correction.moved("largest")),
@@ -124,7 +123,7 @@ def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
 
     Example:
         >>> moved(Decimal("1500000"), Decimal("1234567")), moved(3, 3), moved(3, None)
-        ('1.5 → 1.235', '3', '3 → none')
+        ('1.5 → 1.235', '3', '3 → -')
     """
     told = [_amount(value) for value in (before, after)]
     return told[0] if before == after else _ARROW.join(told)
@@ -133,4 +132,4 @@ def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
 def _amount(value: Decimal | int | None) -> str:
     if isinstance(value, Decimal):
         return f"{value.scaleb(-6).quantize(_THOUSAND).normalize():,f}"
-    return "none" if value is None else f"{value:,}"
+    return "-" if value is None else f"{value:,}"

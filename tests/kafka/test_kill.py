@@ -32,7 +32,6 @@ def test_l6_every_process_killed_three_times_in_mid_tape_changes_nothing(seed):
         await_until(on, on.ready, limit_s=START_LIMIT_S, what="start")
         planned = kills(list(on.supervisor.pids), seed)
         killed: Counter[str] = Counter()
-        attempts = Counter(t.rpartition(".")[0] for t in on.watch.view.reports)
         with on.ticker(seconds=TAPE_S) as playing:
             start, ended = monotonic(), False
             while planned or not ended:
@@ -56,5 +55,5 @@ def test_l6_every_process_killed_three_times_in_mid_tape_changes_nothing(seed):
     assert restarts == dict(killed)
     assert verdict.results == 105
     assert len(verdict.refused) == 30
-    lives = [reports[f"{scope}.0"].attempt for scope in ("ingest.trades", "upstream", "downstream")]
-    assert min(lives) > 1, (lives, attempts)
+    for scope in ("ingest.trades", "upstream", "downstream"):
+        assert reports[f"{scope}.0"].attempt > 1  # it had begun again before it was killed again

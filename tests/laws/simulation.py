@@ -142,7 +142,7 @@ class Simulation:
             for place, process in enumerate(self.processes):
                 for turn in range(len(process.actors)):
                     self._advance(place, turn)
-            self.now += 300
+            self.now += 500
             rounds += 1
             quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
         self.seen["never quiet"] += quiet < QUIET_ROUNDS
