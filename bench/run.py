@@ -232,10 +232,9 @@ def main() -> None:
     base = statistics.median(took["raw"])
     for what, seconds in took.items():
         middle = statistics.median(seconds)
-        print(
-            f"{what:15} {records / middle / 1000:8.1f} k records/s  ratio to raw {base /
-            middle:.3f}" f"  ({', '.join(f'{s:.2f}' for s in seconds)} s)"
-        )
+        each = ", ".join(f"{s:.2f}" for s in seconds)
+        rate, ratio = records / middle / 1000, base / middle
+        print(f"{what:15} {rate:8.1f} k records/s  ratio to raw {ratio:.3f}  ({each} s)")
 
 
 if __name__ == "__main__":

@@ -97,11 +97,12 @@ class Supervisor:
         say: Where lines about the children, and theirs, go.
         clock_s: Says when to restart.
 
-    Example:
-        >>> with Supervisor({"one": ["sleep", "60"]}, say=print) as supervisor:  # doctest: +SKIP
-        ...     while not stop():
-        ...         supervisor.poll()
-        ...         time.sleep(0.1)
+    Example::
+
+        with Supervisor({"one": ["sleep", "60"]}) as supervisor:
+            while not stop():
+                supervisor.poll()
+                time.sleep(0.1)
     """
 
     def __init__(

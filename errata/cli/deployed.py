@@ -10,7 +10,7 @@ from errata.settings import read_settings
 from processors.deployed import read_plan
 from processors.plan import Plan, compile_network
 from schemas.errors import ErrataError
-from topics.cluster import Cluster
+from topics.cluster import Cluster, ClusterError
 from topics.kafka import KafkaCluster
 
 
@@ -29,10 +29,17 @@ def deployed(net: str) -> Iterator[tuple[Cluster, Plan]]:
     cluster = KafkaCluster(read_settings().kafka)
     try:
         plan = plan.placed({name: cluster.partitions(s.topic) for name, s in plan.sources.items()})
-        if read_plan(cluster, plan.network) is None:
-            raise NotDeployedError(
-                f"network {plan.network!r} is not deployed on this cluster; run `errata up {net}`"
-            )
+        _require(cluster, plan, net)
         yield cluster, plan
     finally:
         cluster.close()
+
+
+def _require(cluster: Cluster, plan: Plan, net: str) -> None:
+    need = f"network {plan.network!r} is not deployed on this cluster; run `errata up {net}`"
+    try:
+        found = read_plan(cluster, plan.network)
+    except ClusterError as error:
+        raise NotDeployedError(f"{need} ({error})") from error
+    if found is None:
+        raise NotDeployedError(need)

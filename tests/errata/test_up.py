@@ -137,7 +137,7 @@ def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
     children = up.children()
     assert len(children) == 4
     os.kill(children[0], signal.SIGKILL)
-    wait_for(lambda: "restarted ingest.prices" in up.log.read_text(), up)
+    wait_for(lambda: "restarted " in up.log.read_text(), up)
 
     up.process.send_signal(signal.SIGTERM)
     assert up.process.wait(10) == 0
@@ -164,7 +164,7 @@ def test_a_network_that_was_never_started_is_told_so(
     more = ["prices"] if command == ["end"] else []
     done = errata(tmp_path, on_broker, *command, "tape.py", *more)
     assert done.status == 1
-    assert "never" in done.err
+    assert "network 'never' is not deployed on this cluster; run `errata up tape.py`" in done.err
 
 
 def test_no_broker_is_one_clear_line_and_no_secret(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -64,11 +64,14 @@ class Audit:
         """Return the revisions of a partition that exist, by epoch, deletes first, copies once."""
         found = []
         for row in self.history.rows[place] if rows is None else rows:
-            if row.content is not None and self._covers(row.content):
-                copied = row.content in found
-                self.seen["orphans covered"] += copied and rows is None
-                if not copied:
-                    found.append(row.content)
+            if row.content is None:
+                continue
+            dead, copied = not self._covers(row.content), row.content in found
+            if rows is None:
+                self.seen["exposed by a late EndTxn"] += dead
+                self.seen["orphans covered"] += copied
+            if not dead and not copied:
+                found.append(row.content)
         return sorted(found, key=lambda r: (r["epoch"], r["op"] != "delete"))
 
     def _identity(self, arc: str, revision: Report) -> tuple[Any, ...]:

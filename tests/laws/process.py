@@ -75,7 +75,6 @@ class Process:
         self, kind: Kind, cluster: MemoryCluster, plan: Plan, folder: Path, now: Callable[[], int]
     ) -> None:
         self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
-        self.has_files = any(folder.iterdir())
         view = View(cluster, plan=plan)
         self.shared = Shared(cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS)
         self.tasks: list[Task] = []

@@ -66,6 +66,7 @@ class Simulation:
         self.cluster.clock_ms = lambda: self.now
         self.cluster.on_step = self._call
         self.faults: Faults | None = None
+        self.lose = 0.3  # how often a process that starts again has lost its files
         self.running: list[Process] = []
         self.places: list[TopicPartition] = []
         for spec in topic_specs(self.plan, compaction_lag_ms=2**60):
@@ -98,6 +99,17 @@ class Simulation:
             for _ in range(STEPS_A_TICK):
                 self.step += 1
                 self._advance_somebody()
+        self.drain()
+        self._second_act(tape)
+
+    def _second_act(self, tape: Tape) -> None:
+        """Kill everybody; those that lost their files must answer as if they had not."""
+        for place in range(len(self.processes)):
+            self._end(place, "killed at rest")
+        self.seen["records compacted away"] += self.clean()
+        self.lose = 0.6
+        for _ in range(8):
+            self._send(tape.line(2 * self.ticks))
         self.drain()
 
     def _send(self, line: Line) -> None:
@@ -157,10 +169,10 @@ class Simulation:
     def _start(self, kind: Kind, old: Process | None = None) -> Process:
         """Start a process in its predecessor's folders, at times in empty ones."""
         folder = self.folder / str(len(list(self.folder.iterdir())))
-        if old is not None and not old.is_zombie and self.rng.random() < 0.7:
+        if old is not None and not old.is_zombie and self.rng.random() >= self.lose:
             folder = old.folder
-        elif old is not None:
-            self.seen[f"lost {kind.what}"] += bool(old.has_files)
+        elif old is not None and any(old.folder.iterdir()):
+            self.seen[f"lost {kind.what}"] += kind.what != "scope" or kind.beside
         folder.mkdir(exist_ok=True)
         return Process(kind, self.cluster, self.plan, folder, lambda: self.now)
 
