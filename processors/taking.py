@@ -122,8 +122,11 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     a delete does not leave it so, a replace changes neither.
     """
     held = [pl.col(f"held.{name}").alias(f"was.{name}") for name in names]
-    if rows.height == rows[KEY].n_unique():
-        return rows.with_columns(pl.col("held").alias("alive"), *held)
+    repeated = rows[KEY].is_duplicated()
+    alone = rows.filter(~repeated).with_columns(pl.col("held").alias("alive"), *held)
+    if not repeated.any():
+        return alone
+    rows = rows.filter(repeated)
     op = pl.col("op")
     alive = pl.when(op == frames.INSERT).then(True).when(op == frames.DELETE).then(False)
     rows = rows.with_row_index("__n").with_columns(
@@ -135,10 +138,11 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     )
     earlier = frames.side(rows, frames.AFTER, names)[rows["__from"].fill_null(0)]
     inside = pl.col("__from").is_not_null()
-    return rows.with_columns(
+    followed = rows.with_columns(
         pl.when(inside).then(earlier[name]).otherwise(pl.col(f"held.{name}")).alias(f"was.{name}")
         for name in names
     )
+    return pl.concat([alone, followed.select(alone.columns)])
 
 
 def _refusal(rows: pl.DataFrame, reason: str, detail: str) -> pl.DataFrame:

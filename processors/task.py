@@ -279,12 +279,12 @@ class Task:
         """Remember which deletes want a tombstone, and forget those that were followed."""
         if not self.plan.arcs[emission.arc].is_connection_point:
             return
-        gone = emission.revisions["op"] == frames.DELETE
-        if self.graves or gone.any():
+        dead = (emission.revisions["op"] == frames.DELETE).arg_true().to_list()
+        # Few batches touch a grave: look for that before anything is built for every record.
+        if dead or {key for _, _, key in self.graves}.intersection(keys):
             places = list(zip(repeat(emission.arc), emission.partitions.to_list(), keys))
             for grave in self.graves.keys() & set(places):
                 del self.graves[grave]
-            dead = gone.arg_true().to_list()
             self.graves |= dict.fromkeys(map(places.__getitem__, dead), emission.epoch)
 
     def bury(self) -> Iterator[bool]:

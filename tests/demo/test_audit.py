@@ -191,7 +191,7 @@ def test_the_command_reads_a_cluster_and_finds_wrong_missing_and_doubled_results
 
     unready = audit()
     assert (unready.returncode, unready.stdout) == (2, "")
-    assert "upstream.0" in unready.stderr
+    assert "upstream.0" in unready.stderr, unready.stderr
     write(made.right())
     clean = audit()
     assert clean.returncode == 0, clean.stdout + clean.stderr

@@ -40,8 +40,14 @@ class Kind:
     skew_ms: int = 0
 
 
-def kinds(plan: Plan, rng: random.Random) -> list[Kind]:
-    """Return the processes of a network, divided up at random."""
+def kinds(plan: Plan, rng: random.Random, *, beside: float) -> list[Kind]:
+    """Return the processes of a network, divided up at random.
+
+    Args:
+        plan: The network.
+        rng: The dice.
+        beside: Which share of the scopes has its sweepers beside it.
+    """
     found = []
     for name, count in plan.topic_partitions.items():
         for partition in range(count):
@@ -50,10 +56,10 @@ def kinds(plan: Plan, rng: random.Random) -> list[Kind]:
     over_topics = False
     for name, scope in plan.scopes.items():
         every = tuple(range(plan.partition_count(scope.boxes[0])))
-        beside = rng.random() < 0.4
-        over_topics |= not beside
+        has_beside = rng.random() < beside
+        over_topics |= not has_beside
         parts = [every] if rng.random() < 0.5 else [(p,) for p in every]
-        found += [Kind("scope", name, part, beside) for part in parts]
+        found += [Kind("scope", name, part, has_beside) for part in parts]
     if over_topics:
         for arc in plan.asked():
             found.append(Kind("sweep", arc, tuple(range(plan.partition_count(arc)))))

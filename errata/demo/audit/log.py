@@ -53,10 +53,10 @@ def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Log
     try:
         missing = {(t, p) for t in topics for p in _partitions(consumer, t)}
         places = sorted(missing)
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(*p))[1] for p in places}
+        deadline, trouble = monotonic() + limit_s, ""
+        ends = {place: _end(consumer, place, deadline) for place in places}
         consumer.assign([TopicPartition(*place, 0) for place in places])
         logs: Logs = {topic: [] for topic in topics}
-        deadline = monotonic() + limit_s
         while missing:
             for message in consumer.consume(10_000, 0.1):
                 place = (message.topic(), message.partition())
@@ -65,11 +65,12 @@ def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Log
                     entry = Entry(place[1], message.offset(), message.key(), message.value())
                     logs[place[0]].append(entry)
                 elif error.code() != KafkaError._PARTITION_EOF:
-                    raise AuditError(f"topic {place[0]!r} can't be read: {error.str()}")
+                    trouble = f" ({error.str()})"  # most pass by themselves
                 elif message.offset() >= ends[place]:
                     missing.discard(place)
             if monotonic() > deadline:
-                raise AuditError(f"not read to the end within {limit_s:g} s: {sorted(missing)}")
+                left = ", ".join(f"{topic} {partition}" for topic, partition in sorted(missing))
+                raise AuditError(f"not read to the end within {limit_s:g} s{trouble}: {left}")
         return logs
     except KafkaException as error:
         raise AuditError(f"{bootstrap} can't be read: {error.args[0].str()}") from error
@@ -82,6 +83,16 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
     if found.error is not None:
         raise AuditError(f"topic {topic!r} is needed: {found.error.str()}")
     return list(found.partitions)
+
+
+def _end(consumer: Consumer, place: tuple[str, int], deadline: float) -> int:
+    """Return the last stable offset; a topic just made needs a moment before it answers."""
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(*place), timeout=5.0)[1])
+        except KafkaException:
+            if monotonic() > deadline:
+                raise
 
 
 class Schemas:

@@ -1,0 +1,92 @@
+"""Without replies nothing comes of it, and the audit sees a false reply."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from processors import desk
+from tests.laws.audit import Audit
+from tests.laws.networks import apart
+from tests.laws.simulation import Simulation
+from topics.cluster import TopicPartition
+from topics.memory import MemoryCluster
+
+Change = Callable[[pl.DataFrame], pl.DataFrame]
+
+
+class Meddler(MemoryCluster):
+    """A cluster that changes what sweepers reply to one scope.
+
+    Args:
+        scope: Whose replies.
+        change: What becomes of the tuples; None: the reply is lost.
+    """
+
+    def __init__(self, scope: str, change: Change | None) -> None:
+        super().__init__()
+        self.topic, self.change, self.changed = f"tape.{scope}.replay", change, 0
+
+    def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
+        if topic != self.topic:
+            super().send(topic, partition=partition, key=key, value=value)
+        elif self.change is not None:
+            reply = desk.read("Reply", value)
+            assert reply is not None
+            assert value is not None
+            tuples = desk.unpack(reply["tuples"])
+            changed = self.change(tuples)
+            self.changed += not changed.equals(tuples)
+            false = reply | {"tuples": desk.pack(changed)}
+            schema_id = int.from_bytes(value[1:5], "big")
+            value = desk.write("Reply", false, schema_id=schema_id)
+            super().send(topic, partition=partition, key=key, value=value)
+
+
+def left_out(tuples: pl.DataFrame) -> pl.DataFrame:
+    return tuples[1:]
+
+
+def wrong(tuples: pl.DataFrame) -> pl.DataFrame:
+    name = "__rows" if "__rows" in tuples.columns else "size"
+    return tuples.with_columns(pl.col(name) + 1)
+
+
+def run(scope: str, change: Change | None) -> tuple[Audit, Meddler]:
+    meddler = Meddler(scope, change)
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = Simulation(
+            apart(kept=True), seed=1, folder=Path(folder), cluster=meddler, faults=False, beside=0
+        )
+        try:
+            simulation.run()
+            return Audit(simulation), meddler
+        finally:
+            simulation.close()
+
+
+@pytest.mark.parametrize(("scope", "arc"), [("a", "up"), ("b", "down")])
+def test_a_box_whose_replies_are_lost_revises_nothing_and_never_completes(scope, arc):
+    audit, meddler = run(scope, None)
+    revised = [r for part in audit.revisions[arc] for r in part if r["before"] is not None]
+    assert revised == []
+    stuck = {finding.split(" ")[0] for finding in audit.found["Progress"]}
+    assert stuck == {f"{scope}.{partition}" for partition in range(2)}
+    asked = TopicPartition("tape.scaled.requests" if arc == "up" else "tape.down.requests", 0)
+    assert meddler.end(asked) > 0
+
+
+@pytest.mark.parametrize("change", [left_out, wrong])
+@pytest.mark.parametrize("scope", ["a", "b"])
+def test_the_audit_sees_a_false_reply(scope, change):
+    audit, meddler = run(scope, change)
+    assert meddler.changed > 0
+    assert audit.found["L1"]
+    assert audit.found["L5"]
+
+
+def test_the_audit_finds_nothing_when_replies_are_true():
+    audit, _ = run("a", lambda tuples: tuples)
+    assert dict(audit.found) == {}
