@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 
 import polars as pl
 
@@ -279,13 +278,19 @@ class Task:
         """Remember which deletes want a tombstone, and forget those that were followed."""
         if not self.plan.arcs[emission.arc].is_connection_point:
             return
-        dead = (emission.revisions["op"] == frames.DELETE).arg_true().to_list()
-        # Few batches touch a grave: look for that before anything is built for every record.
-        if dead or {key for _, _, key in self.graves}.intersection(keys):
-            places = list(zip(repeat(emission.arc), emission.partitions.to_list(), keys))
-            for grave in self.graves.keys() & set(places):
-                del self.graves[grave]
-            self.graves |= dict.fromkeys(map(places.__getitem__, dead), emission.epoch)
+        written = pl.DataFrame(
+            {
+                "key": pl.Series(keys, dtype=pl.Binary),
+                "partition": emission.partitions,
+                "dead": emission.revisions["op"] == frames.DELETE,
+            }
+        )
+        buried = {key for arc, _, key in self.graves if arc == emission.arc}
+        touched = written.filter(pl.col("dead") | pl.col("key").is_in(list(buried)))
+        for key, partition, dead in touched.iter_rows():  # few: deletes, and what follows them
+            self.graves.pop((emission.arc, partition, key), None)
+            if dead:
+                self.graves[emission.arc, partition, key] = emission.epoch
 
     def bury(self) -> Iterator[bool]:
         """When idle, write tombstones for own deletes that every reader has passed.
