@@ -215,10 +215,10 @@ class ArcInput:
 
     def take(self, upto: int) -> pl.DataFrame:
         """Return the believed revisions of the epochs up to `upto`; an exact copy counts once."""
-        parts = [frame.filter(pl.col("epoch") <= upto) for frame in self.pending]
-        taken = pl.concat(parts) if parts else self.codec.empty
-        taken = self.view.believed(taken)
-        if self.view.has_older_attempts(taken):
+        pending = pl.concat(self.pending) if self.pending else self.codec.empty
+        there = self.view.believed(pending)
+        taken = there.filter(pl.col("epoch") <= upto)
+        if there.height < pending.height:  # copies are only made where a dead record follows
             content = [name for name in taken.columns if name != "offset"]
             taken = taken.unique(subset=content, keep="first", maintain_order=True)
         return taken

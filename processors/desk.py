@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import fastavro
@@ -68,6 +68,7 @@ REPLY: dict[str, Any] = {
         {"name": "attempt", "type": "long"},
         {"name": "epoch", "type": "long"},
         {"name": "number", "type": "long"},
+        {"name": "answer", "type": "long"},
         {"name": "block", "type": "int"},
         {"name": "blocks", "type": "int"},
         {"name": "refused", "type": ["null", "string"]},
@@ -117,13 +118,24 @@ def unpack(block: bytes) -> pl.DataFrame:
 
 @dataclass
 class _Question:
-    """One request under way, and what has come back."""
+    """One request under way, and what has come back.
+
+    Two sweepers may answer, or one twice: blocks of different answers don't make one.
+    """
 
     ask: Ask
     number: int
     sent_s: float
-    blocks: dict[int, bytes]
-    expected: int = -1
+    patience_s: float = ASK_AGAIN_S
+    blocks: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    whole: list[bytes] | None = None
+
+    def add(self, answer: int, block: int, tuples: bytes, *, blocks: int) -> None:
+        """Take in one block of an answer."""
+        found = self.blocks.setdefault(answer, {})
+        found[block] = tuples
+        if len(found) == blocks:
+            self.whole = [found[number] for number in range(blocks)]
 
 
 class TopicDesk:
@@ -154,19 +166,19 @@ class TopicDesk:
         """Send the questions, wait for the answers."""
         me = {"task": task, "attempt": attempt, "epoch": epoch}
         questions = [self._send(ask, me) for ask in asks]
-        while any(q.expected != len(q.blocks) for q in questions):
+        while any(q.whole is None for q in questions):
             yield False
             self._collect(questions, me)
-            late = self.clock_s() - ASK_AGAIN_S
+            now = self.clock_s()
             questions = [
-                self._send(q.ask, me) if q.expected != len(q.blocks) and q.sent_s < late else q
+                self._send(q.ask, me, patience_s=2 * q.patience_s)
+                if q.whole is None and now - q.sent_s > q.patience_s
+                else q
                 for q in questions
             ]
-        return [
-            pl.concat([unpack(q.blocks[number]) for number in range(q.expected)]) for q in questions
-        ]
+        return [pl.concat(map(unpack, q.whole or [])) for q in questions]
 
-    def _send(self, ask: Ask, me: dict[str, Any]) -> _Question:
+    def _send(self, ask: Ask, me: dict[str, Any], *, patience_s: float = ASK_AGAIN_S) -> _Question:
         self.number += 1
         topic = names.requests_topic(self.shared.plan.network, ask.arc)
         content = me | {
@@ -184,7 +196,7 @@ class TopicDesk:
             key=None,
             value=write("Request", content, schema_id=schema_id),
         )
-        return _Question(ask, self.number, self.clock_s(), {})
+        return _Question(ask, self.number, self.clock_s(), patience_s)
 
     def _collect(self, questions: list[_Question], me: dict[str, Any]) -> None:
         by_number = {q.number: q for q in questions}
@@ -201,8 +213,8 @@ class TopicDesk:
                         f"task {me['task']} asked arc {question.ask.arc!r} as of epoch "
                         f"{question.ask.as_of}: refused, {reply['refused']}"
                     )
-                question.expected = reply["blocks"]
-                question.blocks[reply["block"]] = reply["tuples"]
+                place = reply["answer"], reply["block"]
+                question.add(*place, reply["tuples"], blocks=reply["blocks"])
 
     def close(self) -> None:
         """Stop listening."""

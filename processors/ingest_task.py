@@ -244,7 +244,8 @@ class IngestTask(Task):
     def _pairs(self, epoch: int, watermark: int) -> tuple[tuple[int, int], ...]:
         """Return the (epoch, watermark) pairs that some reader may still need, and the new one."""
         pairs = self.report.watermarks
-        passed = min((self.view.of(t).done for t in self._readers()), default=self.report.done)
+        waiting = filter(self.view.holds, self._readers())
+        passed = min((self.view.of(t).done for t in waiting), default=self.report.done)
         last = max((e for e, _ in pairs if e <= passed), default=-1)
         pairs = tuple(pair for pair in pairs if pair[0] >= last)
         if (not pairs or pairs[-1][1] != watermark) and len(pairs) < MOST_PAIRS:

@@ -109,11 +109,6 @@ class View:
             .drop("__last")
         )
 
-    def has_older_attempts(self, revisions: pl.DataFrame) -> bool:
-        """Whether some were written by a life before the task's newest: only they have copies."""
-        writers = revisions.select("task", "attempt").unique()
-        return any(attempt != self.of(task).attempt for task, attempt in writers.iter_rows())
-
     # ---------------------------------------------------------------- frontiers
 
     def frontier(self, task: str) -> int:

@@ -6,6 +6,7 @@ transaction; whoever asked knows its own by (task, attempt, epoch, number).
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -87,6 +88,7 @@ class Service:
         topic = request["reply_topic"]
         schema_id = self.shared.registry.register(f"{topic}-value", desk.REPLY)
         me = {name: request[name] for name in ("task", "attempt", "epoch", "number")}
+        me["answer"] = secrets.randbits(62)
         for number, part in enumerate(parts):
             content = me | {
                 "block": number,

@@ -101,6 +101,14 @@ class Store:
         """Offset from which a new life must read so as to miss nothing after the sealed part."""
         return self._durable.resume
 
+    @property
+    def sealed(self) -> int:
+        """Last epoch that a new life would find in the copy, or read from the topic's start.
+
+        What came later is read from the topic again, so no delete among it may be tombstoned yet.
+        """
+        return self.upto if self._durable.upto < 0 else self._durable.upto
+
     def append(self, revisions: pl.DataFrame, *, upto: int, resume: int) -> None:
         """Take in the revisions of complete epochs; seal what has gathered if that is enough.
 

@@ -121,17 +121,20 @@ class Sweeper:
             return None
 
     def _report(self) -> None:
-        """Tell, once a second, how far it has read: tombstones wait for it."""
-        now = self.clock_ms()
-        if self.store.upto == self.reported or now - self.reported_ms < REPORT_MS:
+        """Tell, once a second, how far its copy reaches for good: tombstones wait for it."""
+        now, done = self.clock_ms(), self.store.sealed
+        if now - self.reported_ms < REPORT_MS:
             return
+        self.reported_ms = now
         self.store.raise_floor(max(self.store.floor, self._asked_from()))
+        if done == self.reported:
+            return
         topic = names.progress_topic(self.shared.plan.network)
-        report = replace(Report(self.name), done=self.store.upto)
+        report = replace(Report(self.name), done=done)
         schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
         value = framing.frame([reports.encode(report)], schema_id)[0]
         self.shared.cluster.send(topic, partition=0, key=self.name.encode(), value=value)
-        self.reported_ms, self.reported = now, self.store.upto
+        self.reported = done
 
     def _asked_from(self) -> int:
         """Return the oldest epoch that a task may still ask for."""

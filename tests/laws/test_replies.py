@@ -33,16 +33,17 @@ class Meddler(MemoryCluster):
         if topic != self.topic:
             super().send(topic, partition=partition, key=key, value=value)
         elif self.change is not None:
-            reply = desk.read("Reply", value)
-            assert reply is not None
-            assert value is not None
-            tuples = desk.unpack(reply["tuples"])
-            changed = self.change(tuples)
-            self.changed += not changed.equals(tuples)
-            false = reply | {"tuples": desk.pack(changed)}
-            schema_id = int.from_bytes(value[1:5], "big")
-            value = desk.write("Reply", false, schema_id=schema_id)
-            super().send(topic, partition=partition, key=key, value=value)
+            super().send(topic, partition=partition, key=key, value=self._changed(value or b""))
+
+    def _changed(self, value: bytes) -> bytes:
+        reply = desk.read("Reply", value)
+        if reply is None or self.change is None or reply["refused"] is not None:
+            return value
+        tuples = desk.unpack(reply["tuples"])
+        changed = self.change(tuples)
+        self.changed += not changed.equals(tuples)
+        false = reply | {"tuples": desk.pack(changed)}
+        return desk.write("Reply", false, schema_id=int.from_bytes(value[1:5], "big"))
 
 
 def left_out(tuples: pl.DataFrame) -> pl.DataFrame:
@@ -58,7 +59,13 @@ def run(scope: str, change: Change | None) -> tuple[Audit, Meddler]:
     meddler = Meddler(scope, change)
     with tempfile.TemporaryDirectory() as folder:
         simulation = Simulation(
-            apart(kept=True), seed=1, folder=Path(folder), cluster=meddler, faults=False, beside=0
+            apart(kept=True),
+            seed=1,
+            folder=Path(folder),
+            ticks=16,
+            cluster=meddler,
+            faults=False,
+            beside=0,
         )
         try:
             simulation.run()
