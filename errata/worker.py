@@ -11,7 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -78,8 +78,7 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
     plan = compile_network(network)
     plan = plan.placed({name: cluster.partitions(s.topic) for name, s in plan.sources.items()})
     create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms))
-    deploy(cluster, plan)
-    return plan
+    return replace(plan, deployment=deploy(cluster, plan))
 
 
 def _now_ms() -> int:
@@ -106,6 +105,7 @@ class Worker:
             place.compaction_lag_ms,
         )
         self.actors: list[Actor] = []
+        self.state = place.state / self.plan.network / self.plan.deployment
 
     def add_scope(
         self, name: str, *, partitions: Sequence[int] | None = None, sweep_beside: bool = False
@@ -135,7 +135,7 @@ class Worker:
 
     def _ingest(self, name: str, partition: int) -> IngestTask:
         source = self.plan.sources[name.removeprefix("ingest.")]
-        folder = self.place.state / self.plan.network / f"{name}.{partition}"
+        folder = self.state / f"{name}.{partition}"
         return IngestTask(self.shared, source, partition=partition, folder=folder, clock_ms=_now_ms)
 
     def _scope_task(self, name: str, partition: int, sweep_beside: bool) -> ScopeTask:
@@ -154,7 +154,7 @@ class Worker:
         return ScopeTask(self.shared, scope, partition=partition, desk=desk)
 
     def _sweeper(self, arc: str, partition: int, folder: str) -> Sweeper:
-        state = self.place.state / self.plan.network / folder / f"{arc}.{partition}"
+        state = self.state / folder / f"{arc}.{partition}"
         return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=_now_ms)
 
     def add_sweepers(self, arcs: Sequence[str] | None = None) -> None:

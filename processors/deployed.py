@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 from processors.plan import Plan
 from schemas.errors import ErrataError
@@ -32,22 +33,26 @@ def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
     return ends
 
 
-def deploy(cluster: Cluster, plan: Plan) -> None:
-    """Write the plan if none is deployed under its network's name.
+def deploy(cluster: Cluster, plan: Plan) -> str:
+    """Write the plan if none is deployed under its network's name; return the deployment's id.
+
+    Local state is that of one deployment: if the cluster is made anew, so is the state.
 
     Raises:
         PlanMismatchError: If another one is.
     """
     found = read_plan(cluster, plan.network)
-    wanted = {"version": 1, "first_epoch": 0, "plan": plan.describe()}
     if found is None:
-        _write(cluster, plan, PLAN_KEY, wanted)
-    elif found["plan"] != json.loads(json.dumps(wanted["plan"])):
+        wanted = {"version": 1, "first_epoch": 0, "deployment": uuid4().hex[:12]}
+        _write(cluster, plan, PLAN_KEY, wanted | {"plan": plan.describe()})
+        found = read_plan(cluster, plan.network) or wanted
+    elif found["plan"] != json.loads(json.dumps(plan.describe())):
         changed = ", ".join(_differences(found["plan"], plan.describe()))
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with another plan ({changed} differ); run the "
             "network as deployed, or give the changed one another name"
         )
+    return str(found["deployment"])
 
 
 def read_plan(cluster: Cluster, network: str) -> dict[str, Any] | None:

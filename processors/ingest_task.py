@@ -10,36 +10,26 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from processors import dead_letter
-from processors.dead_letter import TOO_LARGE, UNDECODABLE, DeadLetter
-from processors.envelopes.checks import ROW, Decoded, Refusal, nothing
-from processors.envelopes.native_avro import NativeAvro
-from processors.envelopes.native_json import NativeJson
-from processors.index import LONGEST_KEY, Index
+from processors.dead_letter import DeadLetter
+from processors.envelopes.checks import ROW, Refusal
+from processors.index import Index
+from processors.intake import Intake
 from processors.report import FOREVER, IDLE, NEVER
-from processors.taking import KEY, Taken, split_moves, take
-from processors.task import Emission, Shared, Task
+from processors.task import Shared, Task
 from processors.typed import Source
 from schemas import framing
 from schemas import revisions as frames
-from schemas.avro import tuple_schema
-from schemas.decode import Decoder
-from schemas.encode import Encoder
 from schemas.errors import ErrataError
-from schemas.partition import partitions
 from topics import names
 from topics.cluster import Reader, Records, TopicPartition
 
 INTERVAL_MS = 50
 WIDEST_MS = 2_000
-REPORT_MS = 1_000
 ROWS_A_BATCH = 50_000
-LONGEST_VALUE = 200_000
-"""Bytes of a source record at most: a result may hold its values four times; a topic takes 1 MB."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -77,16 +67,10 @@ class IngestTask(Task):
         self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
         self.paced = epoch_of is None
         self.place = TopicPartition(source.topic, partition)
-        self.ended = TopicPartition(names.plan_topic(shared.plan.network), 0)
         self.folder = folder
-        self.envelope = (
-            NativeJson(arc) if source.format == "json" else NativeAvro(arc, shared.registry)
+        self.intake = Intake(
+            source, shared.codec(arc.name), partition_count=self.plan.partition_count(arc.name)
         )
-        key = tuple_schema("Key", {name: arc.fields[name] for name in arc.identity})
-        spread = tuple_schema("Partition", {name: arc.fields[name] for name in arc.partition_by})
-        self.key_encoder, self.partition_encoder = Encoder(key), Encoder(spread)
-        content = tuple_schema("Tuple", arc.fields)
-        self.encoder, self.decoder = Encoder(content), Decoder(content)
         self.reader: Reader | None = None
         self.index: Index | None = None
 
@@ -123,7 +107,6 @@ class IngestTask(Task):
         self.held: list[Records] = []
         self.stamped_ms = self.heard_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
-        self.controls: dict[int, int] = {}
         yield True
 
     def _catch_up(self, index: Index) -> Generator[bool, None, None]:
@@ -139,32 +122,8 @@ class IngestTask(Task):
             found.append(self.view.believed(own))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
         last = frames.last(pl.concat(found), self.arc.identity)
-        self._change_index(index, last, done=self.report.done, positions=reached)
+        self.intake.change(index, last, done=self.report.done, positions=reached)
         index.commit()
-
-    def _change_index(
-        self,
-        index: Index,
-        revisions: pl.DataFrame,
-        *,
-        done: int,
-        positions: dict[TopicPartition, int] | None = None,
-    ) -> None:
-        names_ = list(self.arc.fields)
-        gone, there = frames.DELETE, revisions.filter(pl.col("op") != frames.DELETE)
-        dead = revisions.filter(pl.col("op") == gone)
-        after = frames.side(there, frames.AFTER, names_)
-        before = frames.side(dead, frames.BEFORE, names_)
-        index.begin(
-            put=(self._keys(after), self.encoder.encode(after)),
-            delete=self._keys(before),
-            done=done,
-            positions=positions
-            or index.positions | {p: o for p, (o, _) in self.report.ends.items()},
-        )
-
-    def _keys(self, tuples: pl.DataFrame) -> list[bytes]:
-        return self.key_encoder.encode(tuples.select(self.arc.identity))
 
     # ---------------------------------------------------------------- a step
 
@@ -261,8 +220,13 @@ class IngestTask(Task):
         held, self.held = self.held, []
         idle, ends = not held and self._falls_idle(now), self._has_end()
         values = list(chain.from_iterable(records.values for records in held))
-        decoded = self._decode(values)
-        taken = self._judge(decoded.frame)
+        decoded = self.intake.decode(values)
+        oldest = None
+        if self.arc.keep_ms is not None and self.newest_ms > NEVER:
+            oldest = self.newest_ms - self.arc.keep_ms
+        taken = self.intake.judge(
+            self.index, decoded.frame, oldest_ms=oldest, watermark=self.newest_ms
+        )
         refused = decoded.refused + [
             Refusal(*row) for row in taken.refused.select(ROW, "reason", "detail").iter_rows()
         ]
@@ -285,67 +249,13 @@ class IngestTask(Task):
             counts=counts,
         )
         dead = {names.dead_letters_topic(self.plan.network): letters} if letters else None
-        self._change_index(self.index, taken.revisions, done=epoch)
-        emissions = self._emissions(taken.revisions, epoch)
+        positions = self.index.positions | {p: o for p, (o, _) in self.report.ends.items()}
+        self.intake.change(self.index, taken.revisions, done=epoch, positions=positions)
+        emissions = self.intake.emissions(taken.revisions, epoch)
         yield from self.commit(emissions, report, records=dead)
         self.index.commit()
         self.stamped_ms = now
         yield True
-
-    def _decode(self, values: list[bytes | None]) -> Decoded:
-        """Return the revisions of a batch and the records that can't be taken in."""
-        refused: list[Refusal] = []
-        longest = max(map(len, filter(None, values)), default=0)
-        usable: list[Any] = values
-        rows: list[int] | None = None
-        if longest > LONGEST_VALUE or None in values:
-            rows = []
-            for row, value in enumerate(values):
-                if value is None:
-                    refused.append(Refusal(row, UNDECODABLE, "no value: a tombstone"))
-                elif len(value) > LONGEST_VALUE:
-                    need = f"needs at most {LONGEST_VALUE} bytes, found {len(value)}"
-                    refused.append(Refusal(row, TOO_LARGE, need))
-                else:
-                    rows.append(row)
-            usable = [values[row] for row in rows]
-        found = self.envelope.decode(usable) if usable else Decoded(nothing(self.arc), [])
-        frame, told = found.frame, found.refused
-        if rows is not None:
-            places = pl.Series(rows, dtype=pl.Int64)
-            frame = frame.with_columns(places.gather(frame[ROW]).alias(ROW))
-            told = [replace(refusal, row=rows[refusal.row]) for refusal in told]
-        frame = split_moves(self.arc, frame)
-        frame = frame.with_columns(pl.Series(KEY, self._row_keys(frame), dtype=pl.Binary))
-        long = frame.filter(pl.col(KEY).bin.size() > LONGEST_KEY)
-        if long.height:
-            need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
-            refused += [Refusal(row, TOO_LARGE, need) for row in long[ROW].unique().to_list()]
-            frame = frame.filter(~pl.col(ROW).is_in(long[ROW].implode()))
-        return Decoded(frame, refused + told)
-
-    def _row_keys(self, frame: pl.DataFrame) -> list[bytes]:
-        return self._keys(self.shared.codec(self.arc.name).identities(frame))
-
-    def _judge(self, given: pl.DataFrame) -> Taken:
-        """Return what a batch changes, given what the arc holds."""
-        assert self.index is not None
-        keys = given[KEY].unique()
-        found = pl.DataFrame(
-            {KEY: keys, "held": pl.Series(self.index.get(keys.to_list()), dtype=pl.Binary)}
-        )
-        found = found.filter(pl.col("held").is_not_null())
-        held = self.decoder.decode(found["held"].to_list()).with_columns(found[KEY])
-        oldest = None
-        if self.arc.keep_ms is not None and self.newest_ms > NEVER:
-            oldest = self.newest_ms - self.arc.keep_ms
-        return take(
-            self.arc,
-            given,
-            held,
-            oldest_ms=oldest,
-            watermark=self.newest_ms,
-        )
 
     def _letters(
         self, refused: list[Refusal], held: list[Records], epoch: int
@@ -374,45 +284,6 @@ class IngestTask(Task):
             )
             letters.append((None, framing.frame([dead_letter.encode(letter)], schema_id)[0]))
         return letters
-
-    def _emissions(self, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
-        """Return the revisions by partition: a replace that moves is a delete and an insert."""
-        if revisions.is_empty():
-            return []
-        before = self._partitions(revisions, frames.BEFORE, frames.INSERT)
-        after = self._partitions(revisions, frames.AFTER, frames.DELETE)
-        moved = (revisions["op"] == frames.REPLACE) & (before != after)
-        stay = revisions["op"] == frames.DELETE
-        target = after.zip_with(~stay, before)
-        emissions = [Emission(self.arc.name, epoch, revisions, target)]
-        if moved.any():
-            emissions = [
-                Emission(self.arc.name, epoch, revisions.filter(~moved), target.filter(~moved))
-            ]
-            movers = revisions.filter(moved)
-            for op, side, where in (
-                (frames.DELETE, frames.AFTER, before),
-                (frames.INSERT, frames.BEFORE, after),
-            ):
-                half = movers.with_columns(
-                    pl.lit(op, pl.UInt8).alias("op"),
-                    *(pl.lit(None, t.dtype).alias(side + n) for n, t in self.arc.fields.items()),
-                )
-                emissions.append(Emission(self.arc.name, epoch, half, where.filter(moved)))
-        return [emission for emission in emissions if emission.revisions.height]
-
-    def _partitions(self, revisions: pl.DataFrame, side: str, absent: int) -> pl.Series:
-        """Return the partition of one side of each revision; 0 where it has none."""
-        there = revisions["op"] != absent
-        fields = list(self.arc.partition_by)
-        encoded = (
-            self.partition_encoder.encode(frames.side(revisions.filter(there), side, fields))
-            if fields
-            else [b""] * int(there.sum())
-        )
-        found = pl.Series(partitions(encoded, self.plan.partition_count(self.arc.name)))
-        result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
-        return result.scatter(there.arg_true(), found.cast(pl.Int32))
 
 
 def _tally(refused: list[Refusal], read: int) -> dict[str, int]:

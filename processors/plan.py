@@ -39,6 +39,7 @@ class Plan:
         kept_ms: By connection point: how much event time it really keeps.
         partitions: By source: partitions of its arc, and of all arcs behind it.
         topic_partitions: By source: partitions of the user's topic.
+        deployment: Id of what is deployed; "" before.
     """
 
     network: str
@@ -53,6 +54,7 @@ class Plan:
     kept_ms: dict[str, int]
     partitions: dict[str, int] = field(default_factory=dict)
     topic_partitions: dict[str, int] = field(default_factory=dict)
+    deployment: str = ""
 
     def topic(self, arc: str) -> str:
         """Return the topic of an arc."""

@@ -11,11 +11,11 @@ from errata.cli.app import command
 
 @command("demo", example="errata demo --fast")
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="As fast as it goes, no show.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Play the tape in seconds.")] = False,
 ) -> None:
-    """A real tape of trades on an embedded Kafka, corrected in both modes, audited at the end.
+    r"""A real tape of trades on an embedded Kafka, corrected in both modes, audited at the end.
 
-    Needs the extra errata\\[broker]; the first run fetches Kafka's jars. Nothing is left running.
+    Needs the extra errata\[broker]; the first run fetches Kafka's jars. Nothing is left running.
     """
     from errata.demo.run import main
 

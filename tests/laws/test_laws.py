@@ -7,11 +7,13 @@ import os
 import tempfile
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from processors import desk
 from tests.laws.audit import Audit, Findings
 from tests.laws.networks import SHAPES
 from tests.laws.simulation import Simulation
@@ -44,7 +46,8 @@ seen = Counter[str]()
 
 def trial(make, kept: bool, seed: int) -> Findings:
     """Run one scenario; return the violations by law."""
-    with tempfile.TemporaryDirectory() as folder:
+    small = mock.patch.object(desk, "BLOCK_BYTES", 200)  # so that replies have many blocks
+    with tempfile.TemporaryDirectory() as folder, small:
         simulation = Simulation(make(kept=kept), seed=seed, folder=Path(folder))
         try:
             simulation.run()
