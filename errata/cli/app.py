@@ -54,9 +54,8 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., None]], Calla
     def declare(body: Callable[..., None]) -> Callable[..., None]:
         @wraps(body)
         def run(*args: Any, **options: Any) -> None:
-            with reported(name):
+            with reported(f"errata {name}"):
                 body(*args, **options)
-                sys.stdout.flush()
 
         help_ = prose(body.__doc__)
         app.command(name, help=help_, epilog=f"Example: [bold]{example}[/bold]")(run)
@@ -83,13 +82,14 @@ def reported(name: str) -> Iterator[None]:
         _drop_output()
         raise SystemExit(NOBODY_READS) from error
     except (ErrataError, OSError) as error:
+        _drop_output()
         _traceback_if_asked()
-        complain(str(error))
+        complain(_without_number(error) if isinstance(error, OSError) else str(error))
         raise SystemExit(_status(error)) from error
     except BaseException as error:  # a panic of the columnar engine is no Exception
         _traceback_if_asked()
         text = " ".join(str(error).split())
-        complain(f"internal error in `errata {name}`: {type(error).__name__}: {text}")
+        complain(f"internal error in `{name}`: {type(error).__name__}: {text}")
         if not os.environ.get(DEBUG):
             complain(f"please report it; {DEBUG}=1 shows the traceback")
         raise SystemExit(INTERNAL) from error
@@ -99,6 +99,11 @@ def complain(text: str) -> None:
     """Write a message to standard error; what could steer a terminal is escaped."""
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     sys.stderr.write(f"errata: {shown}\n")
+
+
+def _without_number(error: OSError) -> str:
+    where = f": {error.filename!r}" if error.filename else ""
+    return f"{error.strerror}{where}" if error.strerror else str(error)
 
 
 def _status(error: BaseException) -> int:
@@ -114,5 +119,8 @@ def _traceback_if_asked() -> None:
 
 
 def _drop_output() -> None:
-    """Let the interpreter's last flush go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """If what is left of the output can't be written, let the last flush go nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

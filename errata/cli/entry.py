@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import logging
+import signal
 import sys
 from typing import Annotated
 
 import typer
 
-from errata.cli.app import app, prose
-from errata.stopping import INTERRUPTED
+from errata.cli.app import app, prose, reported
 
 _COMMANDS = ("demo", "local", "explain", "up", "run", "end", "dead_letters")
 
@@ -53,8 +53,11 @@ for _name in _COMMANDS:
 
 def main() -> None:
     """Run the command line."""
+    # polars' own handler has the system restart a read; Ctrl-C must end one of a silent pipe.
+    signal.siginterrupt(signal.SIGINT, True)
     logging.basicConfig(format="errata: %(message)s", level=logging.WARNING)
-    try:
-        app(prog_name="errata")
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    with reported("errata"):
+        try:
+            app(prog_name="errata")
+        finally:
+            sys.stdout.flush()  # here its faults are told; later they would be shown as they are

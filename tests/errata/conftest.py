@@ -30,7 +30,8 @@ Errata = Callable[..., Ended]
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """An environment without settings of whoever runs the tests."""
-    own = {n: v for n, v in os.environ.items() if not n.startswith(("ERRATA_", "KAFKA_", "SCHEMA"))}
+    foreign = ("ERRATA_", "KAFKA_", "SCHEMA_", "PYTHONUNBUFFERED")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     path = os.pathsep.join(filter(None, [str(ROOT), own.get("PYTHONPATH")]))
     return own | {"PYTHONPATH": path, "ERRATA_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
 

@@ -68,10 +68,10 @@ def test_a_file_finds_its_neighbours_and_they_hide_nothing(
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "neighbour_of_a_tape.py").write_text("name = 'near'")
-    (tmp_path / "decimal.py").write_text("raise SystemExit('hidden')")
+    (tmp_path / "this.py").write_text("raise SystemExit('hidden')")  # a module nobody has loaded
     file = tmp_path / "tape.py"
     file.write_text(
-        "import decimal, neighbour_of_a_tape\nfrom errata import Network\n"
+        "import this, neighbour_of_a_tape\nfrom errata import Network\n"
         "net = Network(neighbour_of_a_tape.name)"
     )
     assert load(str(file)).name == "near"

@@ -52,6 +52,8 @@ def trial(make, kept: bool, seed: int) -> Findings:
         try:
             simulation.run()
             found = Audit(simulation).found
+        except Exception as error:
+            raise AssertionError(f"Progress: a process died of itself: {error}") from error
         finally:
             simulation.close()
         seen.update(simulation.seen, scenarios=1)

@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 
 from processors import desk
+from processors.replay import Ask
+from processors.scope_task import ScopeTask
 from tests.laws.audit import Audit
 from tests.laws.networks import apart
 from tests.laws.simulation import Simulation
@@ -60,7 +62,7 @@ def run(scope: str, change: Change | None) -> tuple[Audit, Meddler]:
     with tempfile.TemporaryDirectory() as folder:
         simulation = Simulation(
             apart(kept=True),
-            seed=1,
+            seed=4,
             folder=Path(folder),
             ticks=16,
             cluster=meddler,
@@ -80,10 +82,35 @@ def test_a_box_whose_replies_are_lost_revises_nothing_and_never_completes(scope,
     revised = [r for part in audit.revisions[arc] for r in part if r["before"] is not None]
     assert revised == []
     stuck = {finding.split(" ")[0] for finding in audit.found["Progress"]}
-    assert stuck
-    assert stuck <= {f"{scope}.{partition}" for partition in range(2)}
+    assert stuck == {f"{scope}.{partition}" for partition in range(2)}
     asked = "tape.scaled.requests" if arc == "up" else "tape.down.requests"
     assert any(meddler.end(TopicPartition(asked, partition)) for partition in range(2))
+
+
+def test_blocks_of_two_answers_never_make_one():
+    with tempfile.TemporaryDirectory() as folder:
+        simulation = Simulation(apart(kept=True), seed=4, folder=Path(folder), beside=0)
+        task = next(t for p in simulation.processes for t in p.tasks if t.name == "a.0")
+        assert isinstance(task, ScopeTask)
+        ranges = pl.DataFrame({"from_ms": [0], "to_ms": [9]})
+        waiting = task.desk.answers([Ask("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5)
+        next(waiting)
+
+        def reply(answer: int, block: int) -> None:
+            tuples = desk.pack(pl.DataFrame({"answer": [answer], "block": [block]}))
+            content = {"task": "a.0", "attempt": 1, "epoch": 5, "number": 1, "answer": answer}
+            content |= {"block": block, "blocks": 2, "refused": None, "tuples": tuples}
+            value = desk.write("Reply", content, schema_id=1)
+            simulation.cluster.send("tape.a.replay", partition=0, key=None, value=value)
+
+        reply(1, 0)
+        reply(2, 1)
+        assert next(waiting) is False
+        reply(2, 0)
+        with pytest.raises(StopIteration) as stop:
+            next(waiting)
+        assert stop.value.value[0].rows() == [(2, 0), (2, 1)]
+        simulation.close()
 
 
 @pytest.mark.parametrize("change", [left_out, wrong])
