@@ -12,9 +12,9 @@ from processors.dead_letter import TOO_LARGE, UNDECODABLE
 from processors.envelopes.checks import ROW, Decoded, Refusal, nothing
 from processors.envelopes.native_avro import NativeAvro
 from processors.envelopes.native_json import NativeJson
+from processors.graves import Emission
 from processors.index import LONGEST_KEY, Index
 from processors.taking import KEY, Taken, split_moves, take
-from processors.task import Emission
 from processors.typed import Source
 from schemas import revisions as frames
 from schemas.avro import tuple_schema

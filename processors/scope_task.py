@@ -11,10 +11,11 @@ import polars as pl
 from processors import rebuild
 from processors.arc_topic import ArcInput
 from processors.desk import Answering, Desk, ReplayRefusedError
+from processors.graves import Emission
 from processors.replay import Ask
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
-from processors.task import Emission, Shared, Task
+from processors.task import Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical
 from topics.cluster import LostOffsetError, TopicPartition

@@ -14,11 +14,11 @@ import polars as pl
 
 from processors import report as reports
 from processors.arc_topic import ArcCodec, Meta, Registry
+from processors.graves import Emission, Graves, last_of
 from processors.plan import Plan
 from processors.report import Report
 from processors.view import View
 from schemas import framing
-from schemas import revisions as frames
 from schemas.errors import ErrataError
 from topics import names
 from topics.cluster import Cluster, TopicPartition, Transactions
@@ -54,16 +54,6 @@ class Shared:
         return self.codecs[arc]
 
 
-@dataclass(frozen=True)
-class Emission:
-    """Revisions that one epoch gave for an arc, and the partition of each."""
-
-    arc: str
-    epoch: int
-    revisions: pl.DataFrame
-    partitions: pl.Series
-
-
 class Task:
     """One task; `life` is one attempt of it.
 
@@ -79,7 +69,7 @@ class Task:
         self.partition = int(name.rpartition(".")[2])
         self.report = Report(name)
         self.transactions: Transactions | None = None
-        self.graves: dict[tuple[str, int, bytes], int] = {}
+        self.graves = Graves()
         self.started = False
 
     # ---------------------------------------------------------------- a life
@@ -176,7 +166,8 @@ class Task:
             committed[report.attempt] = report.done
         yield from self._commit(replace(report, ends=ends, committed=committed))
         for emission, own in zip(emissions, keys, strict=True):
-            self._dig(emission, own)
+            if self.plan.arcs[emission.arc].is_connection_point:
+                self.graves.dig(emission, own)
 
     def _open(self) -> Transactions:
         assert self.transactions is not None
@@ -255,12 +246,7 @@ class Task:
     ) -> Iterator[bool]:
         history = yield from self._history(codec, place, 0)
         own = self.view.believed(history.filter(pl.col("task") == self.name))
-        named = pl.concat([own, codec.identities(own)], how="horizontal")
-        last = (
-            named.join(identities, on=list(codec.arc.identity), how="semi", nulls_equal=True)
-            .sort("epoch", "offset")
-            .unique(subset=list(codec.arc.identity), keep="last", maintain_order=True)
-        )
+        last = last_of(own, identities, identity=list(codec.arc.identity))
         if last.is_empty():
             return
         transactions = self._open()
@@ -274,53 +260,29 @@ class Task:
         transactions.commit()
         yield True
 
-    def _dig(self, emission: Emission, keys: list[bytes]) -> None:
-        """Remember which deletes want a tombstone, and forget those that were followed."""
-        if not self.plan.arcs[emission.arc].is_connection_point:
-            return
-        written = pl.DataFrame(
-            {
-                "key": pl.Series(keys, dtype=pl.Binary),
-                "partition": emission.partitions,
-                "dead": emission.revisions["op"] == frames.DELETE,
-            }
-        )
-        buried = {key for arc, _, key in self.graves if arc == emission.arc}
-        touched = written.filter(pl.col("dead") | pl.col("key").is_in(list(buried)))
-        for key, partition, dead in touched.iter_rows():  # few: deletes, and what follows them
-            self.graves.pop((emission.arc, partition, key), None)
-            if dead:
-                self.graves[emission.arc, partition, key] = emission.epoch
-
     def bury(self) -> Iterator[bool]:
         """When idle, write tombstones for own deletes that every reader has passed.
 
         In a transaction of its own, and only for a delete that is still its key's last record: what
         this life wrote is all remembered, and no other task writes the identity.
         """
-        if not self.graves:
-            return
-        passed = {
-            (arc, partition): self.passed(arc, partition)
-            for arc, partition in {(a, p) for a, p, _ in self.graves}
-        }
-        ripe = [g for g, epoch in self.graves.items() if epoch <= passed[g[0], g[1]]]
+        ripe = self.graves.ripe(self.passed)
         if not ripe:
             return
         transactions = self._open()
         transactions.begin()
-        for topic, pairs in _by_topic(self.plan, ripe).items():
+        for arc in {grave.arc for grave in ripe}:
+            graves = [grave for grave in ripe if grave.arc == arc]
             transactions.produce(
-                topic,
-                partitions=[partition for partition, _ in pairs],
-                keys=[key for _, key in pairs],
-                values=[None] * len(pairs),
+                self.plan.topic(arc),
+                partitions=[grave.partition for grave in graves],
+                keys=[grave.key for grave in graves],
+                values=[None] * len(graves),
             )
         transactions.flush()
         yield True
         transactions.commit()
-        for grave in ripe:
-            del self.graves[grave]
+        self.graves.forget(ripe)
         yield True
 
     def passed(self, arc: str, partition: int) -> int:
@@ -330,12 +292,3 @@ class Task:
         if arc in self.plan.asked():
             reported.append(self.view.of(f"sweep.{arc}.{partition}").done)
         return min(reported, default=self.report.done)
-
-
-def _by_topic(
-    plan: Plan, graves: list[tuple[str, int, bytes]]
-) -> dict[str, list[tuple[int, bytes]]]:
-    found: dict[str, list[tuple[int, bytes]]] = {}
-    for arc, partition, key in graves:
-        found.setdefault(plan.topic(arc), []).append((partition, key))
-    return found

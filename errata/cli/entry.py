@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import signal
-import sys
 from typing import Annotated
 
 import typer
@@ -57,7 +56,4 @@ def main() -> None:
     signal.siginterrupt(signal.SIGINT, True)
     logging.basicConfig(format="errata: %(message)s", level=logging.WARNING)
     with reported("errata"):
-        try:
-            app(prog_name="errata")
-        finally:
-            sys.stdout.flush()  # here its faults are told; later they would be shown as they are
+        app(prog_name="errata")

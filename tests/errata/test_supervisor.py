@@ -127,9 +127,6 @@ def test_quick_deaths_in_a_row_end_everything_with_the_last_line(stage: Stage) -
     assert (failed.value.name, failed.value.status) == ("one", 75)
     assert supervisor.restarts == {"other": 0, "one": MOST_QUICK - 1}
     assert not runs(other)
-    stage.clock.now_s += 100.0
-    supervisor.poll()
-    assert supervisor.pids == {}
 
 
 def test_deaths_after_a_long_life_are_no_row(stage: Stage) -> None:
@@ -161,6 +158,15 @@ def test_stop_ends_all_and_may_be_called_twice(stage: Stage) -> None:
     supervisor.stop()
     assert not any(map(runs, pids))
     assert supervisor.pids == {}
+
+
+def test_after_stop_nothing_is_started_again(stage: Stage) -> None:
+    supervisor = stage.start(one=[*PYTHON, "raise SystemExit(75)"])
+    stage.until(lambda: not supervisor.pids)
+    supervisor.stop()
+    stage.clock.now_s += 100.0
+    supervisor.poll()
+    assert supervisor.restarts == {"one": 0}
 
 
 def test_a_process_that_does_not_end_is_killed(
