@@ -25,8 +25,8 @@ class Place:
         """Return the nearest place on the stack that is not Errata's own code."""
         own = {str(Path(__file__).parent), str(Path(__file__).parent.parent / "errata")}
         frame = sys._getframe(1)
-        while frame.f_back is not None and any(
-            frame.f_code.co_filename.startswith(folder) for folder in own
+        while frame.f_back is not None and (
+            frame.f_code.co_filename.startswith(("<string>", *own))  # <string>: a dataclass's own
         ):
             frame = frame.f_back
         return cls(Path(frame.f_code.co_filename).name, frame.f_lineno)

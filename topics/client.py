@@ -166,7 +166,7 @@ class Connection:
         code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
         if code in _MISSING:
             return ClusterError(
-                f"{self._servers} has no {what}; create it, or run `errata deploy` for a network's"
+                f"{self._servers} has no {what}; create it; a network's own are made by `errata up`"
             )
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicExistsError(f"{self._servers} has a {what} already; give another name")

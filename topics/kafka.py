@@ -59,7 +59,7 @@ class KafkaCluster:
             if highest >= count:
                 raise ClusterError(
                     f"topic '{topic}' has {count} partitions, but partition {highest} is to be "
-                    "read; the plan and the topic differ: run `errata plan`"
+                    "read; the plan and the topic differ: see `errata explain`"
                 )
         return KafkaReader(self._connection, positions)
 

@@ -37,10 +37,14 @@ class Tape:
     def __init__(self, rng: random.Random, *, partitions: int, identities: int = 5) -> None:
         self.rng, self.partitions, self.identities = rng, partitions, identities
         self.told: dict[str, dict[str, Any]] = {}
+        self.undo: Line | None = None
 
     def line(self, now: int, partition: int | None = None) -> Line:
         """Return a line about event times near `now`."""
         rng = self.rng
+        if self.undo is not None:
+            undo, self.undo = self.undo, None
+            return undo
         if partition is None:
             partition = rng.randrange(self.partitions)
         key = f"{partition}.{rng.randrange(self.identities)}"
@@ -56,6 +60,9 @@ class Tape:
         if dice < 0.60:
             other = f"{partition}.{rng.randrange(self.identities)}"
             return self._tell(partition, "replace", known | {"key": other}, known)
+        if dice < 0.72:  # there and back again
+            self.undo = Line(partition, {"op": "replace", "after": known})
+            return Line(partition, {"op": "replace", "after": self._changed(known, now)})
         return self._tell(partition, "replace", self._changed(known, now), known)
 
     def _tell(self, partition: int, op: str, after: Any, before: Any = None) -> Line:

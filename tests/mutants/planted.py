@@ -65,7 +65,7 @@ MUTANTS = [
     ),
     Mutant(
         "a tuple that moves stays in its old partition as well",
-        "processors/ingest_task.py",
+        "processors/intake.py",
         'moved = (revisions["op"] == frames.REPLACE) & (before != after)',
         'moved = (revisions["op"] == frames.REPLACE) & (before > after)',
     ),
