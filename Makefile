@@ -1,5 +1,6 @@
 # One command each; all set-up happens by itself, once, in .venv.
-PYTHON ?= $(firstword $(shell command -v python3.13 python3.12 python3.11 python3))
+PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13,$(shell \
+  $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2> /dev/null)))
 BIN := .venv/bin
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
@@ -31,9 +32,8 @@ clean: ## remove what make has made
 	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
 
 .venv/ready: requirements.txt pyproject.toml
+	@[ "$(PYTHON)" ] || { echo "errata needs Python 3.11 or later: PYTHON=... make" >&2; exit 1; }
 	@echo "setting up .venv (once; a few minutes) ..."
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "errata needs Python 3.11 or later; give it as PYTHON=..." >&2; exit 1; }
 	@mkdir -p .cache
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install $(QUIET) --disable-pip-version-check --require-hashes -r requirements.txt
