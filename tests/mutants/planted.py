@@ -34,10 +34,10 @@ MUTANTS = [
         "closes = near[START] + self.window.size_ms < wm\n",
     ),
     Mutant(
-        "the epoch's own revisions are not undone",
+        "a maximum that is lowered while its window is open is not replayed",
         "processors/boxes/aggregate.py",
-        "undone = self.states_of(pl.concat([others, leaving]), only=far)",
-        "undone = self.states_of(pl.concat([content, leaving]), only=far)",
+        "closing, now = self._with_known(closing, right), self._with_known(now, right)",
+        "closing, now = closing, self._with_known(now, right)",
     ),
     Mutant(
         "a replay through an aggregate does not reach back",
