@@ -24,6 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from planted import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = 40
+"""Scenarios a network: some bugs need more than the few of `make test` to show."""
 LAW = re.compile(r"\b(L[1-7]|Progress)\b")
 
 
@@ -42,6 +44,7 @@ def copy(target: Path) -> None:
 def run(where: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in the copy."""
     environment = os.environ | {"PYTHONPATH": str(where), "ERRATA_REQUIRE": ""}
+    environment |= {"ERRATA_LAWS_EXAMPLES": str(EXAMPLES)}
     return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=where, env=environment, capture_output=True, text=True,
