@@ -99,9 +99,7 @@ class EmbeddedBroker:
         BrokerError: If it does not start; with the last lines of its log.
         NoJavaError, JarsError: If Java or the jars can't be had.
 
-    Example:
-        >>> with EmbeddedBroker() as broker:  # doctest: +SKIP
-        ...     cluster = KafkaCluster(broker.settings)
+    Example: ``with EmbeddedBroker() as broker: cluster = KafkaCluster(broker.settings)``
     """
 
     def __init__(

@@ -33,8 +33,7 @@ class KafkaCluster:
     Raises:
         ClusterError: If no broker answers in time, or the cluster refuses this client.
 
-    Example:
-        >>> cluster = KafkaCluster({"bootstrap.servers": "localhost:9092"})  # doctest: +SKIP
+    Example: ``KafkaCluster({"bootstrap.servers": "localhost:9092"})``
     """
 
     def __init__(self, settings: Settings, *, reach_s: float = REACH_S) -> None:
