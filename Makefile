@@ -23,7 +23,7 @@ lint: .venv/ready ## style, types, layers
 	@$(BIN)/lint-imports --no-logo > .cache/lint-imports.log || { cat .cache/lint-imports.log; exit 1; }
 
 mutants: .venv/ready ## plant ten bugs, one at a time: a law must kill each
-	@$(BIN)/python tests/mutants/run.py $(ARGS)
+	@$(BIN)/python -m tests.mutants.run $(ARGS)
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)

@@ -19,9 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from planted import MUTANTS, Mutant
+from tests.mutants.planted import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 40
