@@ -14,8 +14,8 @@ from processors.view import View
 from schemas import framing
 from schemas import revisions as frames
 from schemas.arc import Arc
-from schemas.avro import key_schema, revision_schema
-from schemas.decode import Decoder
+from schemas.avro import key_schema
+from schemas.codec import RevisionCodec
 from schemas.encode import Encoder
 from topics.cluster import Reader, Records, TopicPartition
 
@@ -57,44 +57,22 @@ class ArcCodec:
     registry: Registry
 
     def __post_init__(self) -> None:
-        self._decoders: dict[int, Decoder] = {}
-
-    @cached_property
-    def _schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
         arc = self.arc
-        return (
-            key_schema(arc.name, arc.fields, arc.identity),
-            revision_schema(arc.name, arc.fields),
-        )
-
-    @cached_property
-    def _ids(self) -> tuple[int, int]:
-        key, value = self._schemas
-        return (
-            self.registry.register(f"{self.topic}-key", key),
-            self.registry.register(f"{self.topic}-value", value),
-        )
-
-    @cached_property
-    def _encoders(self) -> tuple[Encoder, Encoder]:
-        key, value = self._schemas
-        return Encoder(key), Encoder(value)
+        key = key_schema(arc.name, arc.fields, arc.identity)
+        self._keys, self._values = Encoder(key), RevisionCodec(arc.name, arc.fields)
+        self._key_id = self.registry.register(f"{self.topic}-key", key)
+        self._value_id = self.registry.register(f"{self.topic}-value", self._values.schema)
 
     def keys(self, tuples: pl.DataFrame) -> list[bytes]:
         """Return the record keys of tuples: their identity, framed."""
-        identity = tuples.select(self.arc.identity)
-        return framing.frame(self._encoders[0].encode(identity), self._ids[0])
+        return framing.frame(self._keys.encode(tuples.select(self.arc.identity)), self._key_id)
 
     def values(self, revisions: pl.DataFrame, meta: Meta) -> list[bytes]:
         """Return the record values of revisions."""
-        sides = revisions.with_columns(
-            (pl.col("op") != frames.INSERT).alias("before"),
-            (pl.col("op") != frames.DELETE).alias("after"),
+        bodies = self._values.encode(
+            revisions, task=meta.task, attempt=meta.attempt, epoch=meta.epoch
         )
-        bodies = self._encoders[1].encode(
-            sides, task=meta.task, attempt=meta.attempt, epoch=meta.epoch
-        )
-        return framing.frame(bodies, self._ids[1])
+        return framing.frame(bodies, self._value_id)
 
     def encode(self, revisions: pl.DataFrame, meta: Meta) -> tuple[list[bytes], list[bytes]]:
         """Return keys and values of revisions."""
@@ -125,27 +103,13 @@ class ArcCodec:
         if not values:
             return self.empty
         found = framing.unframe(values)  # type: ignore[arg-type]
-        parts = [self.empty]
-        for schema_id in set(found.schema_ids.tolist()) - {framing.UNFRAMED}:
-            decoder = self._decoder(schema_id)
-            if decoder is None:
-                continue
-            bodies, places = found.bodies, offsets
-            if found.only_id is None:
-                rows = np.flatnonzero(found.schema_ids == schema_id)
-                bodies, places = [bodies[i] for i in rows.tolist()], offsets.gather(rows)
-            good = decoder.decode_each(bodies)
-            frame = good.frame.with_columns(places.gather(good.good).alias("offset"))
-            parts.append(frame.select(self.empty.columns))
-        return pl.concat(parts).sort("offset") if len(parts) > 2 else parts[-1]
-
-    def _decoder(self, schema_id: int) -> Decoder | None:
-        if schema_id not in self._decoders:
-            decoder = Decoder(self.registry.schema(schema_id))
-            if not set(self.empty.columns) - {"offset"} <= set(decoder.columns):
-                return None
-            self._decoders[schema_id] = decoder
-        return self._decoders[schema_id]
+        bodies = found.bodies
+        if found.only_id != self._value_id:
+            own = np.flatnonzero(found.schema_ids == self._value_id)
+            bodies, offsets = [bodies[i] for i in own.tolist()], offsets.gather(own)
+        good = self._values.decode_each(bodies)
+        frame = good.frame.with_columns(offsets.gather(good.good).alias("offset"))
+        return frame.select(self.empty.columns)
 
 
 class ArcInput:
