@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from processors import network as declared
 from processors.aggregates.functions import aggregate_function
-from processors.boxes.aggregate import END, ROWS, START, Aggregate, Result, State
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.states import END, ROWS, START, Result, State
 from processors.expressions.aggregate_call import parse_aggregate
 from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, known, visible
 from processors.windows import Hopping

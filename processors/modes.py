@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from processors import network as declared
-from processors.boxes.aggregate import DOWNSTREAM, UPSTREAM, Aggregate
+from processors.boxes.aggregate import Aggregate
 from processors.boxes.map import Map
+from processors.boxes.states import DOWNSTREAM, UPSTREAM
 from processors.boxes.where import Where
 from processors.expressions.expression import Expression
 from processors.faults import Fault

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from processors.boxes.aggregate import START, Aggregate
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.states import START
 from processors.plan import Plan
 from processors.scope import Memory
 from processors.scopes import Scope

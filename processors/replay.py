@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.aggregate import START, Aggregate
+from processors.boxes.aggregate import Aggregate
 from processors.boxes.map import Map
+from processors.boxes.states import START
 from processors.boxes.where import Where
 from schemas import revisions as frames
 from schemas.arc import Arc

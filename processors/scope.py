@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from processors.boxes.aggregate import INPUTS, RESULTS, Aggregate, Answers, Need, Outcome
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.states import INPUTS, RESULTS, Answers, Need, Outcome
 from processors.plan import Plan
 from processors.replay import Ask, overlay
 from processors.scopes import Scope

@@ -12,7 +12,8 @@ from errata.loading import load
 from errata.worker import DAY_MS
 from processors import network as declared
 from processors.arcs import type_boxes
-from processors.boxes.aggregate import DOWNSTREAM, UPSTREAM, Aggregate
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.states import DOWNSTREAM, UPSTREAM
 from processors.deployed import topic_specs
 from processors.modes import find_results
 from processors.network import Network
