@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LAWS = ("tests/laws/test_laws.py",)
-
 
 @dataclass(frozen=True)
 class Mutant:
@@ -16,14 +14,14 @@ class Mutant:
         file: Where.
         old: The line, or the part of it, that is changed; unique in the file.
         new: What it becomes.
-        tests: The law tests that must find it.
+        network: The networks of the laws (`tests/laws/networks.py`) on which it shows.
     """
 
     name: str
     file: str
     old: str
     new: str
-    tests: tuple[str, ...] = LAWS
+    network: str = "apart"
 
 
 MUTANTS = [
@@ -44,6 +42,7 @@ MUTANTS = [
         "processors/replay.py",
         '(pl.col(START) - self.extent_ms).alias("from_ms")',
         'pl.col(START).alias("from_ms")',
+        network="chain-False",
     ),
     Mutant(
         "resume where reading was, not at the oldest unprocessed record",
