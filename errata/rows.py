@@ -78,3 +78,17 @@ def json_line(row: dict[str, Any]) -> bytes:
 def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
     """Return JSON lines."""
     return b"".join(json_line(row) + b"\n" for row in rows)
+
+
+def is_epoch_mark(line: bytes) -> bool:
+    """Whether a JSON line closes an epoch: ``{"epoch": true}``.
+
+    Example:
+        >>> is_epoch_mark(b'{"epoch": true}'), is_epoch_mark(b'{"op": "insert"}')
+        (True, False)
+    """
+    try:
+        found = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("epoch") is True and "op" not in found

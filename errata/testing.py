@@ -30,6 +30,8 @@ from topics.cluster import Records, TopicPartition
 from topics.memory import MemoryCluster
 from topics.registry import SchemaRegistry
 
+Line = Mapping[str, Any] | str | bytes
+
 LAG_MS = 2**60  # nothing is ever compacted here
 
 
@@ -112,17 +114,20 @@ class Driver:
 
     # ---------------------------------------------------------------- input
 
-    def send(self, source: str, lines: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
+    def send(self, source: str, lines: Line | Iterable[Line]) -> None:
         """Give a source one line or several: ``{"op", "before", "after"}``, or ``{"epoch": True}``.
 
-        Values may be plain Python ones: int, str, float, bool, `decimal.Decimal`, ms or
-        `datetime`.
+        A line is a mapping of plain values (int, str, float, bool, `decimal.Decimal`, times in ms
+        or `datetime`), or the JSON text of one.
         """
-        for line in [lines] if isinstance(lines, Mapping) else lines:
-            if line.get("epoch") is True and "op" not in line:
+        for line in [lines] if isinstance(lines, (Mapping, str, bytes)) else lines:
+            text = line.encode() if isinstance(line, str) else line
+            if not isinstance(text, bytes):
+                text = rows.json_line(dict(text))
+            if text.strip().startswith(b'{"epoch"') and rows.is_epoch_mark(text):
                 self.close_epoch()
             else:
-                self.send_raw(source, rows.json_line(dict(line)))
+                self.send_raw(source, text)
 
     def send_raw(self, source: str, value: bytes, key: bytes | None = None) -> None:
         """Give a source the bytes of one record, whatever they are."""

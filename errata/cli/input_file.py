@@ -8,8 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
+from errata import rows
 from errata.cli.csv_lines import CsvLines
 from schemas.arc import Arc
 from schemas.errors import ErrataError
@@ -105,16 +104,8 @@ def _split(lines: list[bytes]) -> Iterator[list[bytes] | None]:
     """Yield the lines between ``{"epoch": true}``, and None for each of these."""
     start = 0
     for place in [i for i, line in enumerate(lines) if b'"epoch"' in line]:
-        if _closes_epoch(lines[place]):
+        if rows.is_epoch_mark(lines[place]):
             yield lines[start:place]
             yield None
             start = place + 1
     yield lines[start:]
-
-
-def _closes_epoch(line: bytes) -> bool:
-    try:
-        found = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("epoch") is True and "op" not in found
