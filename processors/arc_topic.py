@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import polars as pl
@@ -192,8 +192,8 @@ class ArcInput:
         self.done = done
         left = [frame.filter(pl.col("epoch") > done) for frame in self.pending]
         self.pending = [frame for frame in left if frame.height]
-        oldest = [frame["offset"].min() for frame in self.pending]
-        return int(min(oldest, default=self.reader.position(self.place)))  # type: ignore[type-var,arg-type]
+        oldest = [cast(int, frame["offset"].min()) for frame in self.pending]
+        return min(oldest, default=self.reader.position(self.place))
 
     def close(self) -> None:
         """Stop reading."""

@@ -47,8 +47,8 @@ MUTANTS = [
     Mutant(
         "resume where reading was, not at the oldest unprocessed record",
         "processors/arc_topic.py",
-        "return int(min(oldest, default=self.reader.position(self.place)))",
-        "return int(max(oldest, default=self.reader.position(self.place)))",
+        "return min(oldest, default=self.reader.position(self.place))",
+        "return self.reader.position(self.place)",
     ),
     Mutant(
         "a new life keeps its predecessor's number",
@@ -75,16 +75,22 @@ MUTANTS = [
         "return max(known, default=NEVER)",
     ),
     Mutant(
-        "an answer leaves out the epoch asked for",
-        "sweepers/store.py",
-        "filter(pl.col(EPOCH) <= epoch)",
-        "filter(pl.col(EPOCH) < epoch)",
+        "a lone writer's records are believed unreported",
+        "processors/view.py",
+        'return revisions.filter(pl.col("epoch") <= last[0])',
+        "return revisions",
     ),
     Mutant(
-        "a stored result is asked for as of the epoch in hand",
+        "what was emitted in the same transaction is forgotten",
         "processors/scope.py",
-        "return Ask(results, committed, keys)",
-        "return Ask(results, max(committed - 1, 0), keys)",
+        "told = overlay(tuples, box.stored, own.get(name, []))",
+        "told = overlay(tuples, box.stored, [])",
+    ),
+    Mutant(
+        "a copy is complete where some writers have reported",
+        "processors/view.py",
+        "return min(self.frontier(writer) for writer in writers), end",
+        "return max(self.frontier(writer) for writer in writers), end",
     ),
     Mutant(
         "the largest value's ties are not counted down",
