@@ -83,21 +83,18 @@ class Audit:
     def _progress(self) -> None:
         if self.simulation.seen["never quiet"]:
             self.found["Progress"].append("it never came to rest")
-        epochs = [r["done"] for task, r in self.newest.items() if task.startswith("ingest.")]
+        last = max(r["done"] for task, r in self.newest.items() if task.startswith("ingest."))
         view = self.simulation.cleaner.view
         view.poll()
         for scope in self.plan.scopes:
             for task in view.tasks(scope):
-                if view.frontier(task) < max(epochs):
-                    self.found["Progress"].append(f"{task} never completes epoch {max(epochs)}")
+                if view.frontier(task) < last:
+                    self.found["Progress"].append(f"{task} never completes epoch {last}")
 
     def _intake(self) -> None:
         """L6, and the source's arc and watermarks epoch by epoch, from the source records."""
-        letters = [
-            row.content
-            for row in self.history.rows[self.history.letters]
-            if row.content is not None and self._covers(row.content)
-        ]
+        rows = self.history.rows[self.history.letters]
+        letters = [row.content for row in rows if row.content and self._covers(row.content)]
         self.pairs: list[dict[int, int]] = []
         self.arrived: dict[int, dict[str, Tuple | None]] = defaultdict(dict)
         self.letters = letters
