@@ -84,6 +84,7 @@ class Store:
         self._segments = Segments(folder, arc=arc)
         self._tail: list[pl.DataFrame] = []
         self.upto = self._durable.upto
+        self._resume = self._durable.resume
         self.floor = self._durable.floor
         self._oldest_ms = self._durable.oldest_ms
 
@@ -137,7 +138,7 @@ class Store:
         if sum(part.height for part in tail) >= self._segment_rows:
             self._commit(self._cut(self._in_order(tail)), upto=upto, resume=resume)
             tail = []
-        self._tail, self.upto = tail, upto
+        self._tail, self.upto, self._resume = tail, upto, resume
 
     def as_of(
         self,
@@ -187,6 +188,25 @@ class Store:
         """
         self.floor = max(self.floor, epoch)
         self._rewrite_if_worth_it()
+
+    def settle(self, epoch: int) -> None:
+        """Raise the floor and keep of each tuple only what it is as of there, whatever was missed.
+
+        For revisions that were read after the broker's cleaner may have taken some in between: what
+        ended a version may be missing then, but never what the tuple is by now.
+
+        Args:
+            epoch: The last epoch of which versions may be missing; at most `upto`.
+
+        Raises:
+            StoreError: If the disk refuses; then nothing is changed on it.
+        """
+        self.floor = max(self.floor, epoch)
+        if self._tail:
+            changes = self._cut(self._in_order(self._tail))
+            self._commit(changes, upto=self.upto, resume=self._resume)
+            self._tail = []
+        self._commit(self._kept(), segments=())
 
     def drop_before(self, event_time_ms: int) -> None:
         """Forget tuples older than this event time, at once for answers, on disk little by little.

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 
@@ -74,6 +75,7 @@ class Sweeper:
             watch=self._watch,
         )
         self.gone = -1
+        self.in_old = False
 
     def _start_over(self, why: str) -> None:
         """Drop the copy: what follows on it is no longer in the topic."""
@@ -85,11 +87,11 @@ class Sweeper:
     def _watch(self, records: Records, frame: pl.DataFrame) -> None:
         """Note which epochs may have lost versions to the broker's cleaner before we read them."""
         horizon = self.clock_ms() - self.shared.compaction_lag_ms
-        if records.times_ms and records.times_ms[0] < horizon and frame.height:
-            old = bisect_left(records.times_ms, horizon)
-            last = records.offsets[min(old, len(records) - 1)]
-            oldest = frame.filter(pl.col("offset") <= last)["epoch"].max()
-            self.gone = max(self.gone, int(oldest))  # type: ignore[arg-type]
+        old = bisect_left(records.times_ms, horizon)
+        self.in_old = old > 0
+        if old:
+            epochs = frame.filter(pl.col("offset") <= records.offsets[old - 1])["epoch"]
+            self.gone = max(self.gone, cast(int, epochs.max()) if epochs.len() else -1)
 
     def follow(self) -> bool:
         """Take in what has become complete; return whether there was something."""
@@ -104,10 +106,14 @@ class Sweeper:
             taken = self.input.take(frontier).drop("task", "attempt", "offset")
             resume = self.input.drop(frontier)
             self.store.append(taken, upto=frontier, resume=resume)
-        if self.gone > self.store.floor and self.store.upto >= self.gone:
-            self.store.raise_floor(self.gone)
+        if self._unsettled() and self.store.upto >= self.gone and not (read and self.in_old):
+            self.store.settle(self.gone)
         self._report()
         return read > 0
+
+    def _unsettled(self) -> bool:
+        """Whether something was read from which the cleaner may have taken versions."""
+        return self.gone > self.store.floor
 
     def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
         """Return the tuples asked for, all of them; None while the epoch is not complete here.
@@ -115,6 +121,8 @@ class Sweeper:
         Raises:
             HistoryGoneError: If a complete answer can't be given any more.
         """
+        if self._unsettled():
+            return None
         try:
             return self.store.as_of(as_of, ranges)
         except NotYetCompleteError:

@@ -1,7 +1,10 @@
 """A sweeper whose place in the topic is gone starts over."""
 
+import polars as pl
+
 from errata import Network, tumbling
 from errata.testing import Driver
+from sweepers.sweeper import Sweeper
 from topics.cluster import LostOffsetError
 
 MINUTE = 60_000
@@ -32,3 +35,38 @@ def test_a_sweeper_that_lost_its_offset_drops_its_copy_and_reads_the_topic_again
         driver.send("trades", trade("c", 2, 7))
         driver.close_epoch()
         assert [row["total"] for row in driver.table("sums")] == [12]
+
+
+def test_versions_that_the_cleaner_took_before_they_were_read_do_not_live_on(tmp_path):
+    """v1 is in the copy, the replace by v2 is compacted away, and v2's replace by v3 is read."""
+    net = Network("cleaned")
+    fields = {"key": "string", "at": "timestamp-millis", "price": "long"}
+    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
+    trades.aggregate("sums", by=[], window=tumbling("10m"), total="sum(price)")
+
+    def version(minute, price):
+        return {"key": "a", "at": minute * MINUTE, "price": price}
+
+    with Driver(net, mode="upstream") as driver:
+        driver.send("trades", {"op": "insert", "after": version(1, 5)})
+        driver.close_epoch()
+        driver.shared.compaction_lag_ms = 0
+        late = Sweeper(
+            driver.shared, "trades", partition=0, folder=tmp_path, clock_ms=lambda: 10**6
+        )
+        late.follow()
+        for old, new in (((1, 5), (25, 6)), ((25, 6), (45, 7))):
+            line = {"op": "replace", "before": version(*old), "after": version(*new)}
+            driver.send("trades", line)
+            driver.close_epoch()
+        driver.cluster.compact("cleaned.trades", horizons=[2**40])
+        for _ in range(3):
+            late.follow()
+
+        def prices(first: int, last: int) -> list[int]:
+            asked = pl.DataFrame({"from_ms": [first * MINUTE], "to_ms": [last * MINUTE]})
+            return late.answer(3, asked)["price"].to_list()
+
+        assert (prices(0, 10), prices(20, 30), prices(40, 50)) == ([], [], [7])
+        assert late.store.floor == 3
+        late.close()
