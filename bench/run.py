@@ -73,8 +73,12 @@ def preload(kafka: dict[str, str | int], topic: str, count: int) -> int:
 def raw(kafka: dict[str, str | int], topic: str, count: int, copy: str) -> float:
     """Return the seconds that consuming and producing the tape takes, nothing decoded."""
     create_topics(kafka, [TopicSpec(copy, 1)])
-    consumer = Consumer({**kafka, "group.id": copy, "enable.auto.commit": False})
-    producer = Producer({**kafka, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
+    # A full queue must not make the fetcher sleep, as it does for a second by default.
+    wide = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 1_000_000}
+    wide |= {"fetch.message.max.bytes": 8_000_000, "fetch.queue.backoff.ms": 10}
+    consumer = Consumer({**kafka, **wide, "group.id": copy, "enable.auto.commit": False})
+    more = {"queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1_000_000}
+    producer = Producer({**kafka, **more, "linger.ms": 20, "batch.num.messages": 50_000})
     consumer.assign([Assigned(topic, 0, 0)])
     seen, start = 0, time.perf_counter()
     while seen < count:
