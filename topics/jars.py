@@ -7,7 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from schemas.errors import ErrataError
+from topics.trust import java_options
 
 KAFKA = "4.3.1"
 """The version of Kafka that the embedded broker runs."""
@@ -27,6 +28,7 @@ _MODULES = (
 )
 _ABOUT = 46  # jars; only the bar's length depends on it
 _LIMIT_S = 900
+_UNTRUSTED = "PKIX path building failed"
 
 
 class JarsError(ErrataError):
@@ -102,7 +104,7 @@ def _ivy() -> Path:
     raise JarsError("PySpark, which ships Ivy, is missing", remedy="pip install 'errata[broker]'")
 
 
-def _fetch(java: Path, folder: Path, class_path: Path) -> None:
+def _fetch(java: Path, folder: Path, class_path: Path, *, trust: Sequence[str] = ()) -> None:
     """Run Ivy; what an earlier run has fetched is kept."""
     dependencies = "".join(
         f'<dependency org="{org}" name="{name}" rev="{version}" conf="default"/>'
@@ -115,7 +117,8 @@ def _fetch(java: Path, folder: Path, class_path: Path) -> None:
     )
     listed = folder / "class-path.new"
     # Ivy's home is our own: a half-filled one of other programs makes it fail.
-    command: list[str | Path] = [java, f"-Divy.default.ivy.user.dir={folder}", "-jar", _ivy()]
+    command: list[str | Path] = [java, *trust, f"-Divy.default.ivy.user.dir={folder}"]
+    command += ["-jar", _ivy()]
     command += ["-ivy", module, "-confs", "default"]
     command += ["-cache", folder / "jars", "-cachepath", listed]
     lines: list[str] = []
@@ -140,6 +143,11 @@ def _fetch(java: Path, folder: Path, class_path: Path) -> None:
             # Each jar is found, then fetched.
             bar.advance(jars, line.startswith(("\tfound ", "\t[SUCCESSFUL ")))
         limit.cancel()
+    if not trust and any(_UNTRUSTED in line for line in lines):
+        options = java_options(folder)
+        if options:  # this Java does not know an authority that the machine does
+            _fetch(java, folder, class_path, trust=options)
+            return
     if ivy.returncode or not listed.exists():
         reason = next((line for line in lines if "UNRESOLVED" in line or "FAILED" in line), "")
         raise JarsError(
