@@ -66,23 +66,3 @@ def test_figure_1_revises_both_windows_of_the_corrected_price(mode):
             {"op": "replace", "before": window(100, 80), "after": window(100, 77), "epoch": epoch},
             {"op": "replace", "before": window(120, 62), "after": window(120, 59), "epoch": epoch},
         ]
-
-
-def test_a_line_may_be_a_mapping_or_its_json_text():
-    from errata import Network, tumbling
-    from errata.testing import Driver
-
-    net = Network("lines")
-    fields = {"key": "string", "at": "timestamp-millis"}
-    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
-    trades.aggregate("counts", by=[], window=tumbling("1m"), n="count(*)")
-    with Driver(net) as driver:
-        driver.send("trades", '{"op": "insert", "after": {"key": "a", "at": 1}}')
-        driver.send(
-            "trades", [b'{"op": "insert", "after": {"key": "b", "at": 2}}', '{"epoch": true}']
-        )
-        driver.send(
-            "trades", [{"op": "insert", "after": {"key": "c", "at": 60_000}}, {"epoch": True}]
-        )
-        assert driver.epoch == 2
-        assert [r["after"]["n"] for r in driver.revisions("counts")] == [2]
