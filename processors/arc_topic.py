@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -18,19 +18,10 @@ from schemas.avro import key_schema
 from schemas.codec import RevisionCodec
 from schemas.encode import Encoder
 from topics.cluster import Reader, Records, TopicPartition
+from topics.registry import Registry
 
 NOTHING_YET = -1
 """The frontier of an input of which no epoch is complete."""
-
-
-class Registry(Protocol):
-    """Schemas by id."""
-
-    def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of a schema, making it known if it is not."""
-
-    def schema(self, schema_id: int) -> dict[str, Any]:
-        """Return the schema of an id."""
 
 
 @dataclass(frozen=True)

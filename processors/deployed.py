@@ -9,6 +9,7 @@ from uuid import uuid4
 from processors.plan import Plan
 from schemas.errors import ErrataError
 from topics import names, settings
+from topics.catch_up import catch_up
 from topics.cluster import Cluster, TopicPartition
 from topics.settings import TopicSpec
 
@@ -58,13 +59,12 @@ def deploy(cluster: Cluster, plan: Plan) -> str:
 def read_plan(cluster: Cluster, network: str) -> dict[str, Any] | None:
     """Return the deployed plan as plain data; None if there is none."""
     place = TopicPartition(names.plan_topic(network), 0)
-    reader, end, found = cluster.reader({place: 0}), cluster.end(place), None
+    reader, found = cluster.reader({place: 0}), None
     try:
-        while reader.position(place) < end:
-            for records in reader.poll(timeout_s=0.2):
-                for key, value in zip(records.keys, records.values, strict=True):
-                    if key == PLAN_KEY.encode() and value is not None:
-                        found = json.loads(value)
+        for records in catch_up(cluster, reader, place):
+            for key, value in zip(records.keys, records.values, strict=True):
+                if key == PLAN_KEY.encode() and value is not None:
+                    found = json.loads(value)
     finally:
         reader.close()
     return found

@@ -112,11 +112,7 @@ class ScopeTask(Task):
             yield from self._rebuild(str(error))
             return
         if not results:
-            buried = False
-            for _ in self.bury():
-                buried = True
-                yield True
-            yield buried
+            yield from self.bury()
             return
         last = results[-1].memory
         resume = {reader.place: reader.drop(last.done) for reader in self.inputs.values()}

@@ -17,7 +17,7 @@ from processors.dead_letter import TOO_OLD, UNKNOWN_IDENTITY
 from schemas import revisions as frames
 from schemas.arc import Arc
 
-KEY, ROW, REFUSED = "__key", "__row", "__refused"
+KEY, ROW = "__key", "__row"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from processors import report as reports
-from processors.arc_topic import ArcCodec, Meta, Registry
+from processors.arc_topic import ArcCodec, Meta
 from processors.graves import Emission, Graves, last_of
 from processors.plan import Plan
 from processors.report import Report
@@ -22,6 +22,7 @@ from schemas import framing
 from schemas.errors import ErrataError
 from topics import names
 from topics.cluster import Cluster, TopicPartition, Transactions
+from topics.registry import Registry
 
 
 class WrongPlanError(ErrataError):
@@ -268,6 +269,7 @@ class Task:
         """
         ripe = self.graves.ripe(self.passed)
         if not ripe:
+            yield False
             return
         transactions = self._open()
         transactions.begin()

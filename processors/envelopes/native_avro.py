@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from processors.arc_topic import Registry
 from processors.dead_letter import UNDECODABLE
 from processors.envelopes.checks import ROW, Decoded, Refusal, check, columns, nothing
 from schemas import framing
@@ -22,6 +21,7 @@ from schemas.decode import Decoder
 from schemas.errors import ErrataError
 from schemas.fields import FieldType
 from schemas.layout import Leaf, Nested
+from topics.registry import Registry
 
 
 class WriterSchemaError(ErrataError):
