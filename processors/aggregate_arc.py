@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from processors import network as declared
-from processors.aggregates.functions import aggregate_function
+from processors import declarations as declared
+from processors.aggregate_results import RESERVED_RESULTS, type_results
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.states import END, ROWS, START, Result, State
-from processors.expressions.aggregate_call import parse_aggregate
-from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, known, visible
+from processors.boxes.states import END, ROWS, START
+from processors.network import Network
+from processors.typed import Typed, duration, fault, known, visible
 from processors.windows import Hopping
-from schemas.arc import HIDDEN_PREFIX, Arc
-from schemas.errors import ErrataError
+from schemas.arc import Arc
 from schemas.fields import FieldType
 
-RESERVED_RESULTS = (START, END)
 MOST_WINDOWS = 1_000
 """Windows that may hold one tuple: every one of them is worked on for every tuple."""
 
 
-def type_aggregate(network: declared.Network, box: declared.Aggregate, typed: Typed) -> None:
+def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> None:
     """Add the arc and the box of an aggregate to what is typed, or its faults."""
     above = typed.arcs[box.input or ""]
     before = len(typed.faults)
@@ -57,37 +55,16 @@ def type_aggregate(network: declared.Network, box: declared.Aggregate, typed: Ty
             f"leave partition_by out of source {typed.source_of[box.name]!r}, or group by "
             f"{', '.join(missing)} as well",
         )
-    states: dict[object, State] = {}
-    results: dict[str, Result] = {}
-    for name, text in box.results.items():
-        if bad_name(name) or name in by or name in RESERVED_RESULTS:
-            fault(
-                typed,
-                box,
-                f"{NAME_RULE}, and is neither a group nor the window, for a result",
-                repr(name),
-                "rename the result",
-            )
-        try:
-            call = parse_aggregate(text, visible(above))
-            argument = call.arguments[0].type if call.arguments else None
-            function = aggregate_function(call.function, call.star, argument)
-        except ErrataError as error:
-            fault(typed, box, f"an aggregate for {name!r}", error, "correct the expression")
-            continue
-        shared = (function.state_key, tuple(a.text for a in call.arguments))
-        prefix = f"{HIDDEN_PREFIX}{len(states)}_"
-        state = states.setdefault(shared, State(function, call.arguments, prefix))
-        results[name] = Result(function, state, text)
+    results, states = type_results(box, above, typed)
     if len(typed.faults) > before:
         return
     timestamp = FieldType("timestamp-millis")
     fields = {name: above.fields[name] for name in by}
     fields |= {START: timestamp, END: timestamp}
-    fields |= {name: result.function.result for name, result in results.items()}
+    fields |= {name: result.type for name, result in results.items()}
     fields[ROWS] = FieldType("long")
-    for state in states.values():
-        fields |= {state.prefix + part: kind for part, kind in state.function.parts.items()}
+    for state in states:
+        fields |= state.hidden
     arc = Arc(
         box.name,
         fields,
@@ -97,7 +74,6 @@ def type_aggregate(network: declared.Network, box: declared.Aggregate, typed: Ty
         event_time_shift_ms=-1,
         keep_ms=keep,
     )
+    assert box.window is not None
     typed.arcs[box.name] = arc
-    typed.boxes[box.name] = Aggregate(
-        arc, above, by, box.window, results, tuple(states.values()), box.mode
-    )
+    typed.boxes[box.name] = Aggregate(arc, above, by, box.window, results, states, box.mode)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from processors import network as declared
+from processors import declarations as declared
 from processors.aggregate_arc import type_aggregate
 from processors.boxes.map import Map
 from processors.boxes.where import Where
 from processors.expressions.expression import compile_expression
+from processors.network import Network
 from processors.source_arc import type_source
 from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, visible
 from schemas.errors import ErrataError
 
 
-def type_boxes(network: declared.Network) -> Typed:
+def type_boxes(network: Network) -> Typed:
     """Type every arc of a network, collecting all faults."""
     typed = Typed()
     makers: Mapping[type, Callable[..., None]] = {
@@ -33,7 +34,7 @@ def type_boxes(network: declared.Network) -> Typed:
     return typed
 
 
-def _where(network: declared.Network, box: declared.Where, typed: Typed) -> None:
+def _where(network: Network, box: declared.Where, typed: Typed) -> None:
     above = typed.arcs[box.input or ""]
     keep = duration(typed, box, box.keep, "keep")
     try:
@@ -54,7 +55,7 @@ def _where(network: declared.Network, box: declared.Where, typed: Typed) -> None
     typed.boxes[box.name] = Where(typed.arcs[box.name], above.name, predicate)
 
 
-def _map(network: declared.Network, box: declared.Map, typed: Typed) -> None:
+def _map(network: Network, box: declared.Map, typed: Typed) -> None:
     above = typed.arcs[box.input or ""]
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")

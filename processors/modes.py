@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from processors import network as declared
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.map import Map
 from processors.boxes.states import DOWNSTREAM, UPSTREAM
 from processors.boxes.where import Where
 from processors.expressions.expression import Expression
 from processors.faults import Fault
+from processors.network import Network
 from processors.replay import Box, ReplayPath
 from processors.typed import Typed
 
@@ -42,7 +42,7 @@ class Choice:
 
 
 def choose(
-    network: declared.Network, typed: Typed, *, mode: str | None
+    network: Network, typed: Typed, *, mode: str | None
 ) -> tuple[dict[str, ReplayPath], dict[str, Choice], list[Fault]]:
     """Return by aggregate its replay path and its mode, and what is wrong; sets the boxes' mode."""
     paths: dict[str, ReplayPath] = {}
@@ -75,7 +75,7 @@ def choose(
     return paths, choices, faults
 
 
-def no_anchor(network: declared.Network, typed: Typed, name: str) -> Fault:
+def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     """Return the fault of an aggregate that has nothing to replay closed windows from."""
     source = typed.source_of[name]
     return Fault(
@@ -112,7 +112,7 @@ def find_anchor(typed: Typed, box: Aggregate) -> ReplayPath | None:
     return ReplayPath(arc, tuple(between), box, tuple(pushed))
 
 
-def judge(network: declared.Network, typed: Typed, box: Aggregate, *, asked: str) -> Choice | Fault:
+def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choice | Fault:
     """Return the mode of an aggregate, or why the one asked for is not to be had."""
     name, place = box.arc.name, network.declarations[box.arc.name].place
     if asked not in MODES:
@@ -134,7 +134,7 @@ def judge(network: declared.Network, typed: Typed, box: Aggregate, *, asked: str
     )
 
 
-def find_results(network: declared.Network, typed: Typed, name: str) -> tuple[str | None, str]:
+def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None, str]:
     """Return the connection point that holds an aggregate's results, or None and why there is none.
 
     Boxes in between must be stateless and keep the identity and the hidden part (every map does). A
@@ -161,7 +161,7 @@ def find_results(network: declared.Network, typed: Typed, name: str) -> tuple[st
 
 
 def filters_between(
-    network: declared.Network, typed: Typed, name: str, results: str | None
+    network: Network, typed: Typed, name: str, results: str | None
 ) -> tuple[Expression, ...]:
     """Return the predicates on the way from an aggregate down to where its results are kept."""
     found: list[Expression] = []
@@ -174,9 +174,7 @@ def filters_between(
     return tuple(found)
 
 
-def radius_faults(
-    network: declared.Network, typed: Typed, paths: dict[str, ReplayPath]
-) -> list[Fault]:
+def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) -> list[Fault]:
     """Return a fault for each anchor that keeps less than the radius asks for."""
     faults = []
     for anchor in dict.fromkeys(path.anchor.name for path in paths.values()):

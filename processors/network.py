@@ -11,68 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from processors.declarations import (
+    EARLIEST,
+    REST,
+    Aggregate,
+    Declaration,
+    Duration,
+    Map,
+    Sink,
+    Source,
+    Union,
+    Where,
+)
 from processors.faults import Fault, NetworkError, Place
-from processors.windows import Hopping
+from processors.windows import Window
 from schemas.arc import HIDDEN_PREFIX
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_ARCS = {"progress", "plan"}
-
-Duration = str | int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Declaration:
-    """What every box has: a name, which its output arc shares, and where it was declared."""
-
-    name: str
-    place: Place
-    input: str | None = None
-    scope: str | None = None
-    keep: Duration | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source(Declaration):
-    """A user's topic, taken in by ingest (DESIGN 4)."""
-
-    topic: str
-    envelope: str
-    format: str
-    fields: Mapping[str, Any]
-    identity: Sequence[str]
-    event_time: str
-    partition_by: Sequence[str] | None
-    partitions: int | None
-    lateness: Duration
-    idle_after: Duration | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Where(Declaration):
-    """Filter: passes the tuples for which a predicate is true."""
-
-    predicate: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Map(Declaration):
-    """Keeps the fields; adds some, or replaces them."""
-
-    expressions: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Aggregate(Declaration):
-    """Windows by group."""
-
-    by: Sequence[str]
-    window: Hopping
-    mode: str
-    emit: str
-    place_of_work: str | None
-    results: Mapping[str, str]
 
 
 @dataclass
@@ -95,6 +52,7 @@ class Network:
 
     name: str
     declarations: dict[str, Declaration] = field(default_factory=dict)
+    sinks: list[Sink] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NETWORK_NAME.fullmatch(self.name):
@@ -110,9 +68,9 @@ class Network:
         self,
         name: str,
         *,
-        fields: Mapping[str, Any],
-        identity: Sequence[str],
         event_time: str,
+        fields: Mapping[str, Any] | None = None,
+        identity: Sequence[str] | None = None,
         topic: str | None = None,
         envelope: str = "native",
         format: str = "avro",
@@ -121,18 +79,26 @@ class Network:
         lateness: Duration = 0,
         idle_after: Duration | None = None,
         keep: Duration | None = None,
+        rekey: bool = False,
+        start: str | int = EARLIEST,
     ) -> Stream:
         """Declare a user's topic as the start of an arc.
 
         Args:
             name: Name of the source and of its arc.
-            fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``.
+            event_time: The timestamp field that says when a tuple happened, or an expression over
+                the fields that gives one.
+            fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``; those
+                of the topic's latest value schema when not given.
             identity: Fields that name a tuple; all records of an identity must be in one partition
-                of the topic.
-            event_time: The timestamp field that says when a tuple happened.
+                of the topic, unless `rekey` is set. Those of the topic's latest key schema when not
+                given.
             topic: The user's topic; the source's name when not given.
-            envelope: What a record is; ``native``: op, before, after.
-            format: ``avro`` (with a schema id in front) or ``json`` (one object a record).
+            envelope: What a record is. ``append``: a new tuple. ``upsert``: the tuple of its
+                identity from now on, no value: there is none any more. ``debezium``: before, after
+                and op as Debezium's connectors write them. ``native``: op, before, after.
+            format: ``avro`` (with a schema id in front), ``json`` (one object a record) or ``csv``
+                (one line a record).
             partition_by: Fields whose hash is the arc's partition. Not given: those that every
                 aggregate behind groups by.
             partitions: Partitions of the arc; as many as the topic has when not given.
@@ -140,6 +106,10 @@ class Network:
             idle_after: Silence after which a partition no longer holds the watermark back.
             keep: How far behind the watermark tuples may still be revised; makes the arc a
                 connection point.
+            rekey: Whether records of an identity may come from several partitions of the topic:
+                they are brought together first.
+            start: Where a first run begins to read the topic: ``earliest``, ``latest``, or a record
+                timestamp, as ms or ISO-8601 text.
         """
         return self._add(
             Source(
@@ -148,13 +118,50 @@ class Network:
                 topic=name if topic is None else topic,
                 envelope=envelope,
                 format=format,
-                fields=dict(fields),
-                identity=_names(identity),
+                fields=None if fields is None else dict(fields),
+                identity=None if identity is None else _names(identity),
                 event_time=event_time,
                 partition_by=None if partition_by is None else _names(partition_by),
                 partitions=partitions,
                 lateness=lateness,
                 idle_after=idle_after,
+                keep=keep,
+                rekey=rekey,
+                start=start,
+            )
+        )
+
+    def union(
+        self,
+        name: str,
+        *streams: Stream,
+        tag: str = "source",
+        scope: str | None = None,
+        keep: Duration | None = None,
+    ) -> Stream:
+        """Bring all tuples of several arcs together; they must have the same fields.
+
+        Args:
+            name: Name of the box and of its arc.
+            streams: Two arcs or more, with the same fields, event time and partitioning.
+            tag: Arcs that may hold tuples of one identity (all but the outputs of one route) get a
+                field of this name, part of the identity: which arc a tuple comes from.
+            scope: The scope whose process runs the box.
+            keep: Makes the arc a connection point.
+        """
+        inputs = tuple(s.name if isinstance(s, Stream) else str(s) for s in streams)
+        unknown = [s for s in inputs if s not in self.declarations]
+        if len(set(inputs)) < max(2, len(inputs)) or unknown:
+            found = ", ".join(map(repr, inputs)) or "none"
+            self._refuse(name, "two or more different arcs of this network", found, "name them")
+        return self._add(
+            Union(
+                name=name,
+                place=Place.of_caller(),
+                input=inputs[0],
+                inputs=inputs,
+                tag=tag,
+                scope=scope,
                 keep=keep,
             )
         )
@@ -202,40 +209,112 @@ class Stream:
             )
         )
 
+    def route(
+        self,
+        *,
+        scope: str | None = None,
+        keep: Duration | None = None,
+        fields: Mapping[str, str] | None = None,
+        **outputs: str,
+    ) -> tuple[Stream, ...]:
+        """Give every tuple to the first output whose predicate is true for it.
+
+        Args:
+            scope: The scope whose process runs it.
+            keep: Makes every output a connection point.
+            fields: Outputs by name, for names that are also options.
+            outputs: Predicate by name of the output's arc, in order; the last may be ``"rest"``:
+                whatever no other one took. Tuples that none takes are left out.
+
+        Returns:
+            The outputs, in order.
+        """
+        predicates = self._results("route", fields, outputs)
+        made, earlier = [], ()  # type: tuple[list[Stream], tuple[str, ...]]
+        for name, predicate in predicates.items():
+            if predicate == REST and len(earlier) + 1 < len(predicates):
+                self.network._refuse(
+                    name, "'rest' as the last output", "an output behind it", "move it"
+                )
+            made.append(
+                self.network._add(
+                    Where(
+                        name=name,
+                        place=Place.of_caller(),
+                        input=self.name,
+                        predicate="true" if predicate == REST else predicate,
+                        earlier=earlier,
+                        is_route=True,
+                        scope=scope,
+                        keep=keep,
+                    )
+                )
+            )
+            earlier += (predicate,)
+        return tuple(made)
+
     def map(
         self,
         name: str,
         *,
         scope: str | None = None,
         keep: Duration | None = None,
-        fields: Mapping[str, str] | None = None,
-        **expressions: str,
+        partitions: int | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **expressions: Any,
     ) -> Stream:
-        """Keep the fields; add those named, or replace them, by expressions over the input's."""
+        """Keep the fields; add those named, or replace them, by expressions over the input's.
+
+        A map may replace the event time, or a field that its input is partitioned by; then its
+        tuples are repartitioned.
+
+        Args:
+            name: Name of the box and of its arc.
+            scope: The scope whose process runs the box; its input's when not given.
+            keep: Makes the arc a connection point.
+            partitions: Partitions of its arc if it repartitions; its input's when not given.
+            fields: Expressions by name, for names that are also options.
+            expressions: SQL expression, or `python` function, by name of the field it gives.
+        """
         return self.network._add(
             Map(
                 name=name,
                 place=Place.of_caller(),
                 input=self.name,
                 expressions=self._results(name, fields, expressions),
+                partitions=partitions,
                 scope=scope,
                 keep=keep,
             )
         )
 
+    def sink(self, topic: str, *, envelope: str = "native", format: str = "avro") -> None:
+        """Write this arc's revisions to a topic of the user's, in the transaction that makes them.
+
+        Args:
+            topic: The topic; made with as many partitions as the arc has if it isn't there.
+            envelope: ``native``; ``debezium``: before, after, op, and a tombstone after a delete;
+                or ``upsert``: the tuple by its identity, no value for a delete.
+            format: ``avro`` (with a schema id in front) or ``json``.
+        """
+        place = Place.of_caller()
+        self.network.sinks.append(Sink(self.name, topic, envelope, format, place))
+
     def aggregate(
         self,
         name: str,
         *,
-        by: Sequence[str],
-        window: Hopping,
+        by: Sequence[str] = (),
+        window: Window | None,
         mode: str = "adaptive",
         emit: str = "on_close",
+        order_by: Sequence[str] = (),
         place: str | None = None,
         scope: str | None = None,
+        partitions: int | None = None,
         keep: Duration | None = None,
-        fields: Mapping[str, str] | None = None,
-        **results: str,
+        fields: Mapping[str, Any] | None = None,
+        **results: Any,
     ) -> Stream:
         """Aggregate windows by group.
 
@@ -245,15 +324,22 @@ class Stream:
         Args:
             name: Name of the box and of its arc.
             by: Group fields; none: one group.
-            window: `hopping` or `tumbling`.
-            mode: How closed windows are revised: ``upstream``, ``downstream`` or ``adaptive`` (the
-                cheapest legal one).
+            window: `hopping`, `tumbling` or `sliding`; None: a group's whole history, whose result
+                has no window and an event time at the end of time.
+            mode: How closed windows are revised: ``upstream``, ``downstream``, ``resident`` (all
+                windows are kept in memory) or ``adaptive`` (the cheapest legal one).
             emit: ``on_close``: a result appears when the watermark passes the window's end.
+                ``on_update``: it appears, and is revised, in every epoch that changes it.
+            order_by: What ``first`` and ``last`` go by, ``"field"`` or ``"field desc"``; event time
+                when not given. Ties are broken by identity.
             place: Where the work is done.
             scope: The scope whose process runs the box; its input's when not given.
+            partitions: Partitions of its arc if its groups have to be brought together from several
+                partitions; its input's when not given.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
-            results: Results by name, e.g. ``total="sum(price)"``.
+            results: Results by name, e.g. ``vwap="sum(price * size) / sum(size)"``, or a
+                `Compensating` function.
         """
         return self.network._add(
             Aggregate(
@@ -266,14 +352,16 @@ class Stream:
                 emit=emit,
                 place_of_work=place,
                 results=self._results(name, fields, results),
+                order_by=_names(order_by),
+                partitions=partitions,
                 scope=scope,
                 keep=keep,
             )
         )
 
     def _results(
-        self, box: str, fields: Mapping[str, str] | None, named: Mapping[str, str]
-    ) -> dict[str, str]:
+        self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
+    ) -> dict[str, Any]:
         doubles = set(fields or ()) & set(named)
         if doubles:
             self.network._refuse(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from processors.declarations import Declaration
+from processors.declarations import Source as SourceDeclaration
 from processors.faults import Fault
-from processors.network import Declaration, Network
-from processors.network import Source as SourceDeclaration
+from processors.network import Network
 from processors.typed import Typed
 
 

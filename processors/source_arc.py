@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from processors import network as declared
+from processors import declarations as declared
+from processors.network import Network
 from processors.typed import NAME_RULE, Source, Typed, bad_name, duration, fault, known
 from schemas.arc import Arc
 from schemas.errors import ErrataError
@@ -13,11 +14,12 @@ from schemas.fields import FieldType
 ENVELOPES, FORMATS = ("native",), ("avro", "json")
 
 
-def type_source(network: declared.Network, box: declared.Source, typed: Typed) -> None:
+def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
     """Add the arc of a source to what is typed, or its faults."""
     before = len(typed.faults)
     fields: dict[str, FieldType] = {}
-    for name, text in box.fields.items():
+    declared_fields = box.fields or {}
+    for name, text in declared_fields.items():
         if bad_name(name):
             fault(typed, box, NAME_RULE + " for a field", repr(name), "rename the field")
         try:
@@ -28,10 +30,10 @@ def type_source(network: declared.Network, box: declared.Source, typed: Typed) -
         fault(typed, box, f"an envelope of {ENVELOPES}", repr(box.envelope), "use one of those")
     if box.format not in FORMATS:
         fault(typed, box, f"a format of {FORMATS}", repr(box.format), "use one of those")
-    identity = tuple(box.identity)
+    identity = tuple(box.identity or ())
     if not identity:
         fault(typed, box, "an identity", "no fields", "name the fields that name a tuple")
-    if known(typed, box, identity, box.fields, "identity"):
+    if known(typed, box, identity, declared_fields, "identity"):
         for name in identity:
             if name in fields and (fields[name].optional or fields[name].kind == "double"):
                 fault(
@@ -41,7 +43,7 @@ def type_source(network: declared.Network, box: declared.Source, typed: Typed) -
                     f"{name!r} of type {fields[name]}",
                     "choose other fields, or another type",
                 )
-    if known(typed, box, (box.event_time,), box.fields, "event_time"):
+    if known(typed, box, (box.event_time,), declared_fields, "event_time"):
         kind = fields.get(box.event_time)
         if kind is not None and kind.required != FieldType("timestamp-millis"):
             fault(
@@ -73,7 +75,7 @@ def type_source(network: declared.Network, box: declared.Source, typed: Typed) -
     )
 
 
-def _aggregates(network: declared.Network, arc: str) -> Iterator[declared.Aggregate]:
+def _aggregates(network: Network, arc: str) -> Iterator[declared.Aggregate]:
     """Yield the aggregates anywhere behind an arc."""
     for box in network.declarations.values():
         if box.input == arc:
@@ -82,7 +84,7 @@ def _aggregates(network: declared.Network, arc: str) -> Iterator[declared.Aggreg
             yield from _aggregates(network, box.name)
 
 
-def _grouped_by_all(network: declared.Network, arc: str, usable: set[str]) -> list[str]:
+def _grouped_by_all(network: Network, arc: str, usable: set[str]) -> list[str]:
     """Return the fields, computed by no map, that every aggregate behind an arc groups by."""
     order: list[str] = []
     for box in network.declarations.values():

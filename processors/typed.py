@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from processors import network as declared
+from processors import declarations as declared
 from processors.faults import Fault
+from processors.network import NAME
 from processors.replay import Box
 from processors.windows import duration_ms
 from schemas.arc import HIDDEN_PREFIX, Arc
@@ -91,7 +92,7 @@ def known(
 
 def bad_name(name: str) -> bool:
     """Whether a field can't have this name."""
-    return not declared.NAME.fullmatch(name) or name.startswith(HIDDEN_PREFIX)
+    return not NAME.fullmatch(name) or name.startswith(HIDDEN_PREFIX)
 
 
 def visible(arc: Arc) -> dict[str, FieldType]:

@@ -154,6 +154,9 @@ class Hopping:
         return pl.Series("row", rows), pl.Series("window_start", starts)
 
 
+Window = Hopping
+
+
 def hopping(size: str | int, *, every: str | int) -> Hopping:
     """Return windows of a size that start every so often.
 

@@ -1,10 +1,11 @@
 """The types that the fields of an arc can have.
 
 A field is declared as a string (``"long"``, ``"decimal(18,2)"``, ``"string?"`` for one that may be
-null). In memory a column is a polars series of the field's *physical* type: text, 64-bit integers,
-doubles and booleans as themselves, a timestamp as its milliseconds since the epoch (UTC), and a
-decimal as its unscaled integer in 128 bits, so that its arithmetic is exact. On the wire it is the
-Avro type of the same name.
+null). In memory a column is a polars series of the field's *physical* type: text, bytes, numbers
+and booleans as themselves, a timestamp as its milliseconds or microseconds since the epoch (UTC), a
+date as its days since then, a uuid as text in its canonical form (lower case), and a decimal as its
+unscaled integer in 128 bits, so that its arithmetic is exact. On the wire it is the Avro type of
+the same name.
 """
 
 from __future__ import annotations
@@ -22,12 +23,25 @@ MAX_PRECISION = 38
 
 PHYSICAL: dict[str, type[pl.DataType]] = {
     "string": pl.String,
+    "int": pl.Int32,
     "long": pl.Int64,
+    "float": pl.Float32,
     "double": pl.Float64,
     "boolean": pl.Boolean,
+    "bytes": pl.Binary,
     "decimal": pl.Int128,
+    "date": pl.Int32,
     "timestamp-millis": pl.Int64,
+    "timestamp-micros": pl.Int64,
+    "uuid": pl.String,
 }
+_STORED_AS = {
+    "date": "int",
+    "timestamp-millis": "long",
+    "timestamp-micros": "long",
+    "uuid": "string",
+}
+"""Avro's primitive type behind a logical one."""
 
 _FORM = re.compile(
     r"(?:(?P<before>optional|nullable)\s+)?(?P<kind>[a-z][a-z-]*)"
@@ -48,7 +62,7 @@ class FieldType:
     """The type of one field.
 
     Args:
-        kind: ``string``, ``long``, ``double``, ``boolean``, ``decimal`` or ``timestamp-millis``.
+        kind: A key of `PHYSICAL`.
         precision: Digits of a decimal, 1 to 38; 0 for other kinds.
         scale: Digits after the point of a decimal, 0 to ``precision``.
         optional: Whether the field may be null.
@@ -123,8 +137,8 @@ class FieldType:
                 "precision": self.precision,
                 "scale": self.scale,
             }
-        elif self.kind == "timestamp-millis":
-            plain = {"type": "long", "logicalType": "timestamp-millis"}
+        elif self.kind in _STORED_AS:
+            plain = {"type": _STORED_AS[self.kind], "logicalType": self.kind}
         return ["null", plain] if self.optional else plain
 
 

@@ -10,7 +10,7 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
 from errata.loading import load
 from errata.worker import DAY_MS
-from processors import network as declared
+from processors import declarations as declared
 from processors.arcs import type_boxes
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.states import DOWNSTREAM, UPSTREAM

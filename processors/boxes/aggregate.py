@@ -84,7 +84,7 @@ class Aggregate:
         """Return the states of windows that hold nothing."""
         columns = [pl.repeat(0, keys.height, dtype=pl.Int64, eager=True).alias(ROWS)]
         for state in self.states:
-            columns += state.named(state.function.init(keys.height))
+            columns += state.init(keys.height)
         return keys.select(self.keys).with_columns(columns)
 
     def no_states(self) -> pl.DataFrame:
@@ -114,14 +114,7 @@ class Aggregate:
         count.scatter(moved["g"], count.gather(moved["g"]) + moved["len"])
         columns = [count]
         for state in self.states:
-            values = pl.DataFrame(
-                [
-                    argument.evaluate(tuples).gather(rows).alias(str(number))
-                    for number, argument in enumerate(state.arguments)
-                ]
-            )
-            step = state.function.accumulate if sign > 0 else state.function.compensate
-            columns += state.named(step(state.parts(states), groups, values))
+            columns += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
         return states.with_columns(columns)
 
     def states_of(self, tuples: pl.DataFrame, *, only: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -144,16 +137,12 @@ class Aggregate:
         """Whether each state can be emitted from."""
         exact = pl.repeat(True, states.height, dtype=pl.Boolean, eager=True)
         for state in self.states:
-            exact &= state.function.exact(state.parts(states))
+            exact &= state.exact(states)
         return exact
 
     def emit(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return the result tuples of the states, hidden part included."""
-        parts = {id(state): state.parts(states) for state in self.states}
-        named = [
-            result.function.emit(parts[id(result.state)]).alias(name)
-            for name, result in self.results.items()
-        ]
+        named = [result.emit(states).alias(name) for name, result in self.results.items()]
         return states.with_columns((pl.col(START) + self.window.size_ms).alias(END), *named).select(
             list(self.arc.fields)
         )

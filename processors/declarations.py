@@ -1,0 +1,97 @@
+"""The boxes of a network as a user declares them: names and texts, nothing judged yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from processors.faults import Place
+from processors.windows import Window
+
+Duration = str | int
+EARLIEST, LATEST = "earliest", "latest"
+REST = "rest"
+"""The predicate of a route's last output: whatever no other one took."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What every box has: a name, which its output arc shares, and where it was declared."""
+
+    name: str
+    place: Place
+    input: str | None = None
+    scope: str | None = None
+    keep: Duration | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Declaration):
+    """A user's topic, taken in by ingest (DESIGN 4)."""
+
+    topic: str
+    envelope: str
+    format: str
+    fields: Mapping[str, Any] | None
+    identity: Sequence[str] | None
+    event_time: str
+    partition_by: Sequence[str] | None
+    partitions: int | None
+    lateness: Duration
+    idle_after: Duration | None
+    rekey: bool = False
+    start: str | int = EARLIEST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where(Declaration):
+    """Filter: passes the tuples for which a predicate is true.
+
+    An output of a route passes them only if no earlier output of it does.
+    """
+
+    predicate: str
+    earlier: Sequence[str] = ()
+    is_route: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Union(Declaration):
+    """All tuples of several arcs with the same fields; `inputs` are their names."""
+
+    inputs: Sequence[str]
+    tag: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Declaration):
+    """Keeps the fields; adds some, or replaces them."""
+
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(Declaration):
+    """Windows by group."""
+
+    by: Sequence[str]
+    window: Window | None
+    mode: str
+    emit: str
+    place_of_work: str | None
+    results: Mapping[str, Any]
+    order_by: Sequence[str] = ()
+    partitions: int | None = None
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A user's topic that an arc's revisions are written to, without their hidden part."""
+
+    arc: str
+    topic: str
+    envelope: str
+    format: str
+    place: Place
