@@ -4,9 +4,21 @@ A network of boxes over Kafka topics, in which every result that a correction in
 revised, however old it is, with its value before and after.
 """
 
+from processors.aggregates.compensating import Compensating
+from processors.expressions.opaque import python
 from processors.faults import NetworkError
 from processors.network import Network, Stream
-from processors.windows import hopping, tumbling
+from processors.windows import hopping, sliding, tumbling
 from schemas.errors import ErrataError
 
-__all__ = ["ErrataError", "Network", "NetworkError", "Stream", "hopping", "tumbling"]
+__all__ = [
+    "Compensating",
+    "ErrataError",
+    "Network",
+    "NetworkError",
+    "Stream",
+    "hopping",
+    "python",
+    "sliding",
+    "tumbling",
+]

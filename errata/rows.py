@@ -1,6 +1,7 @@
 """Frames as what people and programs read: plain values, hidden parts left out.
 
-A decimal is a `decimal.Decimal` with its scale, a timestamp int ms UTC.
+A decimal is a `decimal.Decimal` with its scale, a timestamp int ms or us UTC, a date a
+`datetime.date`, a uuid its text; in JSON a decimal is a number, a date ISO-8601, bytes are base64.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ import polars as pl
 from schemas import revisions as frames
 from schemas.arc import Arc
 from schemas.fields import FieldType
+from schemas.visible import visible
 
 _EXACT = decimal.Context(prec=60)
 _JSON = msgspec.json.Encoder(decimal_format="number")
 
 
 def values(column: pl.Series, kind: FieldType) -> list[Any]:
-    """Return a column of a physical type as plain values."""
+    """Return a column of a physical type as plain values.
+
+    Example:
+        >>> values(pl.Series([0.1], dtype=pl.Float32), FieldType("float"))
+        [0.1]
+        >>> values(pl.Series([0, None], dtype=pl.Int32), FieldType("date"))
+        [datetime.date(1970, 1, 1), None]
+    """
+    if kind.kind == "date":
+        return column.cast(pl.Date).to_list()
+    if kind.kind == "float":  # the shortest number that is this float, not its digits as a double
+        return column.cast(pl.String).cast(pl.Float64).to_list()
     found = column.to_list()
     if kind.kind != "decimal":
         return found
@@ -33,14 +46,6 @@ def tuples(arc: Arc, frame: pl.DataFrame, *, prefix: str = "") -> list[dict[str,
     names = arc.visible
     columns = [values(frame[prefix + name], arc.fields[name]) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
-    """Leave out revisions that change the hidden part only."""
-    same = pl.all_horizontal(
-        pl.col(frames.BEFORE + name).eq_missing(pl.col(frames.AFTER + name)) for name in arc.visible
-    )
-    return revisions.filter((pl.col("op") != frames.REPLACE) | ~same)
 
 
 def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:

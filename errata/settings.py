@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,79 @@ from schemas.errors import ErrataError
 
 FILE = "errata.toml"
 
-_KAFKA = "kafka"
-_KEYS = {"state": {"folder"}, "schema_registry": {"url"}, "topics": {"compaction_lag"}}
+_KAFKA, _PREFIX = "kafka", "ERRATA_"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of `errata.toml`.
+
+    Args:
+        table: Its table in the file.
+        key: Its key in the table; "" for any.
+        plain: A plain variable that gives it too.
+        default: What it is when nobody gives it, as people read it.
+        about: What it does.
+    """
+
+    table: str
+    key: str
+    plain: str
+    default: str
+    about: str
+
+    @property
+    def variable(self) -> str:
+        """The variable of ours that gives it."""
+        key = self.key.replace(".", "_").upper() or "<KEY>"
+        return f"{_PREFIX}{self.table.upper()}__{key}"
+
+
+SETTINGS = (
+    Setting(
+        _KAFKA,
+        "bootstrap.servers",
+        "KAFKA_BOOTSTRAP_SERVERS",
+        "none: needed",
+        "The cluster: `HOST:PORT`, with commas between several.",
+    ),
+    Setting(
+        _KAFKA,
+        "",
+        "",
+        "librdkafka's",
+        "Any key of librdkafka, as `sasl.password`; in a variable, underscores stand for the dots. "
+        "Keys that the laws depend on (isolation level, commits, idempotence) are Errata's own.",
+    ),
+    Setting(
+        "schema_registry",
+        "url",
+        "SCHEMA_REGISTRY_URL",
+        "none: schemas are kept in the topic `_errata_schemas`",
+        "A schema registry that speaks the API which Kafka's users know.",
+    ),
+    Setting(
+        "state",
+        "folder",
+        "ERRATA_STATE",
+        "`errata` in `$XDG_STATE_HOME`, or in `~/.local/state`",
+        "Where indexes and copies of connection points are kept; relative to the file. It can be "
+        "lost: what is in it is read again.",
+    ),
+    Setting(
+        "topics",
+        "compaction_lag",
+        "",
+        "`1d`",
+        "How long a superseded record stays in the topic of a connection point. A process that was "
+        "away for longer computes its boxes anew.",
+    ),
+)
+"""Every setting; `errata.settings_page` prints them."""
+
+_KEYS = {s.table: {o.key for o in SETTINGS if o.table == s.table} for s in SETTINGS}
 """Keys by table; those of ``kafka`` are librdkafka's to judge."""
-_PLAIN = {
-    "KAFKA_BOOTSTRAP_SERVERS": (_KAFKA, "bootstrap.servers"),
-    "SCHEMA_REGISTRY_URL": ("schema_registry", "url"),
-    "ERRATA_STATE": ("state", "folder"),
-}
-_PREFIX = "ERRATA_"
+_PLAIN = {s.plain: (s.table, s.key) for s in SETTINGS if s.plain}
 
 Values = dict[tuple[str, str], Any]
 
@@ -133,6 +198,6 @@ def _text(value: object, *, where: str) -> str | int:
 def _check(table: str, key: str, *, where: str) -> None:
     if table == _KAFKA or key in _KEYS.get(table, ()):
         return
-    known = ["kafka.<librdkafka key>", *(f"{t}.{k}" for t, keys in _KEYS.items() for k in keys)]
+    known = [f"{s.table}.{s.key or '<librdkafka key>'}" for s in SETTINGS]
     wrong = f"{table}.{key}" if key else table
     raise SettingsError(f"{where}: no setting {wrong!r}; there are {', '.join(known)}")

@@ -62,10 +62,12 @@ class Driver:
     def __init__(self, network: Network, mode: str | None = None) -> None:
         plan = compile_network(network, mode=mode, every_arc=True)
         sources = {
-            n: replace(s, format="json", topic=f"source.{n}", partitions=1)
+            n: replace(s, envelope="native", format="json", topic=f"source.{n}", partitions=1)
             for n, s in plan.sources.items()
         }
-        self.plan = replace(plan, sources=sources).placed(dict.fromkeys(sources, 1))
+        alone: dict[str, int | None] = dict.fromkeys(plan.exchanged, 1)
+        plan = replace(plan, sources=sources, exchanged=alone)
+        self.plan = plan.placed(dict.fromkeys(sources, 1))
         self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
         self.epoch = 0
         self._folder = tempfile.TemporaryDirectory(prefix="errata-")
@@ -97,7 +99,7 @@ class Driver:
             )
             for name, source in plan.sources.items()
         }
-        desk = Beside(self.sweepers)
+        desk = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
         scopes = [ScopeTask(shared, s, partition=0, desk=desk) for s in plan.scopes.values()]
         self.tasks = [*self.ingests.values(), *scopes]
         self.lives = [task.life() for task in self.tasks]

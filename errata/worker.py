@@ -10,24 +10,20 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
+from errata.parts import Actor, Life, Parts
+from errata.share import Share
 from processors.deployed import deploy, topic_specs
-from processors.desk import Desk, TopicDesk
-from processors.ingest_task import IngestTask
 from processors.network import Network
 from processors.plan import Plan, compile_network
-from processors.scope_task import ScopeTask
+from processors.resolve import resolve
 from processors.task import Shared, Task
 from processors.view import View
-from schemas.errors import ErrataError
-from sweepers.beside import Beside
-from sweepers.service import Service
-from sweepers.sweeper import Sweeper
-from topics.cluster import Cluster, DoubtfulCommitError, FencedError
+from topics.cluster import Cluster, ClusterError, DoubtfulCommitError, FencedError
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry_server import registry
@@ -37,17 +33,6 @@ log = logging.getLogger("errata")
 DAY_MS = 86_400_000
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
-
-
-class NoSuchPartError(ErrataError):
-    """A scope, arc or partition was named that the network does not have."""
-
-
-class Actor(Protocol):
-    """Something with a life that is advanced step by step."""
-
-    def life(self) -> Generator[bool, None, None]:
-        """Start a life; yields whether there was something to do."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +60,33 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
         ClusterError: If the cluster, or a user's topic on it, can't be used.
         PlanMismatchError: If another plan is deployed under its name.
     """
-    plan = compile_network(network)
-    plan = plan.placed({name: cluster.partitions(s.topic) for name, s in plan.sources.items()})
-    create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms))
+    plan = compile_network(resolve(network, registry(cluster, url=place.registry_url)))
+    plan = place_plan(plan, cluster)
+    found = [sink.topic for sink in plan.sinks if _partitions(cluster, sink.topic)]
+    lag = place.compaction_lag_ms
+    create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=lag, existing=found))
     return replace(plan, deployment=deploy(cluster, plan))
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def place_plan(plan: Plan, cluster: Cluster) -> Plan:
+    """Return a plan with the users' topics as they are found on a cluster.
+
+    Raises:
+        ClusterError: If the topic of a source is not there.
+    """
+    sinks = {sink.topic: _partitions(cluster, sink.topic) for sink in plan.sinks}
+    return plan.placed(
+        {name: cluster.partitions(source.topic) for name, source in plan.sources.items()},
+        sink_partitions={topic: count for topic, count in sinks.items() if count},
+    )
+
+
+def _partitions(cluster: Cluster, topic: str) -> int:
+    """Return how many partitions a topic has; 0 if it is not there."""
+    try:
+        return cluster.partitions(topic)
+    except ClusterError:
+        return 0
 
 
 class Worker:
@@ -104,58 +108,46 @@ class Worker:
             View(self.cluster, plan=self.plan),
             place.compaction_lag_ms,
         )
-        self.actors: list[Actor] = []
-        self.state = place.state / self.plan.network / self.plan.deployment
+        state = place.state / self.plan.network / self.plan.deployment
+        self.parts = Parts(self.shared, state)
+        self.shares: list[Share] = []
+        self.lives: dict[Actor, Life] = {}
 
     def add_scope(
-        self, name: str, *, partitions: Sequence[int] | None = None, sweep_beside: bool = False
+        self,
+        name: str,
+        *,
+        partitions: Sequence[int] | None = None,
+        shared: bool = False,
+        sweep_beside: bool = False,
     ) -> None:
         """Take on the tasks of a scope.
 
         Args:
             name: A scope, or ``ingest.<source>``.
             partitions: Which of its partitions; None: all.
+            shared: Take on whichever partitions a consumer group of all such processes gives to
+                this one, and give them up as others come.
             sweep_beside: Whether the tasks ask sweepers in this process instead of over topics.
 
         Raises:
             NoSuchPartError: If there is no such scope or partition.
         """
-        known = [f"ingest.{source}" for source in self.plan.sources] + list(self.plan.scopes)
-        if name not in known:
-            raise NoSuchPartError(f"no scope {name!r} in the network: it has {', '.join(known)}")
-        count = len(self.shared.view.tasks(name))
-        wanted = range(count) if partitions is None else partitions
-        for partition in wanted:
-            if not 0 <= partition < count:
-                raise NoSuchPartError(f"scope {name!r} has partitions 0 to {count - 1}")
-            if name.startswith("ingest."):
-                self.actors.append(self._ingest(name, partition))
-            else:
-                self.actors.append(self._scope_task(name, partition, sweep_beside))
-
-    def _ingest(self, name: str, partition: int) -> IngestTask:
-        source = self.plan.sources[name.removeprefix("ingest.")]
-        folder = self.state / f"{name}.{partition}"
-        return IngestTask(self.shared, source, partition=partition, folder=folder, clock_ms=_now_ms)
-
-    def _scope_task(self, name: str, partition: int, sweep_beside: bool) -> ScopeTask:
-        scope = self.plan.scopes[name]
-        desk: Desk
-        if sweep_beside:
-            asked = {self.plan.paths[b].anchor.name for b in scope.boxes if b in self.plan.paths}
-            results = (self.plan.choices[b].results for b in scope.boxes if b in self.plan.choices)
-            asked |= {arc for arc in results if arc is not None}
-            folder = f"beside.{name}"
-            sweepers = {arc: self._sweeper(arc, partition, folder) for arc in sorted(asked)}
-            self.actors += sweepers.values()
-            desk = Beside(sweepers)
-        else:
-            desk = TopicDesk(self.shared, scope=name, partition=partition)
-        return ScopeTask(self.shared, scope, partition=partition, desk=desk)
-
-    def _sweeper(self, arc: str, partition: int, folder: str) -> Sweeper:
-        state = self.state / folder / f"{arc}.{partition}"
-        return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=_now_ms)
+        self.parts.check(name, partitions or ())
+        self.parts.beside |= {name} if sweep_beside else set()
+        if shared:
+            group, topic = f"{self.plan.network}.{name}", self.plan.shared_by(name)
+            share = Share(
+                name,
+                join=partial(self.cluster.membership, group, topic),
+                start=lambda partition: self._start(self.parts.tasks(name, partition)),
+                stop=self._stop,
+            )
+            self.shares.append(share)
+            return
+        count = len(self.plan.tasks(name))
+        for partition in range(count) if partitions is None else partitions:
+            self._start(self.parts.tasks(name, partition))
 
     def add_sweepers(self, arcs: Sequence[str] | None = None) -> None:
         """Take on the sweepers of some connection points, all partitions; None: all that are asked.
@@ -163,15 +155,16 @@ class Worker:
         Raises:
             NoSuchPartError: If an arc is not a connection point that some box asks.
         """
-        asked = self.plan.asked()
-        for arc in asked if arcs is None else arcs:
-            if arc not in asked:
-                raise NoSuchPartError(
-                    f"no box asks a sweeper of {arc!r}: sweepers are needed for {', '.join(asked)}"
-                )
-            for partition in range(self.plan.partition_count(arc)):
-                sweeper = self._sweeper(arc, partition, "sweep")
-                self.actors.append(Service(self.shared, sweeper))
+        self._start(self.parts.services(arcs))
+
+    def _start(self, actors: list[Actor]) -> list[Actor]:
+        self.lives |= {actor: actor.life() for actor in actors}
+        return actors
+
+    def _stop(self, actors: list[Actor]) -> None:
+        for actor in actors:
+            self.lives.pop(actor).close()
+            actor.close()
 
     def _replaced(self, actor: Actor) -> bool:
         """Whether another process has taken a task over; a time-out fences in the same way."""
@@ -183,29 +176,38 @@ class Worker:
             time.sleep(IDLE_S)
         return self.shared.view.of(actor.name).attempt > actor.report.attempt
 
+    def _advance(self, actor: Actor) -> bool:
+        """Take one step of an actor; a doubtful commit starts its next life."""
+        try:
+            return next(self.lives[actor])
+        except (DoubtfulCommitError, FencedError) as error:
+            if isinstance(error, FencedError) and self._replaced(actor):
+                if any(share.lost(actor) for share in self.shares):
+                    return True
+                raise
+            log.warning("%s; starting a new attempt", error)
+            self.lives[actor] = actor.life()
+            return True
+
     def run(self, stop: Callable[[], bool]) -> None:
         """Advance everybody in turn until told to stop.
 
         Raises:
-            FencedError: If another process has taken over a task.
+            FencedError: If another process has taken over a task that is not shared.
             ErrataError: If something needs an operator.
         """
         gc.set_threshold(200_000, 20, 100)  # batches of many objects come and go by the millisecond
-        lives = [actor.life() for actor in self.actors]
         try:
             while not stop():
+                for share in self.shares:
+                    share.follow()
                 busy = False
-                for number, actor in enumerate(self.actors):
-                    try:
-                        busy |= next(lives[number])
-                    except (DoubtfulCommitError, FencedError) as error:
-                        if isinstance(error, FencedError) and self._replaced(actor):
-                            raise
-                        log.warning("%s; starting a new attempt", error)
-                        lives[number] = actor.life()
+                for actor in list(self.lives):
+                    busy |= actor in self.lives and self._advance(actor)
                 if not busy:
                     time.sleep(IDLE_S)
         finally:
-            for life in lives:
-                life.close()
+            for share in self.shares:
+                share.close()
+            self._stop(list(self.lives))
             self.cluster.close()

@@ -5,15 +5,19 @@ from __future__ import annotations
 from processors import declarations as declared
 from processors.aggregate_results import RESERVED_RESULTS, type_results
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.states import END, ROWS, START
+from processors.boxes.sliding import SlidingAggregate
+from processors.boxes.states import END, START
+from processors.exchanges import repartitioned
 from processors.network import Network
-from processors.typed import Typed, duration, fault, known, visible
-from processors.windows import Hopping
-from schemas.arc import Arc
+from processors.typed import Typed, duration, fault, known, positive, visible
+from processors.windows import History, Hopping, Sliding
+from schemas.arc import HIDDEN_PREFIX, Arc
 from schemas.fields import FieldType
 
 MOST_WINDOWS = 1_000
 """Windows that may hold one tuple: every one of them is worked on for every tuple."""
+
+ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 
 
 def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> None:
@@ -22,7 +26,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
     by = tuple(box.by)
-    if known(typed, box, by, visible(above), "by"):
+    if known(typed, box, by, visible(above), "by") and box.window is not None:
         for name in set(by) & set(RESERVED_RESULTS):
             fault(
                 typed,
@@ -31,49 +35,75 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
                 repr(name),
                 "map it to another name first",
             )
-    if not isinstance(box.window, Hopping):
-        fault(typed, box, "a window", repr(box.window), 'write hopping("30m", every="20m")')
-    elif box.window.size_ms > MOST_WINDOWS * box.window.slide_ms:
-        fault(
-            typed,
-            box,
-            f"at most {MOST_WINDOWS} windows that hold a tuple",
-            f"windows of {box.window.size_ms} ms every {box.window.slide_ms} ms",
-            "let windows start less often",
-        )
-    if box.emit != "on_close":
-        fault(typed, box, "emit='on_close'", repr(box.emit), "leave emit out")
+    _judge_window(box, above, typed)
+    if box.emit not in (ON_CLOSE, ON_UPDATE):
+        remedy = "leave emit out for results once a window is closed"
+        fault(typed, box, f"emit={ON_CLOSE!r} or emit={ON_UPDATE!r}", repr(box.emit), remedy)
     if box.place_of_work is not None:
         fault(typed, box, "no place=", repr(box.place_of_work), "leave place out")
-    missing = [name for name in above.partition_by if name not in by]
-    if missing:
-        fault(
-            typed,
-            box,
-            "groups that lie in one partition each",
-            f"by={list(by)} on an arc that is partitioned by {list(above.partition_by)}",
-            f"leave partition_by out of source {typed.source_of[box.name]!r}, or group by "
-            f"{', '.join(missing)} as well",
-        )
+    positive(typed, box, box.partitions, "partitions")
     results, states = type_results(box, above, typed)
     if len(typed.faults) > before:
         return
-    timestamp = FieldType("timestamp-millis")
+    if box.partitions is not None or not set(above.partition_by) <= set(by):
+        above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
+    prefix = "" if box.window is not None else HIDDEN_PREFIX
+    start, end = prefix + START, prefix + END
+    make = SlidingAggregate if isinstance(box.window, Sliding) else Aggregate
     fields = {name: above.fields[name] for name in by}
-    fields |= {START: timestamp, END: timestamp}
+    fields |= dict.fromkeys((start, end), FieldType("timestamp-millis"))
     fields |= {name: result.type for name, result in results.items()}
-    fields[ROWS] = FieldType("long")
+    fields |= dict.fromkeys(make.counted, FieldType("long"))
     for state in states:
         fields |= state.hidden
     arc = Arc(
         box.name,
         fields,
-        (*by, START),
-        END,
+        by if by and box.window is None else (*by, start),
+        end,
         above.partition_by,
         event_time_shift_ms=-1,
         keep_ms=keep,
     )
-    assert box.window is not None
     typed.arcs[box.name] = arc
-    typed.boxes[box.name] = Aggregate(arc, above, by, box.window, results, states, box.mode)
+    typed.boxes[box.name] = make(
+        arc,
+        above,
+        by,
+        History() if box.window is None else box.window,
+        results,
+        states,
+        box.mode,
+        on_update=box.emit == ON_UPDATE,
+    )
+
+
+def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
+    """Note what is wrong with an aggregate's windows."""
+    window = box.window
+    if window is None:
+        return
+    if not isinstance(window, Hopping | Sliding):
+        fault(
+            typed,
+            box,
+            "a window, or None for a group's whole history",
+            repr(window),
+            'write hopping("30m", every="20m"), tumbling("1d") or sliding("1h")',
+        )
+    elif isinstance(window, Hopping) and window.size_ms > MOST_WINDOWS * window.slide_ms:
+        fault(
+            typed,
+            box,
+            f"at most {MOST_WINDOWS} windows that hold a tuple",
+            f"windows of {window.size_ms} ms every {window.slide_ms} ms",
+            f"let windows start less often, or take sliding({window.size_ms})",
+        )
+    if above.event_time == HIDDEN_PREFIX + END:
+        fault(
+            typed,
+            box,
+            "tuples that happen at some time",
+            f"{above.name!r} with results over whole histories, which are at the end of time",
+            "take window=None here as well, or windows above",
+        )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from processors import declarations as declared
 from processors.aggregate_arc import type_aggregate
+from processors.boxes.forward import Forward
 from processors.boxes.map import Map
 from processors.boxes.where import Where
-from processors.expressions.expression import compile_expression
+from processors.exchanges import exchange_of
+from processors.expressions.expression import Expression, compile_event_time, compile_expression
+from processors.expressions.opaque import Opaque
 from processors.network import Network
+from processors.sinks import type_sinks
 from processors.source_arc import type_source
-from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, visible
+from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, positive, visible
+from processors.union_arc import type_union
+from schemas.arc import Arc
 from schemas.errors import ErrataError
 
 
@@ -24,64 +31,95 @@ def type_boxes(network: Network) -> Typed:
         declared.Where: _where,
         declared.Map: _map,
         declared.Aggregate: type_aggregate,
+        declared.Union: type_union,
     }
     for declaration in network.declarations.values():
-        if declaration.input is not None:
-            if declaration.input not in typed.arcs:
-                continue  # a fault further up is told already
-            typed.source_of[declaration.name] = typed.source_of[declaration.input]
+        above = declaration.reads
+        if not all(name in typed.arcs for name in above):
+            continue  # a fault further up is told already
+        sources = [source for name in above for source in typed.sources_of[name]]
+        typed.sources_of[declaration.name] = tuple(dict.fromkeys(sources)) or (declaration.name,)
         makers[type(declaration)](network, declaration, typed)
+    type_sinks(network, typed)
     return typed
+
+
+def _compiled(text: Any, above: Arc) -> Expression:
+    """Return an expression, or a Python function that stands for one, over an arc's fields."""
+    if isinstance(text, Opaque):
+        return text.bound(visible(above))
+    return compile_expression(text, visible(above))
+
+
+def _predicate(typed: Typed, box: declared.Where, text: Any) -> Expression | None:
+    try:
+        predicate = _compiled(text, typed.arcs[box.input or ""])
+    except ErrataError as error:
+        fault(typed, box, "a predicate over its input's fields", error, "correct the predicate")
+        return None
+    if predicate.type.kind != "boolean":
+        found = f"{predicate.text!r} of type {predicate.type}"
+        remedy = "compare it with something"
+        fault(typed, box, "a predicate that is true or false", found, remedy)
+        return None
+    return predicate
 
 
 def _where(network: Network, box: declared.Where, typed: Typed) -> None:
     above = typed.arcs[box.input or ""]
     keep = duration(typed, box, box.keep, "keep")
-    try:
-        predicate = compile_expression(box.predicate, visible(above))
-    except ErrataError as error:
-        fault(typed, box, "a predicate over its input's fields", error, "correct the predicate")
-        return
-    if predicate.type.kind != "boolean":
-        fault(
-            typed,
-            box,
-            "a predicate that is true or false",
-            f"{box.predicate!r} of type {predicate.type}",
-            "compare it with something",
-        )
+    predicate = _predicate(typed, box, box.predicate)
+    before = len(typed.faults)
+    earlier = [_predicate(typed, box, text) for text in box.earlier]
+    del typed.faults[before:]  # those are told where they are declared
+    if predicate is None:
         return
     typed.arcs[box.name] = replace(above, name=box.name, keep_ms=keep)
-    typed.boxes[box.name] = Where(typed.arcs[box.name], above.name, predicate)
+    typed.boxes[box.name] = Where(
+        typed.arcs[box.name], above.name, predicate, tuple(e for e in earlier if e is not None)
+    )
 
 
 def _map(network: Network, box: declared.Map, typed: Typed) -> None:
     above = typed.arcs[box.input or ""]
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
+    positive(typed, box, box.partitions, "partitions")
     expressions = {}
-    protected = {
-        **dict.fromkeys(above.partition_by, "partitions its arc"),
-        above.event_time: "is its event time",
-        **dict.fromkeys(above.identity, "is part of its identity"),
-    }
     for name, text in box.expressions.items():
         if bad_name(name):
             fault(typed, box, NAME_RULE, repr(name), "rename the field")
-        elif name in protected:
+        elif name in above.identity:
             fault(
                 typed,
                 box,
-                "the identity, event time and partition of its input kept",
-                f"{name!r} replaced, which {protected[name]}",
+                "the identity of its input kept",
+                f"{name!r} replaced, which is part of its identity",
                 "give the new value another name",
             )
         try:
-            expressions[name] = compile_expression(text, visible(above))
+            if name == above.event_time and isinstance(text, str):
+                expressions[name] = compile_event_time(text, visible(above))
+            else:
+                expressions[name] = _compiled(text, above)
         except ErrataError as error:
             fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
     if len(typed.faults) > before:
         return
     fields = {**above.fields, **{name: e.type for name, e in expressions.items()}}
-    typed.arcs[box.name] = replace(above, name=box.name, fields=fields, keep_ms=keep)
-    typed.boxes[box.name] = Map(typed.arcs[box.name], above.name, expressions, tuple(above.fields))
+    shift = above.event_time_shift_ms
+    if above.event_time in expressions:
+        fields[above.event_time] = fields[above.event_time].required  # else it is left out
+        shift = 0
+    arc = replace(above, name=box.name, fields=fields, event_time_shift_ms=shift, keep_ms=keep)
+    read = tuple(above.fields)
+    if box.partitions is None and not set(expressions) & set(above.partition_by):
+        typed.boxes[box.name] = Map(arc, above.name, expressions, read)
+    else:
+        passing = replace(arc, name=exchange_of(box.name), keep_ms=None, exchange=True)
+        typed.arcs[passing.name] = passing
+        typed.sources_of[passing.name] = typed.sources_of[box.name]
+        typed.exchanged[passing.name] = box.partitions
+        typed.boxes[passing.name] = Map(passing, above.name, expressions, read)
+        typed.boxes[box.name] = Forward(arc, passing.name)
+    typed.arcs[box.name] = arc

@@ -13,6 +13,7 @@ UNKNOWN_IDENTITY = "unknown identity"
 BAD_EVENT_TIME = "event time"
 TOO_OLD = "older than keep"
 TOO_LARGE = "too large"
+TRUNCATE = "truncate"
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

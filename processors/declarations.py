@@ -25,6 +25,11 @@ class Declaration:
     scope: str | None = None
     keep: Duration | None = None
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return () if self.input is None else (self.input,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Declaration):
@@ -60,8 +65,13 @@ class Where(Declaration):
 class Union(Declaration):
     """All tuples of several arcs with the same fields; `inputs` are their names."""
 
-    inputs: Sequence[str]
+    inputs: tuple[str, ...]
     tag: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return self.inputs
 
 
 @dataclass(frozen=True, kw_only=True)

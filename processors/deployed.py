@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 from uuid import uuid4
 
@@ -70,8 +71,16 @@ def read_plan(cluster: Cluster, network: str) -> dict[str, Any] | None:
     return found
 
 
-def topic_specs(plan: Plan, *, compaction_lag_ms: int) -> list[TopicSpec]:
-    """Return the topics that a network needs, with their settings (DESIGN 3)."""
+def topic_specs(
+    plan: Plan, *, compaction_lag_ms: int, existing: Collection[str] = ()
+) -> list[TopicSpec]:
+    """Return the topics that a network needs, with their settings (DESIGN 3).
+
+    Args:
+        plan: The plan, placed.
+        compaction_lag_ms: How long superseded records stay in connection points.
+        existing: Topics of sinks that are there, and are taken as they are.
+    """
     net = plan.network
     specs = [
         TopicSpec(names.progress_topic(net), 1, settings.compacted()),
@@ -82,17 +91,21 @@ def topic_specs(plan: Plan, *, compaction_lag_ms: int) -> list[TopicSpec]:
     for arc in plan.topics:
         config = settings.passing()
         if arc in plan.kept_ms:
-            lateness = plan.sources[plan.source_of[arc]].lateness_ms
+            lateness = max(plan.sources[source].lateness_ms for source in plan.sources_of[arc])
             config = settings.connection_point(
                 retention_ms=plan.kept_ms[arc] + plan.radius_ms(arc) + lateness,
                 compaction_lag_ms=compaction_lag_ms,
             )
         specs.append(TopicSpec(plan.topic(arc), plan.partition_count(arc), config))
+    for sink in plan.sinks:
+        if sink.topic not in existing:
+            config = settings.upserts() if sink.envelope == "upsert" else {}
+            specs.append(TopicSpec(sink.topic, plan.sink_partitions[sink.topic], config))
     for arc in plan.asked():
         count = plan.partition_count(arc)
         specs.append(TopicSpec(names.requests_topic(net, arc), count, settings.short()))
     for scope in plan.scopes.values():
-        count = plan.partition_count(scope.boxes[0])
+        count = len(plan.tasks(scope.name))
         specs.append(TopicSpec(names.replay_topic(net, scope.name), count, settings.short()))
     return specs
 

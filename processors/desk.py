@@ -124,6 +124,7 @@ class _Question:
     """
 
     ask: Ask
+    partition: int
     number: int
     sent_s: float
     patience_s: float = ASK_AGAIN_S
@@ -144,7 +145,8 @@ class TopicDesk:
     Args:
         shared: What the process shares.
         scope: Scope of the asking task; its replies come in the scope's replay topic.
-        partition: Partition of the asking task, of its replies, and of the arcs it asks about.
+        partition: Partition of the asking task and of its replies, and of the arcs it asks about
+            unless it asks everywhere.
         clock_s: Says when to ask again.
     """
 
@@ -165,26 +167,41 @@ class TopicDesk:
     def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
         """Send the questions, wait for the answers."""
         me = {"task": task, "attempt": attempt, "epoch": epoch}
-        questions = [self._send(ask, me) for ask in asks]
+        questions = [
+            self._send(ask, partition, me) for ask in asks for partition in self._partitions(ask)
+        ]
         while any(q.whole is None for q in questions):
             yield False
             self._collect(questions, me)
             now = self.clock_s()
             questions = [
-                self._send(q.ask, me, patience_s=2 * q.patience_s)
+                self._send(q.ask, q.partition, me, patience_s=2 * q.patience_s)
                 if q.whole is None and now - q.sent_s > q.patience_s
                 else q
                 for q in questions
             ]
-        return [pl.concat(map(unpack, q.whole or [])) for q in questions]
+        given = iter(questions)
+        return [
+            pl.concat(
+                unpack(block) for _ in self._partitions(ask) for block in next(given).whole or []
+            )
+            for ask in asks
+        ]
 
-    def _send(self, ask: Ask, me: dict[str, Any], *, patience_s: float = ASK_AGAIN_S) -> _Question:
+    def _partitions(self, ask: Ask) -> Sequence[int]:
+        if not ask.everywhere:
+            return (self.partition,)
+        return range(self.shared.plan.partition_count(ask.arc))
+
+    def _send(
+        self, ask: Ask, partition: int, me: dict[str, Any], *, patience_s: float = ASK_AGAIN_S
+    ) -> _Question:
         self.number += 1
         topic = names.requests_topic(self.shared.plan.network, ask.arc)
         content = me | {
             "number": self.number,
             "as_of": ask.as_of,
-            "partition": self.partition,
+            "partition": partition,
             "reply_topic": self.place.topic,
             "reply_partition": self.place.partition,
             "ranges": pack(ask.ranges),
@@ -192,11 +209,11 @@ class TopicDesk:
         schema_id = self.shared.registry.register(f"{topic}-value", REQUEST)
         self.shared.cluster.send(
             topic,
-            partition=self.partition,
+            partition=partition,
             key=None,
             value=write("Request", content, schema_id=schema_id),
         )
-        return _Question(ask, self.number, self.clock_s(), patience_s)
+        return _Question(ask, partition, self.number, self.clock_s(), patience_s)
 
     def _collect(self, questions: list[_Question], me: dict[str, Any]) -> None:
         by_number = {q.number: q for q in questions}

@@ -15,11 +15,13 @@ import polars as pl
 
 from processors import dead_letter
 from processors.dead_letter import DeadLetter
+from processors.declarations import EARLIEST
 from processors.envelopes.checks import ROW, Refusal
 from processors.index import Index
 from processors.intake import Intake
 from processors.report import FOREVER, IDLE, NEVER
-from processors.task import Shared, Task
+from processors.spread import Spread
+from processors.task import INTERVAL_MS, Shared, Task
 from processors.typed import Source
 from schemas import framing
 from schemas import revisions as frames
@@ -27,7 +29,6 @@ from schemas.errors import ErrataError
 from topics import names
 from topics.cluster import Reader, Records, TopicPartition
 
-INTERVAL_MS = 50
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
 MOST_PAIRS = 5_000
@@ -68,9 +69,8 @@ class IngestTask(Task):
         self.paced = epoch_of is None
         self.place = TopicPartition(source.topic, partition)
         self.folder = folder
-        self.intake = Intake(
-            source, shared.codec(arc.name), partition_count=self.plan.partition_count(arc.name)
-        )
+        self.intake = Intake(source, shared.codec(arc.name))
+        self.spread = Spread(arc, self.plan.partition_count(arc.name))
         self.reader: Reader | None = None
         self.index: Index | None = None
 
@@ -87,6 +87,15 @@ class IngestTask(Task):
         super().close()
 
     # ---------------------------------------------------------------- a new life
+
+    def first_positions(self) -> dict[TopicPartition, int]:
+        """Return where a first life begins to read."""
+        start = self.source.start
+        if start == EARLIEST:
+            return {}
+        if isinstance(start, int):
+            return {self.place: self.cluster.offset_at(self.place, start)}
+        return {self.place: self.cluster.end(self.place)}
 
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
@@ -176,7 +185,7 @@ class IngestTask(Task):
         return [
             task
             for scope in self.plan.scopes.values()
-            if self.plan.source_of[scope.boxes[0]] == self.arc.name
+            if self.arc.name in self.plan.sources_of[scope.boxes[0]]
             for task in self.view.tasks(scope.name)
         ]
 
@@ -216,7 +225,8 @@ class IngestTask(Task):
         held, self.held = self.held, []
         idle, ends = not held and self._falls_idle(now), self._has_end()
         values = list(chain.from_iterable(records.values for records in held))
-        decoded = self.intake.decode(values)
+        keys = list(chain.from_iterable(records.keys for records in held))
+        decoded = self.intake.decode(values, keys)
         oldest = None
         if self.arc.keep_ms is not None and self.newest_ms > NEVER:
             oldest = self.newest_ms - self.arc.keep_ms
@@ -234,7 +244,8 @@ class IngestTask(Task):
         if told == FOREVER:
             watermark = FOREVER
         counts = dict(self.report.counts)
-        for name, count in [*taken.counts.items(), *_tally(refused, len(values)).items()]:
+        found = {**taken.counts, **_tally(refused, len(values)), "passed": decoded.passed}
+        for name, count in found.items():
             counts[name] = counts.get(name, 0) + count
         report = replace(
             self.report,
@@ -246,8 +257,10 @@ class IngestTask(Task):
         )
         dead = {names.dead_letters_topic(self.plan.network): letters} if letters else None
         positions = self.index.positions | {p: o for p, (o, _) in self.report.ends.items()}
-        self.intake.change(self.index, taken.revisions, done=epoch, positions=positions)
-        emissions = self.intake.emissions(taken.revisions, epoch)
+        self.intake.change(
+            self.index, taken.revisions, keys=taken.keys, done=epoch, positions=positions
+        )
+        emissions = self.spread.emissions(taken.revisions, epoch)
         yield from self.commit(emissions, report, records=dead)
         self.index.commit()
         self.stamped_ms = now

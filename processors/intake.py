@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from itertools import chain
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from processors.arc_topic import ArcCodec
-from processors.dead_letter import TOO_LARGE, UNDECODABLE
-from processors.envelopes.checks import ROW, Decoded, Refusal, nothing
-from processors.envelopes.native_avro import NativeAvro
-from processors.envelopes.native_json import NativeJson
-from processors.graves import Emission
+from processors.dead_letter import TOO_LARGE
+from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, check
+from processors.envelopes.make import make
 from processors.index import LONGEST_KEY, Index
 from processors.taking import KEY, Taken, split_moves, take
 from processors.typed import Source
@@ -20,7 +20,6 @@ from schemas import revisions as frames
 from schemas.avro import tuple_schema
 from schemas.decode import Decoder
 from schemas.encode import Encoder
-from schemas.partition import partitions
 from topics.cluster import TopicPartition
 
 LONGEST_VALUE = 200_000
@@ -33,45 +32,35 @@ class Intake:
     Args:
         source: The source.
         codec: Codec of its arc.
-        partition_count: Partitions of its arc.
     """
 
-    def __init__(self, source: Source, codec: ArcCodec, *, partition_count: int) -> None:
+    def __init__(self, source: Source, codec: ArcCodec) -> None:
         self.arc = arc = source.arc
-        self.codec, self.partition_count = codec, partition_count
-        self.envelope = (
-            NativeJson(arc) if source.format == "json" else NativeAvro(arc, codec.registry)
-        )
+        self.codec, self.event_time = codec, source.event_time
+        self.envelope = make(source, codec.registry)
         key = tuple_schema("Key", {name: arc.fields[name] for name in arc.identity})
-        spread = tuple_schema("Partition", {name: arc.fields[name] for name in arc.partition_by})
-        self.key_encoder, self.partition_encoder = Encoder(key), Encoder(spread)
+        self.key_encoder = Encoder(key)
         content = tuple_schema("Tuple", arc.fields)
         self.encoder, self.decoder = Encoder(content), Decoder(content)
 
-    def decode(self, values: list[bytes | None]) -> Decoded:
-        """Return the revisions of a batch and the records that can't be taken in."""
-        refused: list[Refusal] = []
-        longest = max(map(len, filter(None, values)), default=0)
-        usable: list[Any] = values
-        rows: list[int] | None = None
-        if longest > LONGEST_VALUE or None in values:
-            rows = []
-            for row, value in enumerate(values):
-                if value is None:
-                    refused.append(Refusal(row, UNDECODABLE, "no value: a tombstone"))
-                elif len(value) > LONGEST_VALUE:
-                    need = f"needs at most {LONGEST_VALUE} bytes, found {len(value)}"
-                    refused.append(Refusal(row, TOO_LARGE, need))
-                else:
-                    rows.append(row)
-            usable = [values[row] for row in rows]
-        found = self.envelope.decode(usable) if usable else Decoded(nothing(self.arc), [])
-        frame, told = found.frame, found.refused
-        if rows is not None:
-            places = pl.Series(rows, dtype=pl.Int64)
-            frame = frame.with_columns(places.gather(frame[ROW]).alias(ROW))
-            told = [replace(refusal, row=rows[refusal.row]) for refusal in told]
-        frame = split_moves(self.arc, frame)
+    def decode(
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+    ) -> Decoded:
+        """Return the revisions of a batch and the records that can't be taken in.
+
+        Args:
+            values: Of the records, in order.
+            keys: Of the records; None: they have none.
+        """
+        batch = Batch(values, [None] * len(values) if keys is None else keys)
+        rows, refused = _usable(batch)
+        if len(rows) < len(values):
+            chosen = rows.tolist()
+            batch = Batch(*([column[row] for row in chosen] for column in batch))
+        found = self.envelope.decode(batch)
+        told = check(self.arc, self._timed(found.frame))
+        refused += Decoded(told.frame, found.refused + told.refused).placed(rows).refused
+        frame = split_moves(self.arc, told.placed(rows).frame)
         frame = frame.with_columns(
             pl.Series(KEY, self._keys(self.codec.identities(frame)), dtype=pl.Binary)
         )
@@ -80,13 +69,26 @@ class Intake:
             need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
             refused += [Refusal(row, TOO_LARGE, need) for row in long[ROW].unique().to_list()]
             frame = frame.filter(~pl.col(ROW).is_in(long[ROW].implode()))
-        return Decoded(frame, refused + told)
+        return Decoded(frame, refused, found.passed)
+
+    def _timed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a batch with the event time of both sides, if an expression gives it."""
+        expression = self.event_time
+        if expression is None:
+            return frame
+        declared = [name for name in self.arc.fields if name != self.arc.event_time]
+        return frame.with_columns(
+            expression.evaluate(frames.side(frame, side, declared)).alias(
+                side + self.arc.event_time
+            )
+            for side in (frames.BEFORE, frames.AFTER)
+        )
 
     def judge(
         self, index: Index, given: pl.DataFrame, *, oldest_ms: int | None, watermark: int
     ) -> Taken:
         """Return what a batch changes, given what the arc holds; see `taking.take`."""
-        keys = given[KEY].unique()
+        keys = given[KEY].unique().sort()  # neighbours in the index lie on one page
         found = pl.DataFrame(
             {KEY: keys, "held": pl.Series(index.get(keys.to_list()), dtype=pl.Binary)}
         )
@@ -99,18 +101,20 @@ class Intake:
         index: Index,
         revisions: pl.DataFrame,
         *,
+        keys: pl.Series | None = None,
         done: int,
         positions: dict[TopicPartition, int],
     ) -> None:
         """Begin to make the revisions' changes in the index; see `Index.begin`."""
-        names_ = list(self.arc.fields)
-        gone, there = frames.DELETE, revisions.filter(pl.col("op") != frames.DELETE)
-        dead = revisions.filter(pl.col("op") == gone)
-        after = frames.side(there, frames.AFTER, names_)
-        before = frames.side(dead, frames.BEFORE, names_)
+        if keys is None:
+            keys = pl.Series(self._keys(self.codec.identities(revisions)), dtype=pl.Binary)
+        order = keys.arg_sort()  # neighbours in the index lie on one page
+        revisions, keys = revisions[order], keys.gather(order)
+        dead = revisions["op"] == frames.DELETE
+        content = frames.side(revisions.filter(~dead), frames.AFTER, list(self.arc.fields))
         index.begin(
-            put=(self._keys(after), self.encoder.encode(after)),
-            delete=self._keys(before),
+            put=(keys.filter(~dead).to_list(), self.encoder.encode(content)),
+            delete=keys.filter(dead).to_list(),
             done=done,
             positions=positions,
         )
@@ -118,41 +122,19 @@ class Intake:
     def _keys(self, tuples: pl.DataFrame) -> list[bytes]:
         return self.key_encoder.encode(tuples.select(self.arc.identity))
 
-    def emissions(self, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
-        """Return the revisions by partition: a replace that moves is a delete and an insert."""
-        if revisions.is_empty():
-            return []
-        before = self._partitions(revisions, frames.BEFORE, frames.INSERT)
-        after = self._partitions(revisions, frames.AFTER, frames.DELETE)
-        moved = (revisions["op"] == frames.REPLACE) & (before != after)
-        stay = revisions["op"] == frames.DELETE
-        target = after.zip_with(~stay, before)
-        emissions = [Emission(self.arc.name, epoch, revisions, target)]
-        if moved.any():
-            emissions = [
-                Emission(self.arc.name, epoch, revisions.filter(~moved), target.filter(~moved))
-            ]
-            movers = revisions.filter(moved)
-            for op, side, where in (
-                (frames.DELETE, frames.AFTER, before),
-                (frames.INSERT, frames.BEFORE, after),
-            ):
-                half = movers.with_columns(
-                    pl.lit(op, pl.UInt8).alias("op"),
-                    *(pl.lit(None, t.dtype).alias(side + n) for n, t in self.arc.fields.items()),
-                )
-                emissions.append(Emission(self.arc.name, epoch, half, where.filter(moved)))
-        return [emission for emission in emissions if emission.revisions.height]
 
-    def _partitions(self, revisions: pl.DataFrame, side: str, absent: int) -> pl.Series:
-        """Return the partition of one side of each revision; 0 where it has none."""
-        there = revisions["op"] != absent
-        fields = list(self.arc.partition_by)
-        encoded = (
-            self.partition_encoder.encode(frames.side(revisions.filter(there), side, fields))
-            if fields
-            else [b""] * int(there.sum())
-        )
-        found = pl.Series(partitions(encoded, self.partition_count))
-        result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
-        return result.scatter(there.arg_true(), found.cast(pl.Int32))
+def _usable(batch: Batch) -> tuple[npt.NDArray[np.int64], list[Refusal]]:
+    """Return the places of the records that are not too large, and the others."""
+    longest = max(map(len, filter(None, chain(*batch))), default=0)
+    if longest <= LONGEST_VALUE:
+        return np.arange(len(batch.values)), []
+    sizes = [
+        max(len(value or b""), len(key or b""))
+        for value, key in zip(batch.values, batch.keys, strict=True)
+    ]
+    refused = [
+        Refusal(row, TOO_LARGE, f"needs at most {LONGEST_VALUE} bytes, found {size}")
+        for row, size in enumerate(sizes)
+        if size > LONGEST_VALUE
+    ]
+    return np.flatnonzero(np.array(sizes) <= LONGEST_VALUE), refused

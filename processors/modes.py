@@ -8,20 +8,26 @@ change at hand, is judged per change and falls back to upstream.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.forward import Forward
 from processors.boxes.map import Map
 from processors.boxes.states import DOWNSTREAM, UPSTREAM
+from processors.boxes.union import Union
 from processors.boxes.where import Where
-from processors.expressions.expression import Expression
+from processors.boxes.windowed import RESIDENT
+from processors.exchanges import owner_of
 from processors.faults import Fault
 from processors.network import Network
-from processors.replay import Box, ReplayPath
+from processors.replay import Anchor, Box, ReplayPath, reads
 from processors.typed import Typed
+from processors.windows import FOREVER_MS
+from schemas.arc import Arc
 
 ADAPTIVE = "adaptive"
-MODES = (UPSTREAM, DOWNSTREAM, ADAPTIVE)
+MODES = (UPSTREAM, DOWNSTREAM, RESIDENT, ADAPTIVE)
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Choice:
     """How an aggregate revises its closed windows.
 
     Args:
-        mode: ``upstream`` or ``downstream``.
+        mode: ``upstream``, ``downstream`` or ``resident``.
         asked: What the user asked for.
         reason: Why this mode, or why not the other.
         results: Downstream: the connection point that holds the results emitted before.
@@ -51,7 +57,7 @@ def choose(
     for name, box in list(typed.boxes.items()):
         if not isinstance(box, Aggregate):
             continue
-        path = find_anchor(typed, box)
+        path = find_path(typed, box)
         if path is None:
             faults.append(no_anchor(network, typed, name))
         else:
@@ -77,14 +83,30 @@ def choose(
 
 def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     """Return the fault of an aggregate that has nothing to replay closed windows from."""
-    source = typed.source_of[name]
+    sources = typed.sources_of[name]
+    mover = next((box for box in _above(typed, name) if isinstance(box, Map) and box.moves), None)
+    told = " and ".join(map(repr, sources))
+    found = f"no arc from source {told} down to it keeps its history"
+    remedy = f'give source {told} keep="..." (e.g. keep="1d")'
+    if mover is not None:
+        moves = owner_of(mover.arc.name)
+        found = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
+        remedy = f'give map {moves!r} keep="..." (e.g. keep="1d")'
     return Fault(
         name,
         "a connection point upstream to replay closed windows from",
-        f"no arc from source {source!r} down to it keeps its history",
-        f'give source {source!r} keep="..." (e.g. keep="1d")',
+        found,
+        remedy,
         network.declarations[name].place,
     )
+
+
+def _above(typed: Typed, name: str) -> Iterator[Box]:
+    """Yield the boxes above a box, the nearest first, up to connection points."""
+    for arc in reads(typed.boxes[name]):
+        if arc in typed.boxes and not typed.arcs[arc].is_connection_point:
+            yield typed.boxes[arc]
+            yield from _above(typed, arc)
 
 
 def _aggregate(box: Box) -> Aggregate:
@@ -92,24 +114,45 @@ def _aggregate(box: Box) -> Aggregate:
     return box
 
 
-def find_anchor(typed: Typed, box: Aggregate) -> ReplayPath | None:
-    """Return the way from the nearest connection point upstream to an aggregate."""
-    between: list[Box] = []
-    pushed = list(box.by)
-    arc = box.input
-    while not arc.is_connection_point:
+def find_path(typed: Typed, box: Aggregate) -> ReplayPath | None:
+    """Return the ways from the nearest connection points upstream to an aggregate.
+
+    None if there is a way without one, or with a map on it that replaces the event time: then
+    nothing says which event times of the anchor are needed.
+    """
+    anchors: dict[str, Anchor] = {}
+    between: set[str] = set()
+
+    def walk(arc: Arc, pushed: tuple[str, ...], extent_ms: int, everywhere: bool) -> bool:
+        if arc.is_connection_point:
+            known = anchors.get(arc.name) or Anchor(arc, pushed, extent_ms, everywhere)
+            anchors[arc.name] = Anchor(
+                arc,
+                tuple(name for name in known.pushed if name in pushed),
+                max(known.extent_ms, extent_ms),
+                known.everywhere or everywhere,
+            )
+            return True
         producer = typed.boxes.get(arc.name)
-        if producer is None:
-            return None
-        between.insert(0, producer)
+        if producer is None or (isinstance(producer, Map) and producer.moves):
+            return False
+        between.add(arc.name)
         if isinstance(producer, Map):
-            pushed = [name for name in pushed if name not in producer.expressions]
-        if isinstance(producer, Aggregate):
-            pushed = [name for name in pushed if name in producer.by]
-            arc = producer.input
-        else:
-            arc = typed.arcs[producer.input]
-    return ReplayPath(arc, tuple(between), box, tuple(pushed))
+            pushed = tuple(name for name in pushed if name not in producer.expressions)
+        elif isinstance(producer, Union):
+            pushed = tuple(name for name in pushed if name != producer.tag)
+        elif isinstance(producer, Aggregate):
+            pushed = tuple(name for name in pushed if name in producer.by)
+            extent_ms += producer.window.extent_ms
+        everywhere |= arc.exchange
+        return all(
+            walk(typed.arcs[name], pushed, extent_ms, everywhere) for name in reads(producer)
+        )
+
+    if not walk(box.input, tuple(box.by), 0, False):
+        return None
+    ordered = tuple(found for name, found in typed.boxes.items() if name in between)
+    return ReplayPath(tuple(anchors.values()), ordered, box)
 
 
 def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choice | Fault:
@@ -117,8 +160,8 @@ def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choi
     name, place = box.arc.name, network.declarations[box.arc.name].place
     if asked not in MODES:
         return Fault(name, f"a mode of {', '.join(MODES)}", repr(asked), "use one of those", place)
-    if asked == UPSTREAM:
-        return Choice(UPSTREAM, asked, "asked for")
+    if asked in (UPSTREAM, RESIDENT):
+        return Choice(asked, asked, "asked for")
     results, why_not = find_results(network, typed, name)
     if results is not None:
         reason = "asked for" if asked == DOWNSTREAM else "fetches one result per window"
@@ -144,14 +187,20 @@ def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None,
     arc = typed.arcs[name]
     if arc.is_connection_point:
         return name, ""
-    readers = [d.name for d in network.declarations.values() if d.input == name]
+    readers = [reader for reader, box in typed.boxes.items() if name in reads(box)]
     why = f"arc {name!r} keeps no history and no box reads it" if not readers else ""
     for reader in readers:
         box = typed.boxes.get(reader)
         if isinstance(box, Aggregate):
             why = f"aggregate {reader!r} below it does not keep its results' identity"
-        elif isinstance(box, Where) and not box.predicate.columns <= set(arc.identity):
-            used = ", ".join(sorted(box.predicate.columns - set(arc.identity)))
+        elif isinstance(box, Forward) or typed.arcs[reader].exchange:
+            why = f"{owner_of(reader)!r} below it repartitions its results"
+        elif isinstance(box, Union):
+            why = f"union {reader!r} below it does not carry the states behind its results"
+        elif isinstance(box, Map) and box.moves:
+            why = f"map {reader!r} below it replaces the event time of its results"
+        elif isinstance(box, Where) and not box.columns <= set(arc.identity):
+            used = ", ".join(sorted(box.columns - set(arc.identity)))
             why = f"filter {reader!r} below it hides results by {used}, not by identity alone"
         elif box is not None:
             found, why = find_results(network, typed, reader)
@@ -162,34 +211,38 @@ def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None,
 
 def filters_between(
     network: Network, typed: Typed, name: str, results: str | None
-) -> tuple[Expression, ...]:
-    """Return the predicates on the way from an aggregate down to where its results are kept."""
-    found: list[Expression] = []
+) -> tuple[Where, ...]:
+    """Return the filters on the way from an aggregate down to where its results are kept."""
+    found: list[Where] = []
     while results is not None and results != name:
         box = typed.boxes[results]
-        assert not isinstance(box, Aggregate)
+        assert isinstance(box, Where | Map)
         if isinstance(box, Where):
-            found.append(box.predicate)
+            found.append(box)
         results = box.input
     return tuple(found)
 
 
 def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) -> list[Fault]:
-    """Return a fault for each anchor that keeps less than the radius asks for."""
+    """Return a fault for each anchor that keeps less than the radius asks for.
+
+    Behind a whole history nothing is ever forgotten, whatever its keep: that needs none.
+    """
     faults = []
-    for anchor in dict.fromkeys(path.anchor.name for path in paths.values()):
-        widest = max(
-            (p for p in paths.values() if p.anchor.name == anchor), key=lambda p: p.radius_ms
-        )
-        keep = typed.arcs[anchor].keep_ms or 0
-        if keep < widest.radius_ms:
+    anchors = [anchor.arc.name for path in paths.values() for anchor in path.anchors]
+    for anchor in dict.fromkeys(anchors):
+        radii = {name: path.radius_ms(anchor) for name, path in paths.items()}
+        radii = {name: radius for name, radius in radii.items() if radius < FOREVER_MS}
+        widest = max(radii, key=lambda name: radii[name], default="")
+        keep, needed = typed.arcs[anchor].keep_ms or 0, radii.get(widest, 0)
+        if keep < needed:
             faults.append(
                 Fault(
                     anchor,
-                    f"keep of at least {widest.radius_ms} ms, the radius of the windows of "
-                    f"{widest.box.arc.name!r} that it anchors",
+                    f"keep of at least {needed} ms, the radius of the windows of "
+                    f"{widest!r} that it anchors",
                     f"keep of {keep} ms",
-                    f"widen keep to {widest.radius_ms} ms or more",
+                    f"widen keep to {needed} ms or more",
                     network.declarations[anchor].place,
                 )
             )

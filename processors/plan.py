@@ -10,13 +10,17 @@ import json
 from dataclasses import dataclass, field, replace
 
 from processors.arcs import type_boxes
+from processors.boxes.forward import Forward
 from processors.boxes.map import Map
+from processors.boxes.union import Union
 from processors.boxes.where import Where
+from processors.declarations import Sink
+from processors.exchanges import is_sink, read_by
 from processors.faults import Fault, NetworkError
 from processors.modes import Choice, choose
 from processors.network import Network
-from processors.replay import Box, ReplayPath
-from processors.scopes import Scope, assign_scopes, make_scopes
+from processors.replay import Box, ReplayPath, reads
+from processors.scopes import INGEST, Scope, assign_scopes, make_scopes
 from processors.typed import Source, Typed
 from schemas.arc import Arc
 from topics import names
@@ -35,10 +39,13 @@ class Plan:
         topics: Names of the arcs that are written to topics.
         paths: By name of an aggregate: how its inputs are replayed.
         choices: By name of an aggregate: its mode, and why.
-        source_of: By arc: the source it comes from.
+        sources_of: By arc: the sources it comes from.
         kept_ms: By connection point: how much event time it really keeps.
-        partitions: By source: partitions of its arc, and of all arcs behind it.
+        exchanged: By exchange: the partitions asked for; None: as many as its input has.
+        sinks: The users' topics that results go to.
+        partitions: By arc: its partitions; empty before the plan is placed.
         topic_partitions: By source: partitions of the user's topic.
+        sink_partitions: By sink's topic: its partitions.
         deployment: Id of what is deployed; "" before.
     """
 
@@ -50,43 +57,114 @@ class Plan:
     topics: tuple[str, ...]
     paths: dict[str, ReplayPath]
     choices: dict[str, Choice]
-    source_of: dict[str, str]
+    sources_of: dict[str, tuple[str, ...]]
     kept_ms: dict[str, int]
+    exchanged: dict[str, int | None]
+    sinks: tuple[Sink, ...] = ()
     partitions: dict[str, int] = field(default_factory=dict)
     topic_partitions: dict[str, int] = field(default_factory=dict)
+    sink_partitions: dict[str, int] = field(default_factory=dict)
     deployment: str = ""
 
     def topic(self, arc: str) -> str:
         """Return the topic of an arc."""
+        if self.arcs[arc].exchange:
+            return names.exchange_topic(self.network, read_by(arc))
         return names.arc_topic(self.network, arc)
 
     def scope_of(self, arc: str) -> str:
         """Return the scope that writes an arc; that of a source is ``ingest.<source>``."""
         if arc in self.sources:
-            return f"ingest.{arc}"
+            return f"{INGEST}{arc}"
         return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
 
-    def placed(self, topic_partitions: dict[str, int]) -> Plan:
-        """Return the plan with the users' topics as they are found on a cluster."""
+    def placed(
+        self, topic_partitions: dict[str, int], *, sink_partitions: dict[str, int] | None = None
+    ) -> Plan:
+        """Return the plan with the users' topics as they are found on a cluster.
+
+        Args:
+            topic_partitions: By source: partitions of its topic.
+            sink_partitions: By topic of a sink, those that are there; others get their arc's.
+
+        Raises:
+            NetworkError: If arcs that are read together have different numbers of partitions.
+        """
         counts = {
             name: source.partitions or topic_partitions[name]
             for name, source in self.sources.items()
         }
-        return replace(self, partitions=counts, topic_partitions=dict(topic_partitions))
+        for name, box in self.boxes.items():
+            counts[name] = self.exchanged.get(name) or counts[reads(box)[0]]
+        faults = []
+        for scope in self.scopes.values():
+            found = {arc: counts[arc] for arc in scope.inputs}
+            if len(set(found.values())) > 1:
+                told = ", ".join(f"{count} of {arc!r}" for arc, count in found.items())
+                remedy = "give their sources the same partitions="
+                faults.append(Fault(scope.name, "inputs of as many partitions", told, remedy))
+        if faults:
+            raise NetworkError(self.network, faults)
+        sunk = {sink.topic: counts[sink.arc] for sink in self.sinks} | (sink_partitions or {})
+        return replace(
+            self,
+            partitions=counts,
+            topic_partitions=dict(topic_partitions),
+            sink_partitions=sunk,
+        )
 
     def partition_count(self, arc: str) -> int:
-        """Return how many partitions an arc has: as many as its source's arc."""
-        return self.partitions[self.source_of[arc]]
+        """Return how many partitions an arc has."""
+        return self.partitions[arc]
+
+    def tasks(self, scope: str) -> list[str]:
+        """Return the tasks of a scope, a partition each."""
+        if scope.startswith(INGEST):
+            count = self.topic_partitions[scope.removeprefix(INGEST)]
+        else:
+            count = self.partition_count(self.scopes[scope].inputs[0])
+        return [f"{scope}.{partition}" for partition in range(count)]
+
+    def shared_by(self, scope: str) -> str:
+        """Return a topic with a partition for each task of a scope, by which processes share it."""
+        if scope.startswith(INGEST):
+            return self.sources[scope.removeprefix(INGEST)].topic
+        return names.replay_topic(self.network, scope)
+
+    def sinks_of(self, arc: str) -> list[Sink]:
+        """Return the sinks that an arc's revisions go to."""
+        return [sink for sink in self.sinks if sink.arc == arc]
+
+    def emitted(self, scope: Scope) -> list[str]:
+        """Return the arcs of a scope that go to a topic: their own, or a sink's."""
+        sunk = {sink.arc for sink in self.sinks}
+        return [box for box in scope.boxes if box in scope.outputs or box in sunk]
 
     def asked(self) -> list[str]:
         """Return the connection points that some box asks, which therefore need a sweeper."""
-        found = {path.anchor.name for path in self.paths.values()}
+        found = {anchor.arc.name for path in self.paths.values() for anchor in path.anchors}
         found |= {choice.results for choice in self.choices.values() if choice.results}
         return [arc for arc in self.arcs if arc in found]
 
     def radius_ms(self, arc: str) -> int:
         """Return the radius of an anchor: the most that any box asks of it; 0 if none does."""
-        return max((p.radius_ms for p in self.paths.values() if p.anchor.name == arc), default=0)
+        return max((path.radius_ms(arc) for path in self.paths.values()), default=0)
+
+    def asked_by(self, scope: Scope) -> list[str]:
+        """Return the connection points that the boxes of a scope ask."""
+        found = {
+            anchor.arc.name
+            for box in scope.boxes
+            if box in self.paths
+            for anchor in self.paths[box].anchors
+        }
+        found |= {c.results for b in scope.boxes if (c := self.choices.get(b)) and c.results}
+        return [arc for arc in self.arcs if arc in found]
+
+    def asked_everywhere(self, box: str) -> list[str]:
+        """Return the connection points that a box asks in all their partitions."""
+        path = self.paths.get(box)
+        return [a.arc.name for a in path.anchors if a.everywhere] if path else []
 
     def readers(self, arc: str) -> list[str]:
         """Return the scopes that read an arc's topic."""
@@ -101,10 +179,11 @@ class Plan:
                     "topic": s.topic,
                     "envelope": s.envelope,
                     "format": s.format,
-                    "partitions": self.partitions.get(name),
                     "topic_partitions": self.topic_partitions.get(name),
                     "lateness_ms": s.lateness_ms,
                     "idle_after_ms": s.idle_after_ms,
+                    "event_time": None if s.event_time is None else s.event_time.text,
+                    "rekey": s.rekey,
                 }
                 for name, s in self.sources.items()
             },
@@ -114,11 +193,16 @@ class Plan:
                     "identity": list(arc.identity),
                     "event_time": arc.event_time,
                     "partition_by": list(arc.partition_by),
+                    "partitions": self.partitions.get(name),
                     "keep_ms": arc.keep_ms,
                 }
                 for name, arc in self.arcs.items()
             },
             "boxes": {name: describe_box(box) for name, box in self.boxes.items()},
+            "sinks": [
+                {"arc": s.arc, "topic": s.topic, "envelope": s.envelope, "format": s.format}
+                for s in self.sinks
+            ],
             "scopes": {name: list(scope.boxes) for name, scope in self.scopes.items()},
             "modes": {name: choice.mode for name, choice in self.choices.items()},
         }
@@ -132,15 +216,20 @@ class Plan:
 def describe_box(box: Box) -> dict[str, object]:
     """Return what defines a box, as plain data."""
     if isinstance(box, Where):
-        return {"where": box.predicate.text, "input": box.input}
+        earlier = {"unless": [e.text for e in box.earlier]} if box.earlier else {}
+        return {"where": box.predicate.text, **earlier, "input": box.input}
     if isinstance(box, Map):
         texts = {name: expression.text for name, expression in box.expressions.items()}
         return {"map": texts, "input": box.input}
+    if isinstance(box, Union):
+        return {"union": list(box.inputs), "tag": box.tag}
+    if isinstance(box, Forward):
+        return {"forward": box.input}
     return {
         "aggregate": {name: result.text for name, result in box.results.items()},
         "by": list(box.by),
-        "size_ms": box.window.size_ms,
-        "slide_ms": box.window.slide_ms,
+        **box.window.describe(),
+        **({"emit": "on_update"} if box.on_update else {}),
         "input": box.input.name,
     }
 
@@ -165,32 +254,38 @@ def compile_network(network: Network, *, mode: str | None = None, every_arc: boo
     faults += more
     if faults:
         raise NetworkError(network.name, faults)
-    readers = {d.input for d in network.declarations.values()}
+    readers = {arc for box in typed.boxes.values() for arc in reads(box)}
     crossing = {
-        d.input
-        for name, d in network.declarations.items()
-        if d.input is not None and scopes[name] != scopes[d.input]
+        arc
+        for name, box in typed.boxes.items()
+        for arc in reads(box)
+        if scopes[name] != scopes[arc]
     }
     written = tuple(
         name
         for name, arc in typed.arcs.items()
-        if every_arc
-        or arc.is_connection_point
-        or name in crossing
-        or name in typed.sources
-        or name not in readers
+        if not is_sink(name)
+        and (
+            every_arc
+            or arc.is_connection_point
+            or name in crossing
+            or name in typed.sources
+            or name not in readers
+        )
     )
     return Plan(
         network=network.name,
         sources=typed.sources,
         boxes=typed.boxes,
-        scopes=make_scopes(network, typed, scopes, written),
+        scopes=make_scopes(typed, scopes, written),
         arcs=typed.arcs,
         topics=written,
         paths=paths,
         choices=choices,
-        source_of=typed.source_of,
+        sources_of=typed.sources_of,
         kept_ms=kept(typed),
+        exchanged=typed.exchanged,
+        sinks=tuple(typed.sinks),
     )
 
 
@@ -199,6 +294,6 @@ def kept(typed: Typed) -> dict[str, int]:
     result = {}
     for name, arc in typed.arcs.items():
         if arc.keep_ms is not None:
-            source = typed.arcs[typed.source_of[name]]
-            result[name] = max(arc.keep_ms, source.keep_ms or 0)
+            sources = [typed.arcs[source].keep_ms or 0 for source in typed.sources_of[name]]
+            result[name] = max(arc.keep_ms, *sources)
     return result

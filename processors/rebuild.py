@@ -12,12 +12,11 @@ from collections.abc import Mapping
 import polars as pl
 
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.states import START
+from processors.boxes.difference import difference as difference
 from processors.plan import Plan
+from processors.replay import reads
 from processors.scope import Memory
 from processors.scopes import Scope
-from schemas import revisions as frames
-from schemas.arc import Arc
 from schemas.errors import ErrataError
 
 
@@ -55,28 +54,8 @@ def recompute(
     content, live = dict(inputs), {}
     for name in scope.boxes:
         box = plan.boxes[name]
-        above = content[box.input.name if isinstance(box, Aggregate) else box.input]
-        content[name] = box.recompute(above, watermark)
+        above = [content[arc] for arc in reads(box)]
+        content[name] = box.recompute(*above, wm=watermark)
         if isinstance(box, Aggregate):
-            open_now = pl.col(START) + box.window.size_ms > watermark
-            live[name] = box.states_of(above).filter(open_now)
+            live[name] = box.restore(above[0], wm=watermark)
     return content, Memory(epoch, watermark, live)
-
-
-def difference(arc: Arc, emitted: pl.DataFrame, wanted: pl.DataFrame) -> pl.DataFrame:
-    """Return the revisions that lead from one content of an arc to another."""
-    identity = list(arc.identity)
-    keys = pl.concat([emitted.select(identity), wanted.select(identity)])
-    keys = keys.unique(maintain_order=True)
-
-    def side(tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-        found = keys.join(
-            tuples.with_columns(pl.lit(True).alias("@there")),
-            on=identity,
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
-        return found.select(list(arc.fields)), found["@there"].fill_null(False)
-
-    return frames.between(*side(emitted), *side(wanted))

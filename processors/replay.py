@@ -1,8 +1,8 @@
 """From what a box needs to what its anchor is asked, and back through the boxes in between.
 
 Upstream processing replays "from the nearest upstream connection point" (Borealis 3.2). Between
-that anchor and the box there may be filters, maps and aggregates; each is recomputed from scratch
-over the replayed tuples.
+that anchor and the box there may be filters, maps, unions, exchanges and aggregates; each is
+recomputed from scratch over the replayed tuples.
 """
 
 from __future__ import annotations
@@ -13,84 +13,108 @@ from dataclasses import dataclass
 import polars as pl
 
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.forward import Forward
 from processors.boxes.map import Map
-from processors.boxes.states import START
+from processors.boxes.union import Union
 from processors.boxes.where import Where
+from processors.windows import FOREVER_MS
 from schemas import revisions as frames
 from schemas.arc import Arc
 
-FOREVER_MS = 2**62
-"""Beyond every event time."""
+Box = Where | Map | Union | Forward | Aggregate
 
-Box = Where | Map | Aggregate
+
+def reads(box: Box) -> tuple[str, ...]:
+    """Return the names of the arcs that a box reads."""
+    return (box.input.name,) if isinstance(box, Aggregate) else box.inputs
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to the sweeper of an arc: tuples of these groups in these event times.
+    """A question to the sweepers of an arc: tuples of these groups in these event times.
 
     Args:
         arc: Name of the connection point.
         as_of: The epoch after which the content is wanted.
         ranges: ``from_ms``, ``to_ms`` (half-open event times) and fields that must be equal.
+        everywhere: Whether all partitions are asked, not only that of the asking task.
     """
 
     arc: str
     as_of: int
     ranges: pl.DataFrame
+    everywhere: bool = False
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A connection point that is replayed, and how far.
+
+    Args:
+        arc: The connection point.
+        pushed: Group fields that no box in between computes: only their values are asked for.
+        extent_ms: Sum of the window extents in between: how much further back it has to go.
+        everywhere: Whether there is an exchange in between, so that all partitions are needed.
+    """
+
+    arc: Arc
+    pushed: tuple[str, ...]
+    extent_ms: int
+    everywhere: bool
+
+    def ranges(self, needed: pl.DataFrame) -> pl.DataFrame:
+        """Return what to ask so that a box's inputs are complete in these event times of groups."""
+        extent_ms = min(self.extent_ms, FOREVER_MS)
+        from_ms = pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms
+        return needed.select(*self.pushed, from_ms, "to_ms").unique()
+
+    def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
+        """Return what to ask for all inputs from an event time on."""
+        from_ms = max(event_time_ms - self.extent_ms, -FOREVER_MS)
+        return pl.DataFrame(
+            {"from_ms": [from_ms], "to_ms": [FOREVER_MS]},
+            schema={"from_ms": pl.Int64, "to_ms": pl.Int64},
+        )
 
 
 @dataclass(frozen=True)
 class ReplayPath:
-    """How the inputs of an aggregate are recomputed from its anchor.
+    """How the inputs of an aggregate are recomputed from its anchors.
+
+    There is one anchor, or, above a union, one for each of its inputs.
 
     Args:
-        anchor: The connection point that is replayed.
-        between: The boxes from the anchor to the aggregate's input, in order.
+        anchors: The connection points that are replayed, in order.
+        between: The boxes from the anchors to the aggregate's input, in topological order.
         box: The aggregate.
-        pushed: Group fields that no box in between computes: only their values are asked for.
     """
 
-    anchor: Arc
+    anchors: tuple[Anchor, ...]
     between: tuple[Box, ...]
     box: Aggregate
-    pushed: tuple[str, ...]
 
     @property
-    def extent_ms(self) -> int:
-        """Sum of the window extents in between: how much further back the anchor has to go."""
-        return sum(b.window.size_ms for b in self.between if isinstance(b, Aggregate))
+    def everywhere(self) -> bool:
+        """Whether more than the asking task's own partition is replayed."""
+        return any(anchor.everywhere for anchor in self.anchors)
 
-    @property
-    def radius_ms(self) -> int:
-        """Event time that the anchor must replay for one revision (Borealis 3.2)."""
-        return self.extent_ms + self.box.window.size_ms
-
-    def ranges(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Return what to ask the anchor so that the inputs of these windows are complete."""
-        return keys.select(
-            *self.pushed,
-            (pl.col(START) - self.extent_ms).alias("from_ms"),
-            (pl.col(START) + self.box.window.size_ms).alias("to_ms"),
-        ).unique()
-
-    def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
-        """Return what to ask the anchor for all inputs from an event time on."""
-        return pl.DataFrame(
-            {"from_ms": [event_time_ms - self.extent_ms], "to_ms": [FOREVER_MS]},
-            schema={"from_ms": pl.Int64, "to_ms": pl.Int64},
+    def radius_ms(self, arc: str) -> int:
+        """Return the event time that an anchor must replay for one revision (Borealis 3.2)."""
+        return max(
+            (
+                min(a.extent_ms + self.box.window.extent_ms, FOREVER_MS)
+                for a in self.anchors
+                if a.arc.name == arc
+            ),
+            default=0,
         )
 
-    def inputs(self, replayed: pl.DataFrame, *, wm: int) -> pl.DataFrame:
-        """Return the box's inputs, at least those asked for, from the anchor's tuples and wm(e)."""
-        return recompute(self.between, replayed, wm=wm)
-
-
-def recompute(boxes: Sequence[Box], tuples: pl.DataFrame, *, wm: int) -> pl.DataFrame:
-    """Return what a chain of boxes makes of a whole collection at watermark `wm`."""
-    for box in boxes:
-        tuples = box.recompute(tuples, wm)
-    return tuples
+    def inputs(self, replayed: Sequence[pl.DataFrame], *, wm: int) -> pl.DataFrame:
+        """Return the box's inputs, at least those asked for, from the anchors' tuples and wm(e)."""
+        made = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
+        for box in self.between:
+            made[box.arc.name] = box.recompute(*(made[name] for name in reads(box)), wm=wm)
+        return made[self.box.input.name]
 
 
 def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -7,17 +7,22 @@ travel together.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 import polars as pl
 
+from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.states import INPUTS, RESULTS, Answers, Need, Outcome
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
 from processors.plan import Plan
-from processors.replay import Ask, overlay
+from processors.replay import Ask, overlay, reads
 from processors.scopes import Scope
+from processors.spread import Spread
 from schemas import revisions as frames
+from schemas.errors import ErrataError
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Memory:
 
     done: int
     watermark: int
-    live: Mapping[str, pl.DataFrame]
+    live: Mapping[str, Live]
 
 
 @dataclass
@@ -44,6 +49,32 @@ class EpochResult:
     counts: dict[str, int] = field(default_factory=dict)
 
 
+class BoxError(ErrataError):
+    """A user's function failed in a box.
+
+    Args:
+        box: Name of the box.
+        epoch: The epoch that it was working on.
+        error: What the function did; its notes say for which tuple.
+    """
+
+    def __init__(self, box: str, epoch: int, error: UserFunctionError) -> None:
+        self.box, self.epoch = box, epoch
+        told = "; ".join([str(error), *getattr(error, "__notes__", [])])
+        super().__init__(
+            f"box {box!r}, epoch {epoch}: {told}; correct the function, or keep such tuples from it"
+        )
+
+
+@contextmanager
+def _told_of(box: str, epoch: int) -> Iterator[None]:
+    """Say in which box and epoch a user's function failed."""
+    try:
+        yield
+    except UserFunctionError as error:
+        raise BoxError(box, epoch, error) from error
+
+
 Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
 
 
@@ -51,22 +82,22 @@ class ScopeRun:
     """Takes a scope through epochs.
 
     Args:
-        plan: The whole plan.
+        plan: The whole plan, placed.
         scope: The scope to run.
+        partition: The partition of the task.
     """
 
-    def __init__(self, plan: Plan, scope: Scope) -> None:
-        self.plan, self.scope = plan, scope
+    def __init__(self, plan: Plan, scope: Scope, *, partition: int) -> None:
+        self.plan, self.scope, self.partition = plan, scope, partition
         self.boxes = {name: plan.boxes[name] for name in scope.boxes}
         self.aggregates = {n: b for n, b in self.boxes.items() if isinstance(b, Aggregate)}
 
     def has_to_run(self, memory: Memory, watermark: int) -> bool:
         """Whether an epoch without input has work: some open window closes."""
-        for name, box in self.aggregates.items():
-            starts = memory.live[name]["window_start"]
-            if starts.len() and int(starts.min()) + box.window.size_ms <= watermark:  # type: ignore[arg-type]
-                return True
-        return False
+        return any(
+            box.has_to_run(memory.live[name], wm_before=memory.watermark, wm=watermark)
+            for name, box in self.aggregates.items()
+        )
 
     def epoch(
         self,
@@ -89,42 +120,72 @@ class ScopeRun:
             committed: Last epoch this task committed: own arcs are asked as of then, and what was
                 made since is laid over the answer.
         """
-        made: dict[str, pl.DataFrame] = dict(inputs)
+        made = {name: self._net(name, revisions) for name, revisions in inputs.items()}
         live = dict(memory.live)
         counts: dict[str, int] = {}
         running: dict[str, tuple[Answers, Need]] = {}
         waiting = list(self.boxes)
         while waiting or running:
-            for name in [n for n in waiting if self._reads(n) in made]:
+            for name in [n for n in waiting if self._has_input(n, made)]:
                 waiting.remove(name)
                 box = self.boxes[name]
-                revisions = made[self._reads(name)]
+                given = [made[arc] for arc in reads(box)]
                 if not isinstance(box, Aggregate):
-                    made[name] = (
-                        box.revise(revisions) if revisions.height else frames.none(box.arc.fields)
-                    )
+                    some = any(revisions.height for revisions in given)
+                    with _told_of(name, epoch):
+                        made[name] = box.revise(*given) if some else frames.none(box.arc.fields)
                     continue
                 run = box.process(
-                    revisions, live=live[name], wm_before=memory.watermark, wm=watermark
+                    given[0], live=live[name], wm_before=memory.watermark, wm=watermark
                 )
-                self._advance(name, run, None, made, live, counts, running)
-            if any(self._reads(n) in made for n in waiting) or not running:
+                with _told_of(name, epoch):
+                    self._advance(name, run, None, made, live, counts, running)
+            if any(self._has_input(n, made) for n in waiting) or not running:
                 continue
             asked = list(running.items())
-            answers = yield [self._ask(name, need, epoch, committed) for name, (_, need) in asked]
+            asks = [self._asks(name, need, epoch, committed) for name, (_, need) in asked]
+            replies = yield [ask for put in asks for ask in put]
+            left = iter(replies)
             running = {}
-            for (name, (run, need)), tuples in zip(asked, answers, strict=True):
+            for (name, (run, need)), put in zip(asked, asks, strict=True):
                 counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
-                tuples = self._with_own(name, need, tuples, own, made)
-                if need.kind == INPUTS:
-                    tuples = self.plan.paths[name].inputs(tuples, wm=watermark)
-                self._advance(name, run, tuples, made, live, counts, running)
+                answers = list(islice(left, len(put)))
+                if need.kind == RESULTS:
+                    tuples = self._results(name, answers[0], own)
+                else:
+                    answers = [
+                        self._with_own(ask.arc, answer, own, made)
+                        for ask, answer in zip(put, answers, strict=True)
+                    ]
+                    with _told_of(name, epoch):
+                        tuples = self.inputs(name, answers, watermark=watermark)
+                with _told_of(name, epoch):
+                    self._advance(name, run, tuples, made, live, counts, running)
         revisions_made = {name: made[name] for name in self.boxes}
         return EpochResult(Memory(epoch, watermark, live), revisions_made, counts)
 
-    def _reads(self, name: str) -> str:
-        box = self.boxes[name]
-        return box.input.name if isinstance(box, Aggregate) else box.input
+    def _has_input(self, name: str, made: Mapping[str, pl.DataFrame]) -> bool:
+        return all(arc in made for arc in reads(self.boxes[name]))
+
+    def _net(self, name: str, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Return the revisions of an input, one for each identity: exchanges have many writers."""
+        arc = self.plan.arcs[name]
+        if not arc.exchange:
+            return revisions
+        plain = revisions.select(list(frames.schema(arc.fields)))
+        return frames.net(plain, arc.identity, list(arc.fields))
+
+    def inputs(
+        self, name: str, replayed: Sequence[pl.DataFrame], *, watermark: int
+    ) -> pl.DataFrame:
+        """Return an aggregate's inputs on this partition, from what its anchors replayed."""
+        path = self.plan.paths[name]
+        tuples = path.inputs(replayed, wm=watermark)
+        if not path.everywhere:
+            return tuples
+        arc = path.box.input
+        places = Spread(arc, self.plan.partition_count(arc.name)).places(tuples)
+        return tuples.filter(places == self.partition)
 
     def _advance(
         self,
@@ -132,7 +193,7 @@ class ScopeRun:
         run: Answers,
         answer: pl.DataFrame | None,
         made: dict[str, pl.DataFrame],
-        live: dict[str, pl.DataFrame],
+        live: dict[str, Live],
         counts: dict[str, int],
         running: dict[str, tuple[Answers, Need]],
     ) -> None:
@@ -146,35 +207,40 @@ class ScopeRun:
         else:
             running[name] = (run, need)
 
-    def _ask(self, name: str, need: Need, epoch: int, committed: int) -> Ask:
-        """Return the question that a need becomes."""
+    def _asks(self, name: str, need: Need, epoch: int, committed: int) -> list[Ask]:
+        """Return the questions that a need becomes."""
         if need.kind == INPUTS:
-            path = self.plan.paths[name]
-            as_of = committed if path.anchor.name in self.boxes else epoch
-            return Ask(path.anchor.name, as_of, path.ranges(need.keys))
-        results = self.plan.choices[name].results or name
-        box = self.aggregates[name]
-        last = pl.col("window_start") + (box.window.size_ms - 1)
-        keys = need.keys.select(*box.by, last.alias("from_ms"), (last + 1).alias("to_ms"))
-        return Ask(results, committed, keys)
+            return [
+                Ask(
+                    anchor.arc.name,
+                    committed if anchor.arc.name in self.boxes else epoch,
+                    anchor.ranges(need.ranges),
+                    anchor.everywhere,
+                )
+                for anchor in self.plan.paths[name].anchors
+            ]
+        return [Ask(self.plan.choices[name].results or name, committed, need.ranges)]
+
+    def _results(
+        self,
+        name: str,
+        tuples: pl.DataFrame,
+        own: Mapping[str, list[pl.DataFrame]],
+    ) -> pl.DataFrame:
+        """Return stored results with what was made since laid over them.
+
+        They may be kept in another scope, further down, that has seen what is committed only.
+        """
+        return overlay(tuples, self.aggregates[name].stored, own.get(name, []))
 
     def _with_own(
         self,
-        name: str,
-        need: Need,
+        anchor: str,
         tuples: pl.DataFrame,
         own: Mapping[str, list[pl.DataFrame]],
         made: Mapping[str, pl.DataFrame],
     ) -> pl.DataFrame:
-        """Return an answer with what was made since laid over it.
-
-        Results may be kept in another scope, further down, that has seen what is committed only.
-        """
-        if need.kind == RESULTS:
-            box = self.aggregates[name]
-            told = overlay(tuples, box.stored, own.get(name, []))
-            return told.join(need.keys, on=box.keys, how="semi", nulls_equal=True)
-        anchor = self.plan.paths[name].anchor
-        if anchor.name not in self.boxes:
+        """Return what an anchor replayed, with what this task made of it since laid over it."""
+        if anchor not in self.boxes:
             return tuples
-        return overlay(tuples, anchor, [*own.get(anchor.name, []), made[anchor.name]])
+        return overlay(tuples, self.plan.arcs[anchor], [*own.get(anchor, []), made[anchor]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import polars as pl
 
@@ -15,6 +16,7 @@ from processors.graves import Emission
 from processors.replay import Ask
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
+from processors.spread import Spread
 from processors.task import Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical
@@ -39,30 +41,35 @@ class ScopeTask(Task):
     def __init__(self, shared: Shared, scope: Scope, *, partition: int, desk: Desk) -> None:
         super().__init__(shared, f"{scope.name}.{partition}", outputs=scope.outputs)
         self.scope, self.desk = scope, desk
-        self.run = ScopeRun(self.plan, scope)
+        self.run = ScopeRun(self.plan, scope, partition=self.partition)
+        self.spreads: dict[str, Spread] = {}
         self.inputs: dict[str, ArcInput] = {}
 
     def start(self) -> Iterator[bool]:
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
         self._open_inputs(done=self.report.done, resume=self.report.resume)
         done, wm = self.report.done, self.report.watermark
-        live = {name: box.no_states() for name, box in self.run.aggregates.items()}
+        live = {name: box.no_live() for name, box in self.run.aggregates.items()}
         if done >= 0:
-            paths = [self.plan.paths[name] for name in live]
             asks = [
-                Ask(path.anchor.name, done, path.ranges_from(wm - path.box.window.size_ms + 1))
-                for path in paths
+                Ask(
+                    anchor.arc.name,
+                    done,
+                    anchor.ranges_from(box.live_from_ms(wm)),
+                    anchor.everywhere,
+                )
+                for name, box in self.run.aggregates.items()
+                for anchor in self.plan.paths[name].anchors
             ]
             try:
-                answers = yield from self._answers(asks, done)
+                answers = iter((yield from self._answers(asks, done)))
             except ReplayRefusedError as error:
                 yield from self._rebuild(str(error))
                 return
-            for path, tuples in zip(paths, answers, strict=True):
-                box = path.box
-                states = box.states_of(path.inputs(tuples, wm=wm))
-                open_now = pl.col("window_start") + box.window.size_ms > wm
-                live[box.arc.name] = states.filter(open_now)
+            for name, box in self.run.aggregates.items():
+                replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
+                tuples = self.run.inputs(name, replayed, watermark=wm)
+                live[name] = box.restore(tuples, wm=wm)
         self.memory = Memory(done, wm, live)
         yield True
 
@@ -124,17 +131,24 @@ class ScopeTask(Task):
             self.report, done=last.done, watermark=last.watermark, resume=resume, counts=counts
         )
         emissions = [
-            self._emission(arc, result.revisions[arc], result.memory.done)
+            emission
             for result in results
-            for arc in self.scope.outputs
-            if result.revisions[arc].height
+            for arc in self.plan.emitted(self.scope)
+            for emission in self._emissions(arc, result.revisions[arc], result.memory.done)
         ]
         yield from self.commit(emissions, report)
         self.memory = last
 
-    def _emission(self, arc: str, revisions: pl.DataFrame, epoch: int) -> Emission:
+    def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
+        """Return an arc's revisions with their partitions: all in one's own, but in an exchange."""
+        if revisions.is_empty():
+            return []
+        if self.plan.arcs[arc].exchange:
+            if arc not in self.spreads:
+                self.spreads[arc] = Spread(self.plan.arcs[arc], self.plan.partition_count(arc))
+            return self.spreads[arc].emissions(revisions, epoch)
         here = pl.Series([self.partition], dtype=pl.Int32).new_from_index(0, revisions.height)
-        return Emission(arc, epoch, revisions, here)
+        return [Emission(arc, epoch, revisions, here)]
 
     def _rebuild(self, why: str) -> Iterator[bool]:
         """Catch up in one coalesced epoch, without the history that is gone (`rebuild`)."""
@@ -163,8 +177,7 @@ class ScopeTask(Task):
             own = self.view.believed(history.filter(pl.col("task") == self.name))
             emitted = frames.fold(own, arc.identity, list(arc.fields))
             changed = rebuild.difference(arc, emitted, made[name])
-            if changed.height:
-                emissions.append(self._emission(name, changed, epoch))
+            emissions += self._emissions(name, changed, epoch)
         resume = {reader.place: reader.drop(epoch) for reader in self.inputs.values()}
         counts = {**self.report.counts, "rebuilt": self.report.counts.get("rebuilt", 0) + 1}
         report = replace(self.report, done=epoch, watermark=wm, resume=resume, counts=counts)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from processors.declarations import Declaration
-from processors.declarations import Source as SourceDeclaration
+from processors.exchanges import owner_of
 from processors.faults import Fault
 from processors.network import Network
+from processors.replay import reads
 from processors.typed import Typed
+
+INGEST = "ingest."
+"""Before a source's name: the scope of its ingest tasks."""
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,22 @@ class Scope:
 
 
 def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[str, str]:
-    """Return the scope of every box: its own choice, else its input's; on a source: its name."""
-    scopes: dict[str, str] = {}
-    for name, declaration in network.declarations.items():
-        if isinstance(declaration, SourceDeclaration):
-            scopes[name] = f"ingest.{name}"
-        elif declaration.scope is not None:
+    """Return the scope of every box and source.
+
+    It is a box's own choice, else its input's; on a source: the source's name. A box that reads an
+    exchange, or arcs of several scopes, has one of its own name.
+    """
+    scopes = {name: f"{INGEST}{name}" for name in typed.sources}
+    for name, box in typed.boxes.items():
+        above = reads(box)
+        near = {scopes[arc].removeprefix(INGEST) for arc in above}
+        declaration = network.declarations.get(name)
+        if declaration is not None and declaration.scope is not None:
             scopes[name] = declaration.scope
+        elif any(typed.arcs[arc].exchange for arc in above) or len(near) > 1:
+            scopes[name] = name
         else:
-            scopes[name] = scopes[declaration.input or ""].removeprefix("ingest.")
+            scopes[name] = near.pop()
     faults += scope_faults(network, typed, scopes)
     return scopes
 
@@ -39,40 +49,49 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
 def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iterator[Fault]:
     """Yield what is wrong with a division into scopes."""
     after: dict[str, set[str]] = {}
-    for name, declaration in network.declarations.items():
-        if declaration.input is None:
-            continue
-        scope, above = scopes[name], scopes[declaration.input]
-        if scope == above:
-            continue
-        after.setdefault(scope, set()).add(above)
-        if reaches(after, above, scope):
-            yield Fault(
-                name,
-                "scopes without a circle",
-                f"scope {scope!r} reads from {above!r}, which reads from {scope!r}",
-                "put the boxes between them into one scope, or give this box a scope of its own",
-                declaration.place,
-            )
+    for name, box in typed.boxes.items():
+        place = network.declarations[owner_of(name)].place
+        for arc in reads(box):
+            scope, above = scopes[name], scopes[arc]
+            if scope == above:
+                if typed.arcs[arc].exchange:
+                    yield Fault(
+                        name,
+                        "a scope of its own, since its tuples come from other partitions",
+                        f"scope {scope!r}, in which {reads(typed.boxes[arc])[0]!r} is read",
+                        "leave its scope= out, or name another one",
+                        place,
+                    )
+                continue
+            after.setdefault(scope, set()).add(above)
+            if reaches(after, above, scope):
+                yield Fault(
+                    name,
+                    "scopes without a circle",
+                    f"scope {scope!r} reads from {above!r}, which reads from {scope!r}",
+                    "put the boxes between them into one scope, or give this box a scope of its "
+                    "own",
+                    place,
+                )
     for scope in dict.fromkeys(scopes.values()):
-        if ("." in scope and not scope.startswith("ingest.")) or not scope:
+        if ("." in scope and not scope.startswith(INGEST)) or not scope:
             yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
-    for scope, sources in sources_by_scope(network, typed, scopes).items():
+    for scope, sources in sources_by_scope(typed, scopes).items():
         if len(sources) > 1:
+            told = " and ".join(sorted(", ".join(some) for some in sources))
             yield Fault(
                 scope,
-                "boxes that come from one source",
-                f"boxes behind {', '.join(sorted(sources))} in one scope",
+                "boxes that come from the same sources",
+                f"boxes behind {told} in one scope",
                 "give the boxes behind each source a scope of their own, with scope=",
             )
 
 
-def sources_by_scope(network: Network, typed: Typed, scopes: dict[str, str]) -> dict[str, set[str]]:
-    """Return the sources behind the boxes of each scope."""
-    found: dict[str, set[str]] = {}
-    for name, declaration in network.declarations.items():
-        if declaration.input is not None and name in typed.source_of:
-            found.setdefault(scopes[name], set()).add(typed.source_of[name])
+def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[tuple[str, ...]]]:
+    """Return, for each scope, the sources behind each of its boxes."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for name in typed.boxes:
+        found.setdefault(scopes[name], set()).add(tuple(sorted(typed.sources_of[name])))
     return found
 
 
@@ -82,20 +101,22 @@ def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
 
 
 def make_scopes(
-    network: Network, typed: Typed, scopes: dict[str, str], written: tuple[str, ...]
+    typed: Typed, scopes: Mapping[str, str], written: tuple[str, ...]
 ) -> dict[str, Scope]:
     """Return the scopes with their boxes, inputs and outputs."""
-    members: dict[str, list[Declaration]] = {}
+    members: dict[str, list[str]] = {}
     for name in typed.boxes:
-        members.setdefault(scopes[name], []).append(network.declarations[name])
+        members.setdefault(scopes[name], []).append(name)
     return {
         scope: Scope(
             name=scope,
-            boxes=tuple(d.name for d in boxes),
+            boxes=tuple(boxes),
             inputs=tuple(
-                dict.fromkeys(d.input for d in boxes if d.input and scopes[d.input] != scope)
+                dict.fromkeys(
+                    arc for b in boxes for arc in reads(typed.boxes[b]) if scopes[arc] != scope
+                )
             ),
-            outputs=tuple(d.name for d in boxes if d.name in written),
+            outputs=tuple(name for name in boxes if name in written),
         )
         for scope, boxes in members.items()
     }

@@ -14,15 +14,21 @@ import polars as pl
 
 from processors import report as reports
 from processors.arc_topic import ArcCodec, Meta
+from processors.declarations import Sink
+from processors.envelopes.outgoing import Outgoing
 from processors.graves import Emission, Graves, last_of
 from processors.plan import Plan
 from processors.report import Report
 from processors.view import View
 from schemas import framing
 from schemas.errors import ErrataError
+from schemas.partition import partitions
 from topics import names
 from topics.cluster import Cluster, TopicPartition, Transactions
 from topics.registry import Registry
+
+INTERVAL_MS = 50
+"""An epoch's number is about the clock in units of this."""
 
 
 class WrongPlanError(ErrataError):
@@ -47,12 +53,20 @@ class Shared:
     view: View
     compaction_lag_ms: int
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
+    sinks: dict[Sink, Outgoing] = field(default_factory=dict)
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""
         if arc not in self.codecs:
             self.codecs[arc] = ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
         return self.codecs[arc]
+
+    def outgoing(self, sink: Sink) -> Outgoing:
+        """Return what makes the records of a sink."""
+        if sink not in self.sinks:
+            arc = self.plan.arcs[sink.arc]
+            self.sinks[sink] = Outgoing(arc, sink.topic, sink.envelope, sink.format, self.registry)
+        return self.sinks[sink]
 
 
 class Task:
@@ -113,11 +127,16 @@ class Task:
                 f"task {self.name}: was run by plan {old.plan}, this is plan {fingerprint}; run it "
                 "with the network that was deployed, or give the changed network another name"
             )
-        claimed = replace(old, attempt=old.attempt + 1, plan=fingerprint)
+        resume = old.resume if old.attempt else self.first_positions()
+        claimed = replace(old, attempt=old.attempt + 1, plan=fingerprint, resume=resume)
         self.transactions.begin()
         yield from self._commit(claimed)
         yield from self._cover_orphans()
         yield from self.start()
+
+    def first_positions(self) -> dict[TopicPartition, int]:
+        """Return where a first life begins to read, where that is not the start of a log."""
+        return {}
 
     def start(self) -> Iterator[bool]:
         """Rebuild what was in memory."""
@@ -177,6 +196,11 @@ class Task:
     def _produce(
         self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]
     ) -> list[bytes]:
+        """Write an emission to its arc's topic and to its sinks; return the arc's record keys."""
+        for sink in self.plan.sinks_of(emission.arc):
+            self._sink(transactions, sink, emission)
+        if emission.arc not in self.plan.topics:
+            return []
         codec = self.shared.codec(emission.arc)
         meta = Meta(self.name, self.report.attempt, emission.epoch)
         keys, values = codec.encode(emission.revisions, meta)
@@ -185,6 +209,16 @@ class Task:
         for partition in emission.partitions.unique().to_list():
             epochs[TopicPartition(codec.topic, partition)] = emission.epoch
         return keys
+
+    def _sink(self, transactions: Transactions, sink: Sink, emission: Emission) -> None:
+        """Write what people see of an emission to a user's topic, by the hash of the record key."""
+        records = self.shared.outgoing(sink)
+        time_ms = emission.epoch * INTERVAL_MS
+        keys, values = records.encode(emission.revisions, epoch=emission.epoch, time_ms=time_ms)
+        if keys:
+            count = self.plan.sink_partitions[sink.topic]
+            places = partitions(keys, count).tolist()
+            transactions.produce(sink.topic, partitions=places, keys=keys, values=values)
 
     def _commit(self, report: Report) -> Iterator[bool]:
         """Write the report into the open transaction and commit it."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from processors import declarations as declared
+from processors.expressions.expression import Expression
 from processors.faults import Fault
 from processors.network import NAME
 from processors.replay import Box
@@ -24,11 +25,14 @@ class Source:
     Args:
         arc: The arc that ingest writes.
         topic: The user's topic.
-        envelope: ``native``.
-        format: ``avro`` or ``json``.
+        envelope: ``append``, ``upsert``, ``debezium`` or ``native``.
+        format: ``avro``, ``json`` or ``csv``.
         lateness_ms: How far the watermark stays behind the newest event time.
         idle_after_ms: Silence after which a partition no longer holds the watermark; None: never.
         partitions: Partitions of the arc; None: as many as the topic has.
+        event_time: Gives the arc's hidden event time; None if that is a declared field.
+        rekey: Whether records are brought together by identity first.
+        start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
     """
 
     arc: Arc
@@ -38,16 +42,32 @@ class Source:
     lateness_ms: int
     idle_after_ms: int | None
     partitions: int | None
+    event_time: Expression | None = None
+    rekey: bool = False
+    start: str | int = declared.EARLIEST
 
 
 @dataclass
 class Typed:
-    """Arcs and boxes by name, in topological order; what could not be typed is in `faults`."""
+    """Arcs and boxes by name, in topological order; what could not be typed is in `faults`.
+
+    Args:
+        arcs: By name; an exchange has an arc of its own, ``<box>.exchange``.
+        boxes: By name of the arc that each writes.
+        sources: By name.
+        sources_of: By arc: the sources it comes from, in order.
+        exchanged: Partitions asked for of the arcs behind an exchange, by name of its arc; None:
+            as many as its input has.
+        sinks: The users' topics that results go to, each with the arc that is written there.
+        faults: What is wrong.
+    """
 
     arcs: dict[str, Arc] = field(default_factory=dict)
     boxes: dict[str, Box] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
-    source_of: dict[str, str] = field(default_factory=dict)
+    sources_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    exchanged: dict[str, int | None] = field(default_factory=dict)
+    sinks: list[declared.Sink] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -88,6 +108,12 @@ def known(
     if doubles:
         fault(typed, box, f"each field of {what} once", f"{doubles} twice", "name it once")
     return not unknown and not doubles
+
+
+def positive(typed: Typed, box: declared.Declaration, value: object, what: str) -> None:
+    """Note a fault unless a value is a whole number above 0, or None."""
+    if value is not None and (type(value) is not int or value <= 0):
+        fault(typed, box, f"{what} above 0", value, "give a positive number")
 
 
 def bad_name(name: str) -> bool:

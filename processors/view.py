@@ -15,6 +15,7 @@ from processors import report as reports
 from processors.deployed import declared_end
 from processors.plan import Plan
 from processors.report import IDLE, NEVER, Report
+from processors.scopes import INGEST
 from schemas import framing
 from topics import names
 from topics.cluster import Cluster, TopicPartition
@@ -78,17 +79,14 @@ class View:
 
     def tasks(self, scope: str) -> list[str]:
         """Return the tasks of a scope, a partition each."""
-        if scope.startswith("ingest."):
-            source = scope.removeprefix("ingest.")
-            count = self.plan.topic_partitions[source]
-        else:
-            count = self.plan.partition_count(self.plan.scopes[scope].inputs[0])
-        return [f"{scope}.{partition}" for partition in range(count)]
+        return self.plan.tasks(scope)
 
     def writers(self, arc: str, partition: int) -> list[str]:
         """Return the tasks that may write to one partition of an arc."""
         scope = self.plan.scope_of(arc)
-        return self.tasks(scope) if scope.startswith("ingest.") else [f"{scope}.{partition}"]
+        if arc in self.plan.sources or self.plan.arcs[arc].exchange:
+            return self.tasks(scope)
+        return [f"{scope}.{partition}"]
 
     # ---------------------------------------------------------------- belief
 
@@ -115,7 +113,7 @@ class View:
         """Return the last epoch that a task can no longer produce."""
         report = self.of(task)
         scope, _, partition = task.rpartition(".")
-        if scope.startswith("ingest."):
+        if scope.startswith(INGEST):
             return report.done
         inferred = ALL
         for arc in self.plan.scopes[scope].inputs:
@@ -147,7 +145,7 @@ class View:
     def moves(self, task: str, *, since: int, upto: int) -> list[tuple[int, int]]:
         """Return (epoch, watermark) wherever the watermark of a holding task rises.
 
-        wm(e) is data: the minimum over the source's partitions of what each had seen in epochs <=
+        wm(e) is data: the minimum over the sources' partitions of what each had seen in epochs <=
         e, idle ones left out, never falling. Readers get the same whenever they look.
 
         Args:
@@ -162,8 +160,8 @@ class View:
     def rises(self, task: str, *, since: int, upto: int, from_ms: int) -> list[tuple[int, int]]:
         """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""
         scope = self.plan.scopes[task.rpartition(".")[0]]
-        source = self.plan.source_of[scope.inputs[0]]
-        tasks = self.tasks(f"ingest.{source}")
+        sources = self.plan.sources_of[scope.inputs[0]]
+        tasks = [task for source in sources for task in self.tasks(f"{INGEST}{source}")]
         events = sorted(
             (epoch, number, watermark)
             for number, other in enumerate(tasks)

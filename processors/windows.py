@@ -1,122 +1,99 @@
-"""Windows by event time: which of them hold a tuple, and how long their spans are."""
+"""Windows by event time: which of them hold a tuple, and which event times they span.
+
+A window is named by its start, in ms UTC, and holds the event times from there to its end, which is
+exclusive.
+"""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from processors.durations import DurationError as DurationError
+from processors.durations import duration_ms as duration_ms
+from processors.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
+from processors.event_times import EventTimeError as EventTimeError
+from processors.event_times import Times, checked
+from processors.wall_time import Zone, zone
 from schemas.errors import ErrataError
 
-EVENT_TIME_BOUND_MS = 2**53
-"""Event times lie within plus or minus this: room for window arithmetic in 64 bits, and a double
-or a JSON number holds every one of them."""
+FOREVER_MS = 2**62
+"""Beyond every event time, and as an extent longer than all of them."""
 
-UNITS_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "y": 365 * 86_400_000,
-}
+HISTORY_START_MS, HISTORY_END_MS = -30_610_224_000_000, 221_845_392_000_001
+"""The years 1000 to 8999, which sources' event times lie in: the window that holds all tuples."""
 
-_DURATION = re.compile(rf"\s*([0-9]{{1,16}})\s*({'|'.join(UNITS_MS)})\s*")
-_Time = TypeVar("_Time", int, pl.Series, pl.Expr)
-
-
-class DurationError(ErrataError):
-    """A length of time can't be read."""
-
-    def __init__(self, value: object, *, what: str) -> None:
-        self.value = value
-        self.what = what
-        super().__init__(
-            f"{what} is {value!r}: needs a whole number and a unit of {', '.join(UNITS_MS)}, as in "
-            f"'30m' (a y is 365 d), or an int of ms, from 0 to {EVENT_TIME_BOUND_MS} ms"
-        )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WindowSpecError(ErrataError):
-    """Windows of this size and slide would lose tuples."""
-
-    def __init__(self, size_ms: int, slide_ms: int) -> None:
-        self.size_ms = size_ms
-        self.slide_ms = slide_ms
-        super().__init__(
-            f"windows of {size_ms} ms every {slide_ms} ms: needs 0 < every <= size <= "
-            f"{EVENT_TIME_BOUND_MS} ms, else tuples between two windows are lost"
-        )
-
-
-class EventTimeError(ErrataError):
-    """An event time is null or outside the bound; ingest refuses such tuples."""
-
-
-def duration_ms(value: str | int, *, what: str) -> int:
-    """Return a length of time in ms, from 0 to `EVENT_TIME_BOUND_MS`.
-
-    Args:
-        value: A number with its unit (``"500ms"``, ``"30s"``, ``"30m"``, ``"1h"``, ``"1d"``,
-            ``"10y"``), or an int of ms.
-        what: What the duration is for; begins the error's text.
-
-    Raises:
-        DurationError: If it can't be read or is out of bounds.
-
-    Example:
-        >>> duration_ms("30m", what="lateness")
-        1800000
-    """
-    length = -1
-    if isinstance(value, int) and not isinstance(value, bool):
-        length = value
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-        length = int(match[1]) * UNITS_MS[match[2]]
-    if not 0 <= length <= EVENT_TIME_BOUND_MS:
-        raise DurationError(value, what=what)
-    return length
+    """Windows can't be as they are asked for, or tuples would be lost between them."""
 
 
 @dataclass(frozen=True)
 class Hopping:
-    """Half-open windows of one size that start at multiples of one slide, also before 1970.
+    """Half-open windows of one size that start every so often, also before 1970.
+
+    Without a zone they start at ``origin_ms`` plus multiples of ``slide_ms``. With one the same is
+    true of its clocks: windows begin and end when clocks first show their ends or have jumped past
+    them, so a day may have 23 or 25 hours. What comes out empty is no window; of windows that start
+    at the same instant only the longest is one.
 
     Args:
-        size_ms: Window length in ms.
+        size_ms: Window length in ms, on the zone's clocks.
         slide_ms: Distance between window starts in ms, in (0, size_ms]. Tumbling windows have a
             slide of their size.
+        origin_ms: Where one window starts: ms since 1970, UTC or on the zone's clocks.
+        tz: IANA name of the zone.
 
     Raises:
         WindowSpecError: If the slide is outside (0, size_ms]: tuples would be lost.
+        TimeZoneError: If there is no such zone.
 
     Example:
         The 2:00 price of Borealis figure 1 touches 1:40-2:09 and 2:00-2:29:
 
         >>> windows, minute = hopping("30m", every="20m"), 60_000
         >>> _, starts = windows.touched(pl.Series([120 * minute]))
-        >>> [(start // minute, windows.end(start) // minute) for start in starts]
+        >>> list(zip(starts // minute, windows.ends(starts) // minute))
         [(100, 130), (120, 150)]
     """
 
     size_ms: int
     slide_ms: int
+    origin_ms: int = 0
+    tz: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.slide_ms <= self.size_ms <= EVENT_TIME_BOUND_MS:
-            raise WindowSpecError(self.size_ms, self.slide_ms)
+            raise WindowSpecError(
+                f"windows of {self.size_ms} ms every {self.slide_ms} ms: needs 0 < every <= size "
+                f"<= {EVENT_TIME_BOUND_MS} ms, else tuples between two windows are lost"
+            )
+        if self.tz is not None:
+            zone(self.tz)
+
+    @property
+    def _zone(self) -> Zone | None:
+        return None if self.tz is None else zone(self.tz)
 
     @property
     def extent_ms(self) -> int:
-        """How much event time a result depends on, in ms; radii add these up."""
-        return self.size_ms
+        """The most event time that a result depends on, in ms; radii add these up."""
+        return self.size_ms + (self._zone.spread_ms if self._zone else 0)
 
-    def end(self, start: _Time) -> _Time:
-        """Return the exclusive end of windows from their start, in ms."""
-        return start + self.size_ms
+    def ends(self, starts: pl.Series) -> pl.Series:
+        """Return the exclusive ends of windows from their starts, in ms."""
+        clocks = self._zone
+        if clocks is None:
+            return starts + self.size_ms
+        return pl.Series(
+            clocks.instants(self._grid(clocks.walls(starts.to_numpy())) + self.size_ms)
+        )
 
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
         """Return every pair of a tuple and a window that holds it, by tuple, oldest window first.
@@ -131,49 +108,178 @@ class Hopping:
         Raises:
             EventTimeError: If an event time is null or out of bounds.
         """
-        if event_times.has_nulls():
-            raise EventTimeError(
-                f"windows need an event time for each tuple, but {event_times.null_count()} of "
-                f"{len(event_times)} are null; refuse such tuples at ingest"
-            )
-        times = event_times.to_numpy()
-        if len(times) and not -EVENT_TIME_BOUND_MS <= times.min() <= times.max() <= (
-            EVENT_TIME_BOUND_MS
-        ):
-            raise EventTimeError(
-                f"event times go from {times.min()} to {times.max()} ms, but windows need them "
-                f"within +-{EVENT_TIME_BOUND_MS} ms; is their unit ms?"
-            )
-        newest = (event_times // self.slide_ms).to_numpy()
+        times, clocks = checked(event_times), self._zone
+        if clocks is not None:
+            times = clocks.reached(times)
+        newest = self._grid(times)
         every, more = divmod(self.size_ms, self.slide_ms)
         # A tuple is in one window more during the first `more` ms of each slide.
-        counts = every + (times - newest * self.slide_ms < more)
+        counts = every + (times - newest < more)
         rows = np.repeat(np.arange(len(times), dtype=np.uint32), counts)
         later = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
-        starts = (np.repeat(newest, counts) - later) * self.slide_ms
+        starts = np.repeat(newest, counts) - later * self.slide_ms
+        if clocks is not None:
+            walls, starts = starts, clocks.instants(starts)
+            there = self._grid(clocks.walls(starts)) == walls
+            rows, starts = rows[there], starts[there]
         return pl.Series("row", rows), pl.Series("window_start", starts)
 
+    def _grid(self, times: Times) -> Times:
+        """Return the last possible start at or before some times."""
+        return times - (times - self.origin_ms) % self.slide_ms
 
-Window = Hopping
+    def describe(self) -> dict[str, Any]:
+        """Return what defines the windows, as plain data."""
+        found: dict[str, Any] = {"size_ms": self.size_ms, "slide_ms": self.slide_ms}
+        if self.origin_ms:
+            found["origin_ms"] = self.origin_ms
+        if self.tz is not None:
+            found["tz"] = self.tz
+        return found
 
 
-def hopping(size: str | int, *, every: str | int) -> Hopping:
+@dataclass(frozen=True)
+class Sliding:
+    """For each instant at which a group has a tuple, the window of one size that ends with it.
+
+    The window of event time t is [t + 1 - size, t + 1): SQL's ``RANGE BETWEEN size PRECEDING AND
+    CURRENT ROW``, the last ms of the size excluded, and EEP's sliding window.
+
+    Args:
+        size_ms: Window length in ms.
+
+    Raises:
+        WindowSpecError: If it is not positive.
+    """
+
+    size_ms: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.size_ms <= EVENT_TIME_BOUND_MS:
+            raise WindowSpecError(
+                f"sliding windows of {self.size_ms} ms: needs a size from 1 to "
+                f"{EVENT_TIME_BOUND_MS} ms"
+            )
+
+    @property
+    def extent_ms(self) -> int:
+        """How much event time a result depends on, in ms; radii add these up."""
+        return self.size_ms
+
+    def ends(self, starts: pl.Series) -> pl.Series:
+        """Return the exclusive ends of windows from their starts, in ms."""
+        return starts + self.size_ms
+
+    def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Return for every tuple the window that ends with it, as `Hopping.touched` does."""
+        starts = checked(event_times) + (1 - self.size_ms)
+        return _one_each(starts)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what defines the windows, as plain data."""
+        return {"sliding_ms": self.size_ms}
+
+
+@dataclass(frozen=True)
+class History:
+    """One window that holds all tuples; it closes when the sources end."""
+
+    @property
+    def extent_ms(self) -> int:
+        """As good as for ever."""
+        return FOREVER_MS
+
+    def ends(self, starts: pl.Series) -> pl.Series:
+        """Return the end of all event times for each start."""
+        return pl.Series([HISTORY_END_MS], dtype=pl.Int64).new_from_index(0, len(starts))
+
+    def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Return the one window for every tuple, as `Hopping.touched` does."""
+        return _one_each(np.full(len(checked(event_times)), HISTORY_START_MS))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what defines the window, as plain data."""
+        return {"window": None}
+
+
+Window = Hopping | Sliding
+
+
+def _one_each(starts: Times) -> tuple[pl.Series, pl.Series]:
+    rows = np.arange(len(starts), dtype=np.uint32)
+    return pl.Series("row", rows), pl.Series("window_start", starts)
+
+
+def hopping(
+    size: str | int,
+    *,
+    every: str | int,
+    origin: str | int | None = None,
+    tz: str | None = None,
+) -> Hopping:
     """Return windows of a size that start every so often.
 
+    Args:
+        size: Window length, as ``"30m"`` or in ms.
+        every: Distance between window starts, at most the size.
+        origin: When one of the windows starts: ms since 1970 UTC, or ISO-8601 text, which without
+            an offset of its own is UTC, or what clocks in `tz` show. 1970-01-01 when not given.
+        tz: IANA name of a zone: windows start and end by its clocks.
+
+    Raises:
+        DurationError: If a length can't be read.
+        WindowSpecError: If tuples would be lost, or the origin can't be read.
+        TimeZoneError: If there is no such zone.
+
     Example:
-        >>> hopping("30m", every="20m")
-        Hopping(size_ms=1800000, slide_ms=1200000)
+        >>> hopping("30m", every="20m", origin="2026-07-15T00:10")
+        Hopping(size_ms=1800000, slide_ms=1200000, origin_ms=600000, tz=None)
     """
-    return Hopping(
-        duration_ms(size, what="window size"), duration_ms(every, what="window slide (every)")
-    )
+    slide_ms = duration_ms(every, what="window slide (every)")
+    windows = Hopping(duration_ms(size, what="window size"), slide_ms, tz=tz)
+    if origin is None:
+        return windows
+    return replace(windows, origin_ms=_origin_ms(origin, tz) % slide_ms)
 
 
-def tumbling(size: str | int) -> Hopping:
-    """Return windows of a size, each starting where the one before it ends.
+def tumbling(size: str | int, *, origin: str | int | None = None, tz: str | None = None) -> Hopping:
+    """Return windows of a size, each starting where the one before it ends; see `hopping`.
 
     Example:
-        >>> tumbling("1d")
-        Hopping(size_ms=86400000, slide_ms=86400000)
+        >>> tumbling("1d", tz="America/New_York")
+        Hopping(size_ms=86400000, slide_ms=86400000, origin_ms=0, tz='America/New_York')
     """
-    return hopping(size, every=size)
+    return hopping(size, every=size, origin=origin, tz=tz)
+
+
+def sliding(size: str | int) -> Sliding:
+    """Return, for each instant at which a group has a tuple, the window of a size that ends there.
+
+    Example:
+        >>> sliding("1000s")
+        Sliding(size_ms=1000000)
+    """
+    return Sliding(duration_ms(size, what="window size"))
+
+
+def _origin_ms(origin: object, tz: str | None) -> int:
+    """Return an origin in ms since 1970, UTC or on the clocks of a zone."""
+    instant = origin if isinstance(origin, int) and not isinstance(origin, bool) else None
+    if isinstance(origin, str):
+        try:
+            at = datetime.fromisoformat(origin)
+        except ValueError:
+            at = None
+        if at is not None:
+            since = at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH
+            instant, rest = divmod(since, timedelta(milliseconds=1))
+            if rest:
+                instant = None
+            elif at.tzinfo is None:
+                return instant
+    if instant is None or abs(instant) > EVENT_TIME_BOUND_MS:
+        raise WindowSpecError(
+            f"window origin {origin!r}: needs ms since 1970 (an int within +-{EVENT_TIME_BOUND_MS})"
+            " or ISO-8601 text in whole ms, as '2026-07-15T09:30' or '2026-07-15T09:30Z'"
+        )
+    return instant if tz is None else int(zone(tz).walls(np.array([instant]))[0])

@@ -26,6 +26,8 @@ class Arc:
         partition_by: The fields whose hash gives the partition; may be none (one partition is
             used).
         keep_ms: How much event time stays asked for; None if the arc is not a connection point.
+        exchange: Whether all tasks of its scope write to each of its partitions; its readers net
+            it.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Arc:
     partition_by: tuple[str, ...]
     event_time_shift_ms: int = 0
     keep_ms: int | None = None
+    exchange: bool = False
 
     @property
     def is_connection_point(self) -> bool:

@@ -37,6 +37,7 @@ class Batch:
         ends: Where each record ends.
         fault: Per record the index in `reasons` of its first fault; 0 if it has none.
         reasons: What the faults are; shared with parts of the batch.
+        items: How many items of arrays and maps have been passed over in each record.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -44,6 +45,7 @@ class Batch:
     ends: Ints
     fault: Ints
     reasons: list[str]
+    items: Ints
 
     @classmethod
     def of(cls, bodies: Sequence[bytes]) -> Batch:
@@ -51,7 +53,8 @@ class Batch:
         lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
         ends = np.cumsum(lengths) + len(PAD)
         buffer = np.frombuffer(b"".join([PAD, *bodies, PAD]), np.uint8)
-        batch = cls(buffer, ends - lengths, ends, np.zeros(len(bodies), np.int64), [""])
+        faults, items = np.zeros((2, len(bodies)), np.int64)
+        batch = cls(buffer, ends - lengths, ends, faults, [""], items)
         batch.refuse(lengths > MAX_RECORD_BYTES, f"more than {MAX_RECORD_BYTES} bytes")
         return batch
 
@@ -62,11 +65,11 @@ class Batch:
     def part(self, rows: Ints) -> Batch:
         """Return a batch of some of the records, to be given back with `join`."""
         at, ends, fault = self.at[rows], self.ends[rows], self.fault[rows]
-        return Batch(self.buffer, at, ends, fault, self.reasons)
+        return Batch(self.buffer, at, ends, fault, self.reasons, self.items[rows])
 
     def join(self, rows: Ints, part: Batch) -> None:
         """Take over how far a part was read, and its faults."""
-        self.at[rows], self.fault[rows] = part.at, part.fault
+        self.at[rows], self.fault[rows], self.items[rows] = part.at, part.fault, part.items
 
     def refuse(self, bad: Bits, reason: str) -> None:
         """Mark a fault on these records and park them; an earlier fault stays."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from schemas.batch import Batch, Ints
 from schemas.errors import ErrataError
-from schemas.layout import Leaf, Nested, UnsupportedSchemaError, columns, layout_of
+from schemas.layout import Leaf, Nested, Skipped, UnsupportedSchemaError, columns
+from schemas.resolver import layout_of
+from schemas.shapes import pass_over
 from schemas.utf8 import malformed
 
 Read = Callable[[Batch], list[pl.Series]]
@@ -58,9 +60,10 @@ class Decoder:
 
     Args:
         schema: The writer's schema, as parsed JSON.
+        wanted: The columns to read; others are passed over, whatever they are. None: all.
 
     Raises:
-        UnsupportedSchemaError: If it is not a flat record (`schemas.layout`), or has no fields.
+        UnsupportedSchemaError: If it is not a flat record (`schemas.resolver`), or has no fields.
 
     Example:
         >>> schema = {"type": "record", "name": "T", "fields": [{"name": "n", "type": "long"}]}
@@ -70,10 +73,10 @@ class Decoder:
         [(1, "field 'n': ends before its value does")]
     """
 
-    def __init__(self, schema: object) -> None:
-        self.layout = layout_of(schema)
+    def __init__(self, schema: object, *, wanted: Collection[str] | None = None) -> None:
+        self.layout = layout_of(schema, wanted=wanted)
         self.columns = columns(self.layout)
-        if not self.columns:
+        if not self.columns and wanted is None:
             raise UnsupportedSchemaError("", "needs a field to decode")
         self._reads = [_reader(field) for field in self.layout]
 
@@ -108,8 +111,10 @@ class Decoder:
         )
 
 
-def _reader(field: Leaf | Nested) -> Read:
+def _reader(field: Leaf | Nested | Skipped) -> Read:
     """Return what reads a field of all records of a batch."""
+    if isinstance(field, Skipped):
+        return partial(_skip, field)
     if isinstance(field, Leaf):
         return _optional(partial(_read_leaf, field), field)
     leaves = [_reader(leaf) for leaf in field.leaves]
@@ -118,6 +123,11 @@ def _reader(field: Leaf | Nested) -> Read:
         return [column for leaf in leaves for column in leaf(batch)]
 
     return _optional(read, field)
+
+
+def _skip(field: Skipped, batch: Batch) -> list[pl.Series]:
+    pass_over(field.shape, batch, field.name)
+    return []
 
 
 def _read_leaf(leaf: Leaf, batch: Batch) -> list[pl.Series]:
@@ -216,29 +226,52 @@ def _read_string(batch: Batch, leaf: Leaf) -> pl.Series:
 
 
 def _read_decimal(batch: Batch, leaf: Leaf) -> pl.Series:
-    starts, lengths = batch.span(leaf.name)
+    if leaf.kind == "fixed":
+        starts = batch.advance(leaf.size, leaf.name)
+        lengths = np.where(batch.fault == 0, leaf.size, 0)
+    else:
+        starts, lengths = batch.span(leaf.name)
+    value = _big_endian(batch, starts, lengths, leaf.name)
+    _bound(batch, leaf, value)
+    return pl.Series(value).cast(pl.Int128)
+
+
+def _read_variable_decimal(batch: Batch, leaf: Leaf) -> pl.Series:
+    scale = _read_whole(batch, Leaf(leaf.name, "int"))
+    value = _big_endian(batch, *batch.span(leaf.name), leaf.name)
+    return pl.DataFrame({"scale": scale, "value": pl.Series(value).cast(pl.Int128)}).to_struct()
+
+
+def unscaled(values: Sequence[bytes]) -> tuple[pl.Series, list[int]]:
+    r"""Return big-endian two's complements as Int128, and which are of more than 16 bytes.
+
+    Example:
+        >>> unscaled([b"\xff\x80", b""])[0].to_list()
+        [-128, 0]
+    """
+    batch = Batch.of(values)
+    found = pl.Series(_big_endian(batch, batch.at, batch.ends - batch.at, "")).cast(pl.Int128)
+    return found, np.flatnonzero(batch.fault).tolist()
+
+
+def _big_endian(batch: Batch, starts: Ints, lengths: Ints, field: str) -> Ints | pl.Series:
+    """Return signed numbers, wide ones as 128 bits."""
     wide = lengths > 16
-    batch.refuse(wide, f"field {leaf.name!r}: a decimal of more than 16 bytes")
+    batch.refuse(wide, f"field {field!r}: a decimal of more than 16 bytes")
     lengths = np.where(wide, 0, lengths)
     ends = starts + lengths
     words = batch.words(">i8")
-    low = _sign_extended(words[ends - 8], np.minimum(lengths, 8))
+    low = np.where(lengths > 0, _sign_extended(words[ends - 8], np.minimum(lengths, 8)), 0)
     if (lengths <= 8).all():
-        _bound(batch, leaf, low)
-        return pl.Series(low).cast(pl.Int128)
+        return low
     high = low >> 63
     rows = np.flatnonzero(lengths > 8)
     high[rows] = _sign_extended(words[ends[rows] - 16], lengths[rows] - 8)
-    value = _int128(low, high)
-    _bound(batch, leaf, value)
-    return value
+    return _int128(low, high)
 
 
 def _sign_extended(word: npt.NDArray[np.int64], byte_count: Ints) -> Ints:
-    """Return the lowest bytes of each word, at most 8, as signed numbers.
-
-    Where there are none the byte in front is taken: the last one of a length of zero, a zero.
-    """
+    """Return the lowest bytes of each word, at most 8, as signed numbers."""
     shift = 64 - 8 * np.maximum(byte_count, 1)
     signed: Ints = (word.astype(np.int64) << shift) >> shift
     return signed
@@ -263,4 +296,5 @@ _READ: dict[str, Callable[[Batch, Leaf], pl.Series]] = {
     "bytes": _read_bytes,
     "string": _read_string,
     "decimal": _read_decimal,
+    "variable-decimal": _read_variable_decimal,
 }

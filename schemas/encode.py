@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from schemas.batch import MAX_RECORD_BYTES, Bits, Ints
 from schemas.errors import ErrataError
-from schemas.layout import Leaf, Nested, columns, layout_of
+from schemas.layout import Leaf, Nested, Skipped, columns
+from schemas.resolver import layout_of
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
@@ -84,8 +85,10 @@ class Encoder:
         return _joined(parts, len(frame))
 
 
-def _field(field: Leaf | Nested, frame: pl.DataFrame) -> Iterator[Piece | pa.Array]:
+def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Piece | pa.Array]:
     """Encode a field of all rows, as parts that follow one another."""
+    if isinstance(field, Skipped):  # there is none where all columns are wanted
+        return
     if isinstance(field, Leaf):
         yield from _leaf(field, frame[field.name], None)
         return
@@ -94,8 +97,12 @@ def _field(field: Leaf | Nested, frame: pl.DataFrame) -> Iterator[Piece | pa.Arr
         present = frame[field.name].fill_null(False).to_numpy()
         yield _branch(present, field.null_at, None)
         present = None if present.all() else present
-    for leaf in field.leaves:
+    for leaf in filter(_is_leaf, field.leaves):
         yield from _leaf(leaf, frame[leaf.name], present)
+
+
+def _is_leaf(field: Leaf | Skipped) -> TypeGuard[Leaf]:
+    return isinstance(field, Leaf)
 
 
 def _leaf(leaf: Leaf, given: pl.Series, present: Bits | None) -> Iterator[Piece | pa.Array]:

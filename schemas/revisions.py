@@ -105,6 +105,36 @@ def identities(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame
     )
 
 
+def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
+    """Return one revision for each identity: a delete and an insert of it are a replace, or none.
+
+    Args:
+        revisions: Of one epoch, in any order; of an identity there is one, or a delete and an
+            insert.
+        identity: Fields that name a tuple.
+        names: All fields.
+
+    Example:
+        >>> frame = pl.DataFrame({"op": [0, 1], "before.x": [None, 1], "after.x": [1, None],
+        ...     "before.y": [None, 5], "after.y": [6, None]})
+        >>> net(frame, ["x"], ["x", "y"]).select("op", "before.y", "after.y").row(0)
+        (2, 5, 6)
+    """
+    twice = identities(revisions, identity).is_duplicated()
+    if not twice.any():
+        return revisions
+    pairs = revisions.filter(twice)
+    gone = side(pairs.filter(pl.col("op") == DELETE), BEFORE, names)
+    come = side(pairs.filter(pl.col("op") == INSERT), AFTER, names)
+    met = gone.join(come, on=list(identity), nulls_equal=True, suffix="@", maintain_order="left")
+    both = pl.repeat(True, met.height, dtype=pl.Boolean, eager=True)
+    after = met.select(
+        pl.col(name if name in identity else name + "@").alias(name) for name in names
+    )
+    replaced = between(met.select(names), both, after, both)
+    return pl.concat([revisions.filter(~twice), replaced.select(revisions.columns)])
+
+
 def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
     """Return the last revision of each identity: by epoch, in an epoch deletes first (DESIGN 2).
 

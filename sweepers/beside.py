@@ -16,11 +16,14 @@ class Beside:
     """Answers from sweepers in the same process.
 
     Args:
-        sweepers: By name of the connection point, all of the asking task's partition.
+        sweepers: By name of the connection point and partition.
+        partition: That of the asking task.
     """
 
-    def __init__(self, sweepers: Mapping[str, Sweeper]) -> None:
-        self.sweepers = sweepers
+    def __init__(
+        self, sweepers: Mapping[str, Mapping[int, Sweeper]], *, partition: int = 0
+    ) -> None:
+        self.sweepers, self.partition = sweepers, partition
 
     def answers(
         self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
@@ -28,13 +31,17 @@ class Beside:
         """Yield until every answer is there, then return them in order."""
         found = []
         for ask in asks:
-            sweeper = self.sweepers[ask.arc]
-            try:
-                while (answer := sweeper.answer(ask.as_of, ask.ranges)) is None:
-                    yield sweeper.follow()
-            except HistoryGoneError as error:
-                raise ReplayRefusedError(
-                    f"task {task} asked arc {ask.arc!r}: refused, {error}"
-                ) from error
-            found.append(answer)
+            sweepers = self.sweepers[ask.arc]
+            asked = sweepers.values() if ask.everywhere else [sweepers[self.partition]]
+            parts = []
+            for sweeper in asked:
+                try:
+                    while (answer := sweeper.answer(ask.as_of, ask.ranges)) is None:
+                        yield sweeper.follow()
+                except HistoryGoneError as error:
+                    raise ReplayRefusedError(
+                        f"task {task} asked arc {ask.arc!r}: refused, {error}"
+                    ) from error
+                parts.append(answer)
+            found.append(pl.concat(parts))
         return found

@@ -147,9 +147,14 @@ class Sweeper:
     def _asked_from(self) -> int:
         """Return the oldest epoch that a task may still ask for."""
         plan, arc = self.shared.plan, self.arc.name
-        asking = {name for name, path in plan.paths.items() if path.anchor.name == arc}
-        asking |= {name for name, choice in plan.choices.items() if choice.results == arc}
-        tasks = {f"{plan.scope_of(name)}.{self.partition}" for name in asking}
+        near = {name for name, choice in plan.choices.items() if choice.results == arc}
+        tasks: set[str] = set()
+        for name, path in plan.paths.items():
+            if arc in plan.asked_everywhere(name):
+                tasks.update(plan.tasks(plan.scope_of(name)))
+            elif any(anchor.arc.name == arc for anchor in path.anchors):
+                near.add(name)
+        tasks.update(f"{plan.scope_of(name)}.{self.partition}" for name in near)
         return min((self.shared.view.of(task).done for task in tasks), default=-1)
 
     def life(self) -> Generator[bool, None, None]:

@@ -137,6 +137,12 @@ class Cluster(Protocol):
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
 
+    def offset_at(self, source: TopicPartition, time_ms: int) -> int:
+        """Return the offset of the first record with this record timestamp or a later one.
+
+        The log's end if there is none.
+        """
+
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
 

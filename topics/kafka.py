@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic, sleep
 from typing import Any
 
@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from topics.client import REACH_S, Connection, MovingLeaderError, Settings
 from topics.cluster import ClusterError, TopicPartition
+from topics.membership import Membership
 from topics.reading import KafkaReader
 from topics.record_size import LARGEST, check_sizes
 from topics.transactions import TIMEOUT_S, KafkaTransactions
@@ -101,15 +102,29 @@ class KafkaCluster:
                 self._sender = None  # an idempotent producer does not outlive a fatal error
                 raise self._connection.failure(f"topic '{topic}'", error) from None
 
+    def membership(
+        self, group: str, topic: str, give_up: Callable[[Collection[int]], None]
+    ) -> Membership:
+        """Return a member of a group that shares a topic's partitions; see `Membership`."""
+        return Membership(self._connection, group=group, topic=topic, give_up=give_up)
+
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
+        return self._offset(source, OffsetSpec.latest())
+
+    def offset_at(self, source: TopicPartition, time_ms: int) -> int:
+        """Return the offset of the first record of this time or later; the end if there is none."""
+        found = self._offset(source, OffsetSpec.for_timestamp(time_ms))
+        return found if found >= 0 else self.end(source)
+
+    def _offset(self, source: TopicPartition, which: OffsetSpec) -> int:
         self._connection.check()
         position = Position(*source)
         what = f"partition {source.partition} of topic '{source.topic}'"
         deadline = monotonic() + TIMEOUT_S
         while True:
             answers = self._connection.admin.list_offsets(
-                {position: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+                {position: which}, isolation_level=IsolationLevel.READ_UNCOMMITTED
             )
             try:
                 return int(self._connection.ask(what, answers[position]).offset)

@@ -98,6 +98,10 @@ class MemoryCluster:
         """Return the log's end: the offset after the last record, committed or not."""
         return self.log(source).end
 
+    def offset_at(self, source: TopicPartition, time_ms: int) -> int:
+        """Return the offset of the first record of this time or later; the end if there is none."""
+        return self.log(source).offset_at(time_ms)
+
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has."""
         if topic not in self._logs:

@@ -100,6 +100,11 @@ class MemoryLog:
                 return found, found.offsets[-1] + 1
         return found, max(position, stop)
 
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first record's offset of this time or later; the log's end if none is."""
+        later = (batch.offsets[0] for batch in self._batches if batch.time_ms >= time_ms)
+        return next(later, self.end)
+
     def compact(self, horizon: int) -> None:
         """Keep the last committed record of each key below `horizon` (an offset).
 

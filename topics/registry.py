@@ -29,6 +29,17 @@ class UnknownSchemaError(ErrataError):
         )
 
 
+class NotAvroError(ErrataError):
+    """A schema of the registry is of another kind than Avro."""
+
+    def __init__(self, what: str, *, kind: str) -> None:
+        self.kind = kind
+        super().__init__(
+            f"{what} is of kind {kind}, but Errata reads Avro; write the topic in Avro, or declare "
+            "the source as json or csv if its records are"
+        )
+
+
 class Registry(Protocol):
     """Gives schemas ids, and schemas back."""
 
@@ -40,6 +51,14 @@ class Registry(Protocol):
 
         Raises:
             UnknownSchemaError: If there is none of this id.
+            NotAvroError: If it is of another kind.
+        """
+
+    def latest(self, subject: str) -> tuple[int, Any] | None:
+        """Return the id and the schema last registered under a subject; None if there is none.
+
+        Raises:
+            NotAvroError: If it is of another kind.
         """
 
 
@@ -60,6 +79,7 @@ class SchemaRegistry:
         self._reader: Reader | None = None
         self._schemas: dict[int, dict[str, Any]] = {}
         self._subjects: set[tuple[str, int]] = set()
+        self._latest: dict[str, int] = {}
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema, registering it under a subject if it is new there.
@@ -91,6 +111,12 @@ class SchemaRegistry:
         if schema_id not in self._schemas:
             raise UnknownSchemaError(schema_id, registry=f"topic '{SCHEMAS_TOPIC}'")
         return self._schemas[schema_id]
+
+    def latest(self, subject: str) -> tuple[int, Any] | None:
+        """Return the id and the schema last registered under a subject; None if there is none."""
+        self._read()
+        schema_id = self._latest.get(subject)
+        return None if schema_id is None else (schema_id, self._schemas[schema_id])
 
     def close(self) -> None:
         """Give the reader back; safe to call twice."""
@@ -136,6 +162,7 @@ class SchemaRegistry:
             if type(schema_id) is int and type(subject) is str and type(schema) is dict:
                 self._schemas.setdefault(schema_id, schema)
                 self._subjects.add((subject, schema_id))
+                self._latest[subject] = schema_id
             else:
                 _LOG.warning("a malformed record in topic '%s' is skipped", SCHEMAS_TOPIC)
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from topics.cluster import Cluster, ClusterError
-from topics.registry import Registry, SchemaRegistry, UnknownSchemaError
+from topics.registry import NotAvroError, Registry, SchemaRegistry, UnknownSchemaError
 
 _NOT_FOUND = 404
 
@@ -53,11 +53,18 @@ class RegistryServer:
     def schema(self, schema_id: int) -> dict[str, Any]:
         """Return a schema."""
         if schema_id not in self._schemas:
-            found = self._ask(f"schema {schema_id}", lambda: self._client.get_schema(schema_id))
+            what = f"schema {schema_id}"
+            found = self._ask(what, lambda: self._client.get_schema(schema_id))
             if found is None:
                 raise UnknownSchemaError(schema_id, registry="the schema registry")
-            self._schemas[schema_id] = json.loads(found.schema_str)
+            self._schemas[schema_id] = _avro(found, what)
         return self._schemas[schema_id]
+
+    def latest(self, subject: str) -> tuple[int, Any] | None:
+        """Return the id and the schema last registered under a subject; None if there is none."""
+        what = f"the schema of subject '{subject}'"
+        found = self._ask(what, lambda: self._client.get_latest_version(subject))
+        return None if found is None else (int(found.schema_id), _avro(found.schema, what))
 
     def _ask(self, what: str, question: Callable[[], Any]) -> Any:
         """Return the answer, None if the server knows of nothing."""
@@ -75,6 +82,13 @@ class RegistryServer:
                 f"the schema registry, asked for {what}, gives no answer: {error}; start it, or "
                 "correct SCHEMA_REGISTRY_URL"
             ) from error
+
+
+def _avro(found: Any, what: str) -> Any:
+    kind = found.schema_type or "AVRO"  # a registry leaves out the oldest kind
+    if kind != "AVRO":
+        raise NotAvroError(what, kind=str(kind))
+    return json.loads(found.schema_str)
 
 
 def registry(cluster: Cluster, *, url: str | None = None) -> Registry:

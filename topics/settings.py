@@ -61,6 +61,11 @@ def compacted() -> dict[str, str]:
     }
 
 
+def upserts() -> dict[str, str]:
+    """Settings of a sink of upserts: the last record of each identity is kept."""
+    return {"cleanup.policy": "compact"}
+
+
 def short() -> dict[str, str]:
     """Settings of replay requests and replies: gone after an hour."""
     return _settings("delete", retention_ms=HOUR_MS, segment_ms=HOUR_MS // 4)

@@ -14,6 +14,7 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from errata.stopping import INTERRUPTED, WATCH_PARENT
 from errata.supervisor import TEMPORARY
@@ -28,14 +29,12 @@ DEBUG = "ERRATA_DEBUG"
 
 _CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError)
 
-app = typer.Typer(
-    name="errata",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_STYLE: dict[str, Any] = {
+    "rich_markup_mode": "rich",
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+app = typer.Typer(name="errata", no_args_is_help=True, **_STYLE)
 
 NetworkArgument = Annotated[
     str,
@@ -48,8 +47,38 @@ NetworkArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs, not a table.")]
 
 
-def command(name: str, *, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a function as a command; its docstring is the help, its faults end as told above."""
+DEFAULT = "list"
+"""The command of a group that is meant when none is named."""
+
+
+class _GroupWithDefault(TyperGroup):
+    """A group in which `DEFAULT` may be left out: what is no command is its argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+def group(name: str, *, about: str) -> typer.Typer:
+    """Return a new group of commands, of which the one named `DEFAULT` need not be named."""
+    made = typer.Typer(
+        name=name, cls=_GroupWithDefault, help=prose(about), no_args_is_help=True, **_STYLE
+    )
+    app.add_typer(made)
+    return made
+
+
+def command(
+    name: str, *, example: str, of: typer.Typer = app
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a function as a command; its docstring is the help, its faults end as told above.
+
+    Args:
+        name: Its name.
+        example: A command line that shows it; the last lines of its help.
+        of: The group that it belongs to.
+    """
 
     def declare(body: Callable[..., None]) -> Callable[..., None]:
         @wraps(body)
@@ -58,7 +87,7 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., None]], Calla
                 body(*args, **options)
 
         help_ = prose(body.__doc__)
-        app.command(name, help=help_, epilog=f"Example: [bold]{example}[/bold]")(run)
+        of.command(name, help=help_, epilog=f"Example: [bold]{example}[/bold]")(run)
         return body
 
     return declare

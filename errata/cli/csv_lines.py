@@ -15,16 +15,23 @@ import polars as pl
 from schemas.arc import Arc
 from schemas.errors import ErrataError
 from schemas.fields import Fields, FieldType
+from schemas.json_text import quoted
 from schemas.revisions import AFTER, BEFORE
 
 OLD = "old_"
 
 _WHOLE = r"^-?(0|[1-9]\d*)$"
 _NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
-_BARE = {"long": _WHOLE, "timestamp-millis": _WHOLE, "double": _NUMBER, "boolean": "^(true|false)$"}
-"""What of each kind JSON takes without quotes; decimals travel as texts, digit by digit."""
-
-_ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(c): f"\\u{c:04x}" for c in range(32)}
+_BARE = {
+    "int": _WHOLE,
+    "long": _WHOLE,
+    "timestamp-millis": _WHOLE,
+    "timestamp-micros": _WHOLE,
+    "float": _NUMBER,
+    "double": _NUMBER,
+    "boolean": "^(true|false)$",
+}
+"""What of each kind JSON takes without quotes; all else travels as text, and is judged later."""
 
 
 class CsvError(ErrataError):
@@ -68,7 +75,7 @@ class CsvLines:
         insert, delete = op == "insert", op == "delete"
         self._line = pl.concat_str(
             pl.lit('{"op":'),
-            _quoted(op),
+            quoted(op),
             _if(~insert, pl.lit(',"before":'), before),
             _if(~delete, pl.lit(',"after":'), after),
             pl.lit("}"),
@@ -103,17 +110,12 @@ def _side(fields: Fields, columns: dict[str, str]) -> pl.Expr:
 def _value(cell: pl.Expr, kind: FieldType) -> pl.Expr:
     """Return cells as JSON values."""
     if kind.kind == "string":
-        return pl.when(cell.is_null()).then(pl.lit("null")).otherwise(_quoted(cell))
+        return pl.when(cell.is_null()).then(pl.lit("null")).otherwise(quoted(cell))
     absent = cell.is_null() | (cell == "")
     if kind.kind == "boolean":
         cell = cell.str.to_lowercase()
         cell = cell.replace({"1": "true", "0": "false"})
-    value = _quoted(cell)
+    value = quoted(cell)
     if kind.kind in _BARE:
         value = pl.when(cell.str.contains(_BARE[kind.kind])).then(cell).otherwise(value)
     return pl.when(absent).then(pl.lit("null")).otherwise(value)
-
-
-def _quoted(text: pl.Expr) -> pl.Expr:
-    escaped = text.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
-    return pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))

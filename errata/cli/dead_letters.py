@@ -1,19 +1,23 @@
-"""`errata dead-letters`: what was refused, verbatim, and why."""
+"""`errata dead-letters`: what was refused, verbatim, and why; and sending it again."""
 
 from __future__ import annotations
 
 import base64
 from collections import Counter
 from collections.abc import Iterator
-from time import sleep
-from typing import Any
+from typing import Annotated, Any
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.deployed import deployed
+import typer
+
+from errata import rows
+from errata.cli.app import DEFAULT, JsonOption, NetworkArgument, command, group
+from errata.cli.deployed import Deployment, UnknownNameError, deployed
 from errata.cli.output import as_time, for_people, print_lines, print_table
+from errata.delivery import Parcel, deliver
+from errata.plain import PlainDecoder
+from errata.progress import current
 from processors.dead_letter import DeadLetter, decode
 from processors.plan import Plan
-from processors.view import View
 from schemas import framing
 from topics import names
 from topics.catch_up import catch_up
@@ -21,34 +25,152 @@ from topics.cluster import Cluster, TopicPartition
 
 MOST_SHOWN = 100
 """Rows of the table for people."""
-_PAUSE_S = 0.02
+
+_group = group(
+    "dead-letters",
+    about="""List what was refused at ingest; show one record of it in full; send some again.
+
+    [bold]errata dead-letters NET[/bold] is short for errata dead-letters list NET.""",
+)
+
+PlaceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLACE",
+        help="Where the refused record lies: PARTITION:OFFSET, or TOPIC:PARTITION:OFFSET.",
+        show_default=False,
+    ),
+]
 
 
-@command("dead-letters", example="errata dead-letters tape.py --json > refused.jsonl")
+@command(DEFAULT, of=_group, example="errata dead-letters tape.py --json > refused.jsonl")
 def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
     """List what was refused at ingest: the record, where it lies, and why.
 
     JSON lines, or on a terminal a table of the newest hundred. Keys and values are given as text,
     or in key_base64 and value_base64 where they are none.
     """
-    with deployed(net) as (cluster, plan):
-        letters = believed_letters(cluster, plan)
+    with deployed(net) as found:
+        letters = believed_letters(found.cluster, found.plan)
         if as_json or not for_people():
             print_lines(map(_line, letters))
             return
-        found = list(letters)
-    counts = Counter(letter.reason for letter in found)
+        listed = list(letters)
+    counts = Counter(letter.reason for letter in listed)
     told = ", ".join(f"{count} {reason}" for reason, count in counts.most_common()) or "none"
-    rest = f"; the newest {MOST_SHOWN} of {len(found)}" if len(found) > MOST_SHOWN else ""
+    rest = f"; the newest {MOST_SHOWN} of {len(listed)}" if len(listed) > MOST_SHOWN else ""
     print_table(
-        f"dead letters of {plan.network}",
+        f"dead letters of {found.plan.network}",
         ["reason", "detail", "topic", "partition", "offset", "written", "key", "value"],
         (
             (x.reason, x.detail, x.topic, x.partition, x.offset, as_time(x.time_ms), *_texts(x))
-            for x in found[-MOST_SHOWN:]
+            for x in listed[-MOST_SHOWN:]
         ),
         caption=told + rest,
     )
+
+
+@command("show", of=_group, example="errata dead-letters show tape.py 0:17")
+def show(net: NetworkArgument, place: PlaceArgument, as_json: JsonOption = False) -> None:
+    """Show one refused record in full: why, and its key and value as bytes, text and decoded."""
+    with deployed(net) as found:
+        letter = _at(list(believed_letters(found.cluster, found.plan)), place)
+        plain = _line(letter)
+        decoder = PlainDecoder(found.registry)
+        plain["key_decoded"], plain["value_decoded"] = decoder.decode([letter.key, letter.value])
+    if as_json or not for_people():
+        print_lines([plain])
+        return
+    for side, content in (("key", letter.key), ("value", letter.value)):
+        plain[f"{side}_hex"] = None if content is None else content.hex(" ")
+        decoded = plain[f"{side}_decoded"]
+        plain[f"{side}_decoded"] = None if decoded is None else rows.json_line(decoded).decode()
+    plain["time_ms"] = as_time(letter.time_ms)
+    print_table(f"{letter.topic}, {place}", ["", ""], plain.items())
+
+
+@command("resend", of=_group, example="errata dead-letters resend tape.py --reason undecodable")
+def resend(
+    net: NetworkArgument,
+    every: Annotated[bool, typer.Option("--all", help="Send all of them.")] = False,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REASON", help="Send those with this reason. May be repeated."),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PLACE", help="Send the one at PARTITION:OFFSET. May be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send refused records again, verbatim, to the partition of the topic that they came from.
+
+    For records that were refused for a cause that is gone: a schema that was not registered yet, an
+    insert that came too late. What is refused again is a new dead letter; the old one stays. Of
+    like records (same partition, key and value) one is sent.
+    """
+    if not (every or reason or at):
+        raise typer.BadParameter("say which: --all, --reason REASON or --at PARTITION:OFFSET")
+    with deployed(net) as found:
+        letters = list(believed_letters(found.cluster, found.plan))
+        chosen = _chosen(found, letters, every=every, reasons=reason or [], places=at or [])
+        records = [Parcel(TopicPartition(x.topic, x.partition), x.key, x.value) for x in chosen]
+        by_record = dict(zip(records, chosen, strict=True))
+        offsets: list[int | None] = [None] * len(by_record)
+        if not dry_run:
+            offsets = list(deliver(found.cluster, list(by_record)))
+    if as_json:
+        print_lines(
+            {"topic": x.topic, "partition": x.partition, "offset": x.offset, "sent_as": offset}
+            for x, offset in zip(by_record.values(), offsets, strict=True)
+        )
+        return
+    likes = len(chosen) - len(by_record)
+    rest = f"; {likes} like one of these left out" if likes else ""
+    verb = "would be sent" if dry_run else "sent"
+    typer.echo(f"{len(by_record)} of {len(letters)} dead letters {verb}{rest}")
+
+
+def _chosen(
+    found: Deployment,
+    letters: list[DeadLetter],
+    *,
+    every: bool,
+    reasons: list[str],
+    places: list[str],
+) -> list[DeadLetter]:
+    known = list(dict.fromkeys(letter.reason for letter in letters))
+    for reason in reasons:
+        found.known("dead letter with reason", reason, known)
+    wanted = [_at(letters, place) for place in places]
+    return [x for x in letters if every or x.reason in reasons or x in wanted]
+
+
+def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
+    """Return the dead letter of one refused record.
+
+    Raises:
+        UnknownNameError: If there is none, or several topics have one there.
+    """
+    topic, _, rest = place.rpartition(":")[0].rpartition(":")
+    partition, offset = rest, place.rpartition(":")[2]
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise typer.BadParameter(f"{place!r} needs the form PARTITION:OFFSET, as 0:17")
+    found = [
+        x
+        for x in letters
+        if (x.partition, x.offset) == (int(partition), int(offset)) and topic in ("", x.topic)
+    ]
+    if len({x.topic for x in found}) > 1:
+        forms = " or ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in found)
+        raise UnknownNameError(f"several topics have a dead letter at {place}; say {forms}")
+    if not found:
+        some = ", ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in letters[-5:]) or "none"
+        raise UnknownNameError(f"no record at {place} was refused; the newest that were: {some}")
+    return found[-1]
 
 
 def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
@@ -59,11 +181,8 @@ def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
         found = list(catch_up(cluster, reader, source))
     finally:
         reader.close()
-    view = View(cluster, plan=plan)  # read after the letters, so that it knows of all of them
-    end = cluster.end(view.source)
-    while not view.has_read_to(end):
-        view.poll()
-        sleep(_PAUSE_S)
+    view = current(cluster, plan)  # read after the letters, so that it knows of all of them
+    view.close()
     for records in found:
         for value in records.values:
             letter = _letter(value)

@@ -2,44 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from errata.loading import load
 from errata.settings import read_settings
+from errata.worker import place_plan
+from processors.arc_topic import ArcCodec
 from processors.deployed import read_plan
 from processors.plan import Plan, compile_network
+from processors.resolve import resolve
 from schemas.errors import ErrataError
 from topics.cluster import Cluster, ClusterError
 from topics.kafka import KafkaCluster
+from topics.registry import Registry
+from topics.registry_server import registry
 
 
 class NotDeployedError(ErrataError):
     """A network was never started on this cluster."""
 
 
+class UnknownNameError(ErrataError):
+    """A source, arc or topic was named that the network does not have."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A network on a cluster.
+
+    Args:
+        cluster: Where it runs.
+        plan: What runs.
+        registry: Where the schemas of its records are.
+    """
+
+    cluster: Cluster
+    plan: Plan
+    registry: Registry
+
+    def codec(self, arc: str) -> ArcCodec:
+        """Return the codec of an arc's topic."""
+        return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+
+    def written(self, arc: str) -> str:
+        """Return an arc's name if it is one that has a topic.
+
+        Raises:
+            UnknownNameError: If there is no such arc, or it stays inside its process.
+        """
+        plan = self.plan
+        if arc in plan.topics:
+            return arc
+        if arc in plan.arcs:
+            raise UnknownNameError(
+                f"arc {arc!r} stays inside the processes of scope {plan.scope_of(arc)!r} and has "
+                f"no topic; give it keep=, or ask for one of {', '.join(plan.topics)}"
+            )
+        raise UnknownNameError(
+            f"network {plan.network!r} has no arc {arc!r}: it has {', '.join(plan.topics)}"
+        )
+
+    def known(self, what: str, name: str, known: Iterable[str]) -> str:
+        """Return a name if it is among those that are known.
+
+        Raises:
+            UnknownNameError: If it is not; those that are there are told.
+        """
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise UnknownNameError(f"network {self.plan.network!r} has no {what} {name!r}: {there}")
+        return name
+
+
 @contextmanager
-def deployed(net: str) -> Iterator[tuple[Cluster, Plan]]:
+def deployed(net: str) -> Iterator[Deployment]:
     """Open the cluster that a network runs on, and compile its plan.
 
     Raises:
         NotDeployedError: If it doesn't run there.
     """
-    plan = compile_network(load(net))
-    cluster = KafkaCluster(read_settings().kafka)
+    found = open_deployment(net)
     try:
-        plan = plan.placed({name: cluster.partitions(s.topic) for name, s in plan.sources.items()})
-        _require(cluster, plan, net)
-        yield cluster, plan
+        _require(found, net)
+        yield found
     finally:
-        cluster.close()
+        found.cluster.close()
 
 
-def _require(cluster: Cluster, plan: Plan, net: str) -> None:
-    need = f"network {plan.network!r} is not deployed on this cluster; run `errata up {net}`"
+def open_deployment(net: str) -> Deployment:
+    """Return a network on the cluster that the settings name, whether it runs there or not."""
+    network, place = load(net), read_settings()
+    cluster = KafkaCluster(place.kafka)
     try:
-        found = read_plan(cluster, plan.network)
+        schemas = registry(cluster, url=place.registry_url)
+        plan = place_plan(compile_network(resolve(network, schemas)), cluster)
+    except BaseException:
+        cluster.close()
+        raise
+    return Deployment(cluster, plan, schemas)
+
+
+def _require(found: Deployment, net: str) -> None:
+    network = found.plan.network
+    need = f"network {network!r} is not deployed on this cluster; run `errata up {net}`"
+    try:
+        there = read_plan(found.cluster, network)
     except ClusterError as error:
         raise NotDeployedError(f"{need} ({error})") from error
-    if found is None:
+    if there is None:
         raise NotDeployedError(need)

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.completion import sources
 from errata.cli.deployed import deployed
 from errata.cli.output import print_lines
-from errata.worker import NoSuchPartError
 from processors.deployed import declare_end
 from processors.view import View
 from topics.cluster import ClusterError
@@ -21,19 +21,19 @@ _LIMIT_S, _PAUSE_S = 30.0, 0.02
 @command("end", example="errata end tape.py trades")
 def end(
     net: NetworkArgument,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source that ends.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="The source that ends.", autocompletion=sources),
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Declare that a source ends where its topic ends now: once read, all its windows close.
 
     What is written to the topic afterwards is still taken in, as revisions of closed windows.
     """
-    with deployed(net) as (cluster, plan):
-        if source not in plan.sources:
-            raise NoSuchPartError(
-                f"network {plan.network!r} has no source {source!r}: {', '.join(plan.sources)}"
-            )
-        ends = declare_end(cluster, plan, source)
+    with deployed(net) as found:
+        cluster, plan = found.cluster, found.plan
+        ends = declare_end(cluster, plan, found.known("source", source, plan.sources))
         view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
         while view.ends.get(source) != ends:  # only what can be read has been declared
             view.poll()

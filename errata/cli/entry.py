@@ -11,7 +11,20 @@ import typer
 
 from errata.cli.app import app, prose, reported
 
-_COMMANDS = ("demo", "local", "explain", "up", "run", "end", "dead_letters")
+_COMMANDS = (
+    "demo",
+    "init",
+    "local",
+    "explain",
+    "up",
+    "run",
+    "status",
+    "tail",
+    "print",
+    "revise",
+    "end",
+    "dead_letters",
+)
 
 
 def _version(wanted: bool) -> None:
@@ -29,7 +42,7 @@ _HELP = """Streams that stay right after the fact.
 
     A network of boxes over Kafka topics, in which every result that a correction invalidates is
     revised, however old it is. Begin with [bold]errata demo[/bold], or, without Kafka, with
-    [bold]errata local[/bold].
+    [bold]errata init[/bold] and [bold]errata local[/bold].
 
     Settings: errata.toml, KAFKA_BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, ERRATA_STATE, and
     ERRATA_KAFKA__SASL_PASSWORD for sasl.password and so on. Exit status 0 only on success.

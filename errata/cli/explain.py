@@ -15,9 +15,11 @@ from processors.arcs import type_boxes
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.states import DOWNSTREAM, UPSTREAM
 from processors.deployed import topic_specs
+from processors.exchanges import owner_of
 from processors.modes import find_results
 from processors.network import Network
 from processors.plan import Plan, compile_network, describe_box
+from processors.replay import reads
 from processors.typed import Typed
 
 
@@ -83,21 +85,23 @@ def _partitioned_why(plan: Plan, source: declared.Source) -> str:
     behind = [
         name
         for name, box in plan.boxes.items()
-        if isinstance(box, Aggregate) and plan.source_of[name] == source.name
+        if isinstance(box, Aggregate) and source.name in plan.sources_of[name]
     ]
     if not behind:
         return "the identity, since no aggregate is behind it"
     if not plan.arcs[source.name].partition_by:
         return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
+    if plan.exchanged:
+        return f"groups of {behind[0]}; {', '.join(map(owner_of, plan.exchanged))} repartitions"
     return f"the groups that {', '.join(behind)} share"
 
 
 def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any]:
-    declaration, box = network.declarations[name], plan.boxes[name]
+    box = plan.boxes[name]
     found: dict[str, Any] = {
-        "kind": type(declaration).__name__.lower(),
+        "kind": "exchange" if plan.arcs[name].exchange else type(box).__name__.lower(),
         "scope": plan.scope_of(name),
-        "input": declaration.input,
+        "input": ", ".join(reads(box)),
         "does": describe_box(box),
         "fields": {field: str(plan.arcs[name].fields[field]) for field in plan.arcs[name].visible},
         "topic": plan.topic(name) if name in plan.topics else None,
@@ -106,21 +110,23 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
     if not isinstance(box, Aggregate):
         return found
     path, choice = plan.paths[name], plan.choices[name]
+    anchors = [anchor.arc.name for anchor in path.anchors]
+    told = " and ".join(map(repr, anchors))
     results, why_not = find_results(network, typed, name)
     return found | {
         "mode": choice.mode,
         "asked": choice.asked,
         "reason": choice.reason,
         "modes": {
-            UPSTREAM: {"legal": True, "why": f"replays {path.anchor.name!r}"},
+            UPSTREAM: {"legal": True, "why": f"replays {told}"},
             DOWNSTREAM: {
                 "legal": results is not None,
                 "why": why_not if results is None else f"results are kept on {results!r}",
             },
         },
-        "anchor": path.anchor.name,
-        "pushed_down": path.pushed,
-        "radius_ms": path.radius_ms,
+        "anchor": ", ".join(anchors),
+        "pushed_down": {anchor.arc.name: anchor.pushed for anchor in path.anchors},
+        "radius_ms": max(path.radius_ms(anchor.arc.name) for anchor in path.anchors),
         "results": choice.results,
     }
 

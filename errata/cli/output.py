@@ -34,25 +34,39 @@ def print_table(
     title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
 ) -> None:
     """Print a table; what could steer a terminal is escaped."""
-    table = Table(title=title, caption=caption or None, title_justify="left", title_style="bold")
+    Console(soft_wrap=False).print(table(title, columns, found, caption=caption))
+
+
+def table(
+    title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
+) -> Table:
+    """Return a table; what could steer a terminal is escaped."""
+    made = Table(title=title, caption=caption or None, title_justify="left", title_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold")
     for row in found:
-        table.add_row(*map(_cell, row))
-    Console(soft_wrap=False).print(table)
+        made.add_row(*map(cell, row))
+    return made
 
 
-def _cell(value: object) -> Text:
+def cell(value: object) -> Text:
+    """Return a value as text that can't steer a terminal; nothing for None."""
     text = "" if value is None else str(value)
     return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))
 
 
 def shown(fields: Fields, row: Mapping[str, Any]) -> list[object]:
-    """Return a tuple's values as people read them: times as times."""
-    return [
-        as_time(value) if fields[name].kind == "timestamp-millis" else value
-        for name, value in row.items()
-    ]
+    """Return a tuple's values as people read them: times as times, bytes in hexadecimal digits."""
+    found: list[object] = []
+    for name, value in row.items():
+        kind = fields[name].kind
+        if kind == "timestamp-millis":
+            value = as_time(value)
+        elif kind == "timestamp-micros" and value is not None:
+            seconds, micros = divmod(value, 1_000_000)
+            value = as_time(seconds * 1000) + (f".{micros:06}" if micros else "")
+        found.append(value.hex() if isinstance(value, bytes) else value)
+    return found
 
 
 def as_time(ms: int | None) -> str:

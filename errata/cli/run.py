@@ -23,6 +23,14 @@ def run(
     partitions: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Only these partitions; all by default.")
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Share the partitions with other processes of this scope, as a consumer group "
+            "does: start more, or end some, at any time.",
+        ),
+    ] = False,
     sweep_beside: Annotated[
         bool,
         typer.Option(
@@ -36,10 +44,14 @@ def run(
     Makes the network's topics and deploys it if nobody has. Kill it at any moment: the next run
     goes on where the last commit was.
     """
+    if shared and partitions is not None:
+        raise typer.BadParameter("needs --shared or --partitions, found both")
     wanted = None if partitions is None else _numbers(partitions)
     _work(
         net,
-        lambda worker: worker.add_scope(scope, partitions=wanted, sweep_beside=sweep_beside),
+        lambda worker: worker.add_scope(
+            scope, partitions=wanted, shared=shared, sweep_beside=sweep_beside
+        ),
     )
 
 

@@ -8,35 +8,85 @@ the revised tuple enters, and the rest of the window is never looked at.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from schemas.fields import FieldType
 
-_EMPTY: Mapping[str, Any] = {"string": "", "boolean": False, "double": 0.0}
+_EMPTY: Mapping[str, Any] = {"string": "", "uuid": "", "bytes": b"", "boolean": False}
 
 
 class Compensating(ABC):
-    """An aggregate function over many groups at once.
+    """An aggregate function over many groups at once; a user's own derives from it too.
 
     The *states* of groups are a frame with a row a group and a column a part. A *content* is a
     multiset of rows; a row has a value per argument. Every method is pure: it returns new columns
-    and leaves those that it was given as they were. What a state holds, and so what `emit`
-    returns, depends on the content alone and not on the order or the batches in which it came,
-    except for the last bits of a float, and while it is not exact.
+    and leaves those that it was given as they were. What a state keeps, and so what `emit` returns,
+    depends on the content alone and not on the order or the batches in which it came, except for
+    the last bits of a float, and while it is not exact.
 
     Rows may leave in any order and in any batch, but only rows that are there.
 
+    Args:
+        arguments: The expressions whose values are the function's arguments, as a user's function
+            is given them: ``Vwap("price", "size")``.
+
     Attributes:
         result: Type of the emitted value.
-        parts: Type by short name of the columns of a state. They travel with a result as its hidden
-            part, so that a stored result can be revised.
+        parts: Type by short name of the columns of a state.
+
+    Example:
+        A function of a user's own. What enters is added to the sums of its group, what leaves is
+        taken off again:
+
+        >>> class Vwap(Compensating):
+        ...     result = "double?"
+        ...     parts = {"turnover": "double", "size": "long"}
+        ...
+        ...     def accumulate(self, states, groups, values):
+        ...         price, size = values
+        ...         rows = pl.DataFrame({"group": groups, "turnover": price * size, "size": size})
+        ...         sums = rows.group_by("group").sum()
+        ...         index = pl.DataFrame({"group": range(states.height)}, {"group": pl.UInt32})
+        ...         sums = index.join(sums, on="group", how="left", maintain_order="left")
+        ...         return self.merge(states, sums.fill_null(0))
+        ...
+        ...     def compensate(self, states, groups, values):
+        ...         price, size = values
+        ...         return self.accumulate(states, groups, pl.DataFrame([price, -size]))
+        ...
+        ...     def merge(self, one, other):
+        ...         return pl.DataFrame([one[part] + other[part] for part in self.parts])
+        ...
+        ...     def emit(self, states):
+        ...         size = states["size"]
+        ...         return (states["turnover"] / size).set(size == 0, None)
+        >>> vwap = Vwap("price", "size")
+        >>> rows = pl.DataFrame({"price": [10.0, 20.0, 5.0], "size": [1, 3, 2]})
+        >>> groups = pl.Series([0, 0, 1], dtype=pl.UInt32)
+        >>> states = vwap.accumulate(vwap.init(2), groups, rows)
+        >>> vwap.emit(states).to_list()
+        [17.5, 5.0]
+        >>> vwap.emit(vwap.compensate(states, groups[1:], rows[1:])).to_list()
+        [10.0, None]
     """
 
-    result: FieldType
-    parts: Mapping[str, FieldType]
+    result: FieldType | str
+    parts: Mapping[str, FieldType] | Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+
+    def __init__(self, *arguments: str) -> None:
+        self.arguments = arguments
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """The parts that travel with a result, so that a stored one can be revised; all of them.
+
+        Parts that depend on more than the content must not be among them.
+        """
+        return tuple(self.parts)
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
@@ -55,9 +105,16 @@ class Compensating(ABC):
                     [None if part.optional else _EMPTY.get(part.kind, 0)],
                     dtype=part.dtype,
                 ).new_from_index(0, count)
-                for name, part in self.parts.items()
+                for name, part in part_types(self).items()
             ]
         )
+
+    def recall(self, kept: pl.DataFrame) -> pl.DataFrame:
+        """Return the states of stored results, of which only the kept parts are known.
+
+        Unless overridden the others are those of a group without content.
+        """
+        return self.init(kept.height).with_columns(kept).select(list(self.parts))
 
     @abstractmethod
     def accumulate(
@@ -92,3 +149,8 @@ class Compensating(ABC):
     @abstractmethod
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the results, a value per group in the physical type of `result`."""
+
+
+def part_types(function: Compensating) -> dict[str, FieldType]:
+    """Return the types of a function's parts, which a user may have written as text."""
+    return {name: FieldType.parse(part) for name, part in function.parts.items()}

@@ -1,4 +1,4 @@
-"""``count(*)`` and ``count(x)``."""
+"""``count(*)``, ``count(x)`` and ``count_if(p)``."""
 
 from __future__ import annotations
 
@@ -10,30 +10,34 @@ from processors.aggregates.compensating import Compensating
 from processors.aggregates.grouping import counted, present
 from schemas.fields import FieldType
 
+ROWS, VALUES, TRUE = "rows", "values", "true"
+
 
 class Count(Compensating):
-    """How many rows a group has, or how many whose value is not null; 0 for none.
+    """How many rows a group has, or how many whose value is not null, or true; 0 for none.
 
     Args:
-        star: Whether all rows count, as in ``count(*)``.
+        what: ``rows``, ``values`` or ``true``.
 
     Example:
-        >>> count = Count(star=True)
+        >>> count = Count(ROWS)
         >>> groups = pl.Series([1, 1], dtype=pl.UInt32)
         >>> states = count.accumulate(count.init(2), groups, pl.DataFrame())
         >>> count.emit(count.compensate(states, groups[:1], pl.DataFrame())).to_list()
         [0, 1]
     """
 
-    def __init__(self, *, star: bool) -> None:
-        self.star = star
+    result: FieldType
+
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.result = FieldType("long")
         self.parts = {"count": self.result}
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
         """Rows are counted alike whatever the type of the argument."""
-        return ("count", self.star)
+        return ("count", self.what)
 
     def accumulate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
@@ -58,7 +62,9 @@ class Count(Compensating):
     def _change(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        if not self.star:
+        if self.what == VALUES:
             groups, _ = present(groups, values.to_series(0))
+        elif self.what == TRUE:
+            groups = groups.filter(values.to_series(0))
         change = counted(groups, states.height)
         return pl.DataFrame([states["count"] + pl.Series(sign * change)])

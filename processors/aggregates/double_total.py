@@ -86,6 +86,8 @@ class DoubleTotal(Compensating):
     leave as well. ``high`` and ``low`` are in units of `UNIT`.
     """
 
+    result: FieldType
+
     def __init__(self) -> None:
         self.result = FieldType("double", optional=True)
         count, total = FieldType("long"), FieldType("double")
@@ -129,7 +131,7 @@ class DoubleTotal(Compensating):
         height = states.height
         counts = {name: states[name].to_numpy() for name in ("count", *_SPECIAL)}
         counts["count"] = counts["count"] + sign * counted(groups, height)
-        index, doubles = groups.to_numpy().astype(np.int64), numbers.to_numpy()
+        index, doubles = groups.to_numpy().astype(np.int64), numbers.cast(pl.Float64).to_numpy()
         finite = np.isfinite(doubles)
         if not finite.all():
             for name, is_special in _SPECIAL.items():

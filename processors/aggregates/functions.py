@@ -1,65 +1,257 @@
-"""The aggregate functions by name, and which arguments each takes."""
+"""The aggregate functions as data: what they are called, which arguments each takes, what it is.
+
+The compiler, the messages and the page ``docs/aggregates.md`` read this table.
+"""
 
 from __future__ import annotations
 
-from processors.aggregates.avg import DecimalAverage, DoubleAverage, LongAverage
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from processors.aggregates.calls import (
+    AggregateTypeError,
+    Call,
+    avg_of,
+    count_of,
+    extreme_by,
+    first_of,
+    last_of,
+    of_booleans,
+    sum_of,
+    variance_of,
+)
 from processors.aggregates.compensating import Compensating
-from processors.aggregates.count import Count
-from processors.aggregates.max import Max
-from processors.aggregates.sum import DoubleSum, IntegerSum
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
-
-FUNCTIONS = ("avg", "count", "max", "sum")
+from processors.aggregates.count import TRUE, Count
+from processors.aggregates.logical import Logical
+from processors.aggregates.max import Max, Min
 
 
-class AggregateTypeError(ErrataError):
-    """There is no such aggregate function, or not of such an argument."""
-
-    def __init__(self, name: str, found: str, *, need: str) -> None:
-        self.name = name
-        super().__init__(f"aggregate {name}({found}): {need}")
-
-
-def aggregate_function(name: str, star: bool, argument: FieldType | None) -> Compensating:
-    """Return the aggregate function of a name for a type of argument.
+@dataclass(frozen=True)
+class Function:
+    """One aggregate function.
 
     Args:
-        name: One of `FUNCTIONS`, in lower case.
-        star: Whether the argument is ``*``.
-        argument: Type of the argument; None iff `star`.
+        name: What it is called.
+        also: Its other names.
+        signature: What it takes and gives.
+        example: A call of it.
+        exact: How right its result is.
+        compensates: What can leave without the rest being looked at again.
+        make: Gives the function for a call.
+        arguments: How many it takes.
+        ordered: What rows are ordered by: ``order_by`` or ``event time``; "" if by nothing.
+    """
 
-    Raises:
-        AggregateTypeError: If the name is unknown or the argument doesn't suit it.
+    name: str
+    signature: str
+    example: str
+    exact: str
+    compensates: str
+    make: Callable[[Call], Compensating]
+    also: tuple[str, ...] = ()
+    arguments: int = 1
+    ordered: str = ""
+
+
+BY_ORDER, BY_TIME = "order_by", "event time"
+_ALWAYS = "always"
+_WHILE_KNOWN = "while one of its best few is left; else replayed"
+_EXACT = "exact"
+_TOTAL = "exact for int, long, decimal; else to 2^-96 of what was ever summed"
+_SPREAD = "rounded once for int, long, decimal; else to 2^-130 of the mean square"
+
+
+FUNCTIONS: dict[str, Function] = {
+    function.name: function
+    for function in (
+        Function(
+            "count",
+            "count(*) -> long, all tuples; count(any) -> long, those where it is not null",
+            "count(*)",
+            _EXACT,
+            _ALWAYS,
+            count_of,
+        ),
+        Function(
+            "count_if",
+            "count_if(boolean) -> long, tuples for which it is true",
+            "count_if(price > 10)",
+            _EXACT,
+            _ALWAYS,
+            of_booleans(lambda: Count(TRUE)),
+        ),
+        Function(
+            "sum",
+            "sum(int or long) -> long; sum(decimal(p,s)) -> decimal(p+10,s); "
+            "sum(float or double) -> double; null if it doesn't fit",
+            "sum(price * size)",
+            _TOTAL,
+            _ALWAYS,
+            sum_of,
+            ("try_sum",),
+        ),
+        Function(
+            "avg",
+            "avg(decimal(p,s)) -> decimal(p+4,s+4); avg(other number) -> double",
+            "avg(price)",
+            "rounded once for int, long, decimal; else from the total, as that of sum",
+            _ALWAYS,
+            avg_of,
+            ("mean", "try_avg"),
+        ),
+        Function(
+            "min",
+            "min(any) -> its type",
+            "min(price)",
+            _EXACT,
+            _WHILE_KNOWN,
+            lambda call: Min(call.types[0]),
+        ),
+        Function(
+            "max",
+            "max(any) -> its type",
+            "max(price)",
+            _EXACT,
+            _WHILE_KNOWN,
+            lambda call: Max(call.types[0]),
+        ),
+        Function(
+            "first",
+            "first(any) [ignore nulls] -> its type, of the first tuple; also first(any, true)",
+            "first(price)",
+            _EXACT,
+            _WHILE_KNOWN,
+            first_of,
+            ("first_value", "any_value"),
+            ordered=BY_ORDER,
+        ),
+        Function(
+            "last",
+            "last(any) [ignore nulls] -> its type, of the last tuple; also last(any, true)",
+            "last(price)",
+            _EXACT,
+            _WHILE_KNOWN,
+            last_of,
+            ("last_value",),
+            ordered=BY_ORDER,
+        ),
+        Function(
+            "min_by",
+            "min_by(any, any) -> the first where the second is smallest",
+            "min_by(venue, price)",
+            _EXACT,
+            _WHILE_KNOWN,
+            extreme_by(largest=False),
+            arguments=2,
+            ordered=BY_TIME,
+        ),
+        Function(
+            "max_by",
+            "max_by(any, any) -> the first where the second is largest",
+            "max_by(venue, price)",
+            _EXACT,
+            _WHILE_KNOWN,
+            extreme_by(largest=True),
+            arguments=2,
+            ordered=BY_TIME,
+        ),
+        Function(
+            "var_samp",
+            "var_samp(number) -> double; null for less than two values",
+            "var_samp(size)",
+            _SPREAD,
+            _ALWAYS,
+            variance_of(sample=True, root=False),
+            ("variance",),
+        ),
+        Function(
+            "var_pop",
+            "var_pop(number) -> double",
+            "var_pop(size)",
+            _SPREAD,
+            _ALWAYS,
+            variance_of(sample=False, root=False),
+        ),
+        Function(
+            "stddev_samp",
+            "stddev_samp(number) -> double; null for less than two values",
+            "stddev_samp(size)",
+            _SPREAD,
+            _ALWAYS,
+            variance_of(sample=True, root=True),
+            ("stddev", "std"),
+        ),
+        Function(
+            "stddev_pop",
+            "stddev_pop(number) -> double",
+            "stddev_pop(size)",
+            _SPREAD,
+            _ALWAYS,
+            variance_of(sample=False, root=True),
+        ),
+        Function(
+            "bool_and",
+            "bool_and(boolean) -> boolean, whether all are true",
+            "bool_and(price > 10)",
+            _EXACT,
+            _ALWAYS,
+            of_booleans(lambda: Logical(every=True)),
+            ("every",),
+        ),
+        Function(
+            "bool_or",
+            "bool_or(boolean) -> boolean, whether any is true",
+            "bool_or(price > 10)",
+            _EXACT,
+            _ALWAYS,
+            of_booleans(lambda: Logical(every=False)),
+            ("any", "some"),
+        ),
+    )
+}
+"""Functions by name."""
+
+NAMES: dict[str, str] = {
+    name: function.name
+    for function in FUNCTIONS.values()
+    for name in (function.name, *function.also)
+}
+"""Name in the table by every name that a function has."""
+
+
+def nearest(name: str) -> str:
+    """Return what to say of a name that no function has.
 
     Example:
-        >>> str(aggregate_function("sum", False, FieldType.parse("decimal(18,2)")).result)
+        >>> nearest("vwap_samp")
+        'did you mean var_samp or stddev_samp?'
+    """
+    near = difflib.get_close_matches(name.lower(), NAMES, n=2)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(FUNCTIONS)}"
+
+
+def aggregate_function(call: Call) -> Compensating:
+    """Return the aggregate function that a call means.
+
+    Raises:
+        AggregateTypeError: If the name is unknown or the arguments don't suit it.
+
+    Example:
+        >>> from schemas.fields import FieldType
+        >>> str(aggregate_function(Call("sum", (FieldType.parse("decimal(18,2)"),))).result)
         'decimal(28,2)?'
-        >>> str(aggregate_function("avg", False, FieldType.parse("long")).result)
+        >>> str(aggregate_function(Call("avg", (FieldType.parse("long"),))).result)
         'double?'
     """
-    found = "*" if star else str(argument)
-    if name not in FUNCTIONS:
-        raise AggregateTypeError(name, found, need=f"needs one of {', '.join(FUNCTIONS)}")
-    if star != (argument is None):
-        raise AggregateTypeError(name, found, need="needs either * or one argument")
-    if name == "count":
-        return Count(star=star)
-    if argument is None:
-        raise AggregateTypeError(name, found, need="only count takes *; name a field")
-    if name == "max":
-        return Max(argument)
-    match name, argument.kind:
-        case "sum", "long" | "decimal":
-            return IntegerSum(argument)
-        case "sum", "double":
-            return DoubleSum()
-        case "avg", "long":
-            return LongAverage(argument)
-        case "avg", "decimal":
-            return DecimalAverage(argument)
-        case "avg", "double":
-            return DoubleAverage()
-    raise AggregateTypeError(
-        name, found, need="needs a long, decimal or double; cast the argument to one"
-    )
+    function = FUNCTIONS.get(call.name)
+    if function is None:
+        raise AggregateTypeError(
+            call.name, need="an aggregate function", found=call.name, hint=nearest(call.name)
+        )
+    star = call.name == "count" and not call.types
+    if len(call.types) != function.arguments and not star:
+        need = "one argument" if function.arguments == 1 else f"{function.arguments} arguments"
+        found = str(len(call.types)) if call.types else "none"
+        raise AggregateTypeError(call.name, need=f"{need} of {call.name}", found=found)
+    return function.make(call)

@@ -50,6 +50,24 @@ def counted(groups: pl.Series, height: int) -> Counts:
     return np.bincount(groups.to_numpy(), minlength=height)
 
 
+def words_of(numbers: pl.Series) -> npt.NDArray[np.uint32]:
+    """Return 128-bit integers of at most 38 digits as words of 32 bits, the lowest first.
+
+    Example:
+        >>> words_of(pl.Series([2**32 + 7, -1], dtype=pl.Int128)).tolist()
+        [[7, 1, 0, 0], [4294967295, 4294967295, 4294967295, 4294967295]]
+    """
+    if numbers.is_empty():
+        return np.zeros((0, _LIMB_COUNT), dtype=np.uint32)
+    arrow = numbers.cast(pl.Decimal(MAX_PRECISION, 0)).to_arrow()
+    return np.frombuffer(
+        arrow.buffers()[1],
+        dtype="<u4",
+        count=_LIMB_COUNT * len(arrow),
+        offset=arrow.offset * _LIMB_COUNT * _LIMB_BITS // 8,
+    ).reshape(-1, _LIMB_COUNT)
+
+
 def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
     """Return the exact sum by group of 128-bit integers.
 
@@ -69,20 +87,13 @@ def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
         [5, 999999999999999999999999999999, 0]
     """
     sums = np.zeros((_LIMB_COUNT, height), dtype=np.int64)
-    if len(numbers):
-        index = groups.to_numpy().astype(np.int64)
-        arrow = numbers.cast(pl.Decimal(MAX_PRECISION, 0)).to_arrow()
-        words = np.frombuffer(
-            arrow.buffers()[1],
-            dtype="<u4",
-            count=_LIMB_COUNT * len(arrow),
-            offset=arrow.offset * _LIMB_COUNT * _LIMB_BITS // 8,
-        ).reshape(-1, _LIMB_COUNT)
-        for start in range(0, len(index), _BLOCK_ROWS):
-            block = slice(start, start + _BLOCK_ROWS)
-            for limb in range(_LIMB_COUNT):
-                part = np.bincount(index[block], weights=words[block, limb], minlength=height)
-                sums[limb] += part.astype(np.int64)
+    index = groups.to_numpy().astype(np.int64)
+    words = words_of(numbers)
+    for start in range(0, len(index), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        for limb in range(_LIMB_COUNT):
+            part = np.bincount(index[block], weights=words[block, limb], minlength=height)
+            sums[limb] += part.astype(np.int64)
     for limb in range(_LIMB_COUNT - 1):
         sums[limb + 1] += sums[limb] >> _LIMB_BITS
         sums[limb] &= 2**_LIMB_BITS - 1

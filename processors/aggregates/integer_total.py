@@ -5,7 +5,7 @@ A decimal is its unscaled integer here, so all of this is integer arithmetic in 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 
 import polars as pl
 
@@ -18,6 +18,8 @@ NARROW_PRECISION = 28
 10**19 longs."""
 
 _LIMB_DIGITS = 18
+TOTAL_LIMB = 10**_LIMB_DIGITS
+"""What ``high`` counts in a total of two parts."""
 
 
 def fitting(numbers: pl.Series, precision: int) -> pl.Series:
@@ -43,10 +45,13 @@ class IntegerTotal(Compensating):
         result: Type of the emitted value.
     """
 
+    result: FieldType
+
     def __init__(self, argument: FieldType, result: FieldType) -> None:
         self.argument = argument
         self.result = result
         count, total = FieldType("long"), FieldType("decimal", MAX_PRECISION)
+        self.parts: dict[str, FieldType]
         self.wide = argument.precision > NARROW_PRECISION
         if self.wide:
             self.parts = {"count": count, "high": total, "low": count}
@@ -62,18 +67,19 @@ class IntegerTotal(Compensating):
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Add the values that enter."""
-        return self.merge(states, self._batch(groups, values, height=states.height))
+        entering = self._sums(groups, values, height=states.height)
+        return self._carried([states[name] + more for name, more in self._pairs(entering)])
 
     def compensate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Subtract the values that leave."""
-        leaving = self._batch(groups, values, height=states.height)
-        return self._carried(*(states[name] - leaving[name] for name in self.parts))
+        leaving = self._sums(groups, values, height=states.height)
+        return self._carried([states[name] - less for name, less in self._pairs(leaving)])
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add counts and totals."""
-        return self._carried(*(one[name] + other[name] for name in self.parts))
+        return self._carried([one[name] + other[name] for name in self.parts])
 
     def total(self, states: pl.DataFrame) -> pl.Series:
         """Return the totals in 128 bits, null for no value and for more than 38 digits."""
@@ -81,7 +87,7 @@ class IntegerTotal(Compensating):
             edge = 10 ** (MAX_PRECISION - _LIMB_DIGITS)
             high = states["high"]
             high = high.set((high >= whole(edge)) | (high < whole(-edge)), None)
-            total = high * whole(10**_LIMB_DIGITS) + states["low"].cast(pl.Int128)
+            total = high * whole(TOTAL_LIMB) + states["low"].cast(pl.Int128)
         else:
             total = states["total"]
         return fitting(total, MAX_PRECISION).set(states["count"] == 0, None)
@@ -96,32 +102,34 @@ class IntegerTotal(Compensating):
             quotient = states["total"] // count
             return quotient, states["total"] - quotient * count, count
         # Long division, limb by limb: what is carried down is below count * 10**18 < 2**127.
-        limb = whole(10**_LIMB_DIGITS)
+        limb = whole(TOTAL_LIMB)
         upper = states["high"] // count
         rest = (states["high"] - upper * count) * limb + states["low"].cast(pl.Int128)
         lower = rest // count
         return upper * limb + lower, rest - lower * count, count
 
-    def _batch(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> pl.DataFrame:
-        """Return the states of the rows alone."""
+    def _pairs(self, columns: Sequence[pl.Series]) -> Iterator[tuple[str, pl.Series]]:
+        return zip(self.parts, columns, strict=True)
+
+    def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
+        """Return what the rows add to each part, by group."""
         groups, numbers = present(groups, values.to_series(0))
         count = pl.Series("count", counted(groups, height))
         numbers = numbers.cast(pl.Int128)
         if not self.wide:
-            return self._carried(count, summed(groups, numbers, height))
-        limb = whole(10**_LIMB_DIGITS)
+            return [count, summed(groups, numbers, height)]
+        limb = whole(TOTAL_LIMB)
         high = numbers // limb
         low = numbers - high * limb
-        return self._carried(count, summed(groups, high, height), summed(groups, low, height))
+        return [count, summed(groups, high, height), summed(groups, low, height)]
 
-    def _carried(
-        self, count: pl.Series, total: pl.Series, low: pl.Series | None = None
-    ) -> pl.DataFrame:
+    def _carried(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
         """Return states of these parts, ``low`` brought into [0, 10**18)."""
-        if low is None:
-            return pl.DataFrame([count, total.alias("total")])
-        limb = whole(10**_LIMB_DIGITS)
-        low = low.cast(pl.Int128)
-        carry = low // limb
-        high = (total + carry).alias("high")
-        return pl.DataFrame([count, high, (low - carry * limb).cast(pl.Int64).alias("low")])
+        parts = dict(zip(self.parts, columns, strict=True))
+        if self.wide:
+            limb = whole(TOTAL_LIMB)
+            low = parts["low"].cast(pl.Int128)
+            carry = low // limb
+            parts["high"] += carry
+            parts["low"] = (low - carry * limb).cast(pl.Int64)
+        return pl.DataFrame(parts)

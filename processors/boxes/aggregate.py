@@ -4,247 +4,182 @@ The box keeps the states of its open windows only. A revision of a closed window
 one of Borealis' two ways (sections 3.2 and 3.3): *upstream* from the inputs of the window,
 replayed, or *downstream* from the result emitted before, whose hidden part holds the state. A
 change that a state cannot be compensated for (a maximum that is lowered) falls back to a replay of
-that window. What comes out is a function of the epoch's content and wm(e), whichever way was taken
-(L5).
+that window. A *resident* box keeps all windows and all of its input and asks nobody: a yardstick.
+What comes out is a function of the epoch's content and wm(e), whichever way was taken (L5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.boxes.states import (
-    DOWNSTREAM,
-    END,
-    INPUTS,
-    RESULTS,
-    ROWS,
-    START,
-    UPSTREAM,
-    Answers,
-    Need,
-    Outcome,
-    Result,
-    State,
-    number_rows,
-)
-from processors.expressions.expression import Expression
-from processors.windows import Hopping
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
+from processors.boxes.windowed import Windowed
+from processors.windows import FOREVER_MS, History
 from schemas import revisions as frames
-from schemas.arc import HIDDEN_PREFIX, Arc
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """An aggregate box.
+class Aggregate(Windowed):
+    """An aggregate box over windows that can be told from a tuple alone."""
 
-    Args:
-        arc: The arc it writes; its fields are the group, the window, the results, the hidden part.
-        input: The arc it reads.
-        by: Group fields.
-        window: Which windows hold a tuple.
-        results: By name.
-        states: The states behind the results, each once.
-        mode: ``upstream`` or ``downstream``.
-        filters: Downstream: predicates on the way to the stored results, over identity fields.
-    """
+    # ---------------------------------------------------------------- between epochs
 
-    arc: Arc
-    input: Arc
-    by: tuple[str, ...]
-    window: Hopping
-    results: Mapping[str, Result]
-    states: tuple[State, ...]
-    mode: str
-    filters: tuple[Expression, ...] = ()
+    def no_live(self) -> Live:
+        """Return what is kept before the first epoch."""
+        tuples = pl.DataFrame(schema={n: kind.dtype for n, kind in self.input.fields.items()})
+        return Live(self.no_states(), tuples if self.is_resident else None)
 
-    @property
-    def keys(self) -> list[str]:
-        """Names of the columns that name a window of a group."""
-        return [*self.by, START]
+    def live_from_ms(self, wm: int) -> int:
+        """Return the event time from which on the inputs tell what is kept at watermark `wm`."""
+        endless = self.is_resident or isinstance(self.window, History)
+        return -FOREVER_MS if endless else wm - self.window.extent_ms + 1
 
-    @property
-    def stored(self) -> Arc:
-        """What of the results is fetched: the identity and the hidden part.
-
-        Every box between here and where they are kept leaves these as they are.
-        """
-        kept = {
-            name: kind
-            for name, kind in self.arc.fields.items()
-            if name in self.keys or name.startswith(HIDDEN_PREFIX)
-        }
-        return replace(self.arc, fields=kept)
-
-    # ---------------------------------------------------------------- states of windows
-
-    def empty(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of windows that hold nothing."""
-        columns = [pl.repeat(0, keys.height, dtype=pl.Int64, eager=True).alias(ROWS)]
-        for state in self.states:
-            columns += state.init(keys.height)
-        return keys.select(self.keys).with_columns(columns)
-
-    def no_states(self) -> pl.DataFrame:
-        """Return the states of no windows."""
-        fields = {name: self.arc.fields[name].dtype for name in self.keys}
-        return self.empty(pl.DataFrame(schema=fields))
-
-    def _spread(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-        """Return, a row a tuple and window that holds it, the window's key and the tuple's row."""
-        rows, starts = self.window.touched(self.input.event_times(tuples))
-        groups = [tuples[name].gather(rows) for name in self.by]
-        return pl.DataFrame([*groups, starts.alias(START)]), rows
-
-    def _change(
-        self,
-        states: pl.DataFrame,
-        tuples: pl.DataFrame,
-        rows: pl.Series,
-        groups: pl.Series,
-        sign: int,
-    ) -> pl.DataFrame:
-        """Let tuples enter (sign 1) or leave (-1): the tuple of rows[i] in the state groups[i]."""
-        if groups.is_empty():
-            return states
-        moved = pl.DataFrame({"g": groups}).group_by("g").agg(pl.len().cast(pl.Int64) * sign)
-        count = states[ROWS].clone()
-        count.scatter(moved["g"], count.gather(moved["g"]) + moved["len"])
-        columns = [count]
-        for state in self.states:
-            columns += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
-        return states.with_columns(columns)
-
-    def states_of(self, tuples: pl.DataFrame, *, only: pl.DataFrame | None = None) -> pl.DataFrame:
-        """Return the states of all windows that the tuples touch, from scratch.
-
-        Args:
-            tuples: Tuples of the input.
-            only: Keys of the windows to keep; windows in it that hold nothing are left out.
-        """
-        spread, rows = self._spread(tuples)
-        if only is not None:
-            spread = spread.with_columns(rows.alias("__row")).join(
-                only.select(self.keys), on=self.keys, how="semi", nulls_equal=True
-            )
-            rows = spread["__row"]
-        keys, groups = number_rows(spread, self.keys)
-        return self._change(self.empty(keys), tuples, rows, groups, 1)
-
-    def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Whether each state can be emitted from."""
-        exact = pl.repeat(True, states.height, dtype=pl.Boolean, eager=True)
-        for state in self.states:
-            exact &= state.exact(states)
-        return exact
-
-    def emit(self, states: pl.DataFrame) -> pl.DataFrame:
-        """Return the result tuples of the states, hidden part included."""
-        named = [result.emit(states).alias(name) for name, result in self.results.items()]
-        return states.with_columns((pl.col(START) + self.window.size_ms).alias(END), *named).select(
-            list(self.arc.fields)
-        )
-
-    # ---------------------------------------------------------------- the box
-
-    def recompute(self, tuples: pl.DataFrame, wm: int) -> pl.DataFrame:
-        """Return the results that a whole collection has at watermark `wm`."""
+    def restore(self, tuples: pl.DataFrame, *, wm: int) -> Live:
+        """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
         states = self.states_of(tuples)
-        return self.emit(states.filter(pl.col(START) + self.window.size_ms <= wm))
+        if self.is_resident:
+            return Live(states, tuples)
+        return Live(states.filter(self._is_open(states, wm)))
 
-    def process(
-        self, revisions: pl.DataFrame, *, live: pl.DataFrame, wm_before: int, wm: int
-    ) -> Answers:
+    def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
+        """Whether an epoch without input has work: some window closes, and appears with that."""
+        if self.on_update or wm <= wm_before:
+            return False
+        return bool(self.ends(live.states).is_between(wm_before, wm, closed="right").any())
+
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return the results that a whole collection has at watermark `wm`."""
+        (tuples,) = inputs
+        states = self.states_of(tuples)
+        return self.emit(states.filter(self._is_told(states, wm)))
+
+    def _is_open(self, states: pl.DataFrame, wm: int) -> pl.Series:
+        """Whether tuples may still come for each state without being revisions of the past."""
+        return self.ends(states) > wm
+
+    def _is_told(self, states: pl.DataFrame, wm: int) -> pl.Series:
+        """Whether the result of each window that holds something is there at watermark `wm`."""
+        ends = self.ends(states)
+        return (ends <= wm) | self.on_update
+
+    # ---------------------------------------------------------------- an epoch
+
+    def process(self, revisions: pl.DataFrame, *, live: Live, wm_before: int, wm: int) -> Answers:
         """Take one epoch's revisions of the input; yields what it needs and is sent the answer.
 
         Args:
             revisions: Revisions of the input in this epoch, at most one per identity.
-            live: States of the open windows as of the epoch before.
+            live: What was kept after the epoch before.
             wm_before: Watermark of the epoch before.
             wm: Watermark of this epoch, never smaller.
 
         Returns:
-            The open windows after the epoch, and the revisions of the output.
+            What to keep after the epoch, and the revisions of the output.
         """
         names = list(self.input.fields)
         leaving, entering = frames.leaving(revisions, names), frames.entering(revisions, names)
+        if live.tuples is None:
+            states = live.states.filter(self._is_open(live.states, wm_before))
+            run = self._revise(leaving, entering, states=states, wm_before=wm_before, wm=wm)
+            return (yield from run)
+        tuples = self._replaced(live.tuples, pl.concat([leaving, entering]), entering)
+        run = self._revise(leaving, entering, states=live.states, wm_before=wm_before, wm=wm)
+        try:
+            next(run)
+            while True:
+                run.send(tuples)
+        except StopIteration as stop:
+            outcome: Outcome = stop.value
+            return replace(outcome, live=Live(outcome.live.states, tuples))
+
+    def _replaced(
+        self, tuples: pl.DataFrame, gone: pl.DataFrame, come: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Return the tuples after some have gone, by identity, and others have come."""
+        left = tuples.join(gone, on=list(self.input.identity), how="anti", nulls_equal=True)
+        return pl.concat([left.select(come.columns), come])
+
+    def _revise(
+        self,
+        leaving: pl.DataFrame,
+        entering: pl.DataFrame,
+        *,
+        states: pl.DataFrame,
+        wm_before: int,
+        wm: int,
+    ) -> Answers:
+        """Work out an epoch from the states of open windows, or of all if it is resident."""
         tuples = pl.concat([leaving, entering])
         spread, rows = self._spread(tuples)
         keys, groups = number_rows(spread, self.keys)
-        closed = keys[START] + self.window.size_ms <= wm_before
+        closed = (self.ends(keys) <= wm_before) & (not self.is_resident)
         redone = closed & self._beyond_reach(keys)
-        old = self._with_known(self.empty(keys), live)
-        fetched = 0
+        old, fetched = self._with_known(self.empty(keys), states), 0
         if (closed & ~redone).any():
-            results = yield Need(RESULTS, keys.filter(closed & ~redone))
-            fetched = results.height
-            old = self._with_known(old, results)
+            asked = keys.filter(closed & ~redone)
+            last = self.ends(asked) - 1
+            results = yield Need(RESULTS, self._ranges(asked, last, last + 1))
+            old = self._with_known(old, self._among(self._recalled(results), asked))
+            fetched = int((old[ROWS] > 0).filter(closed).sum())
         if redone.any():  # their states are worked out from a replay, below
-            kept = ~redone.gather(groups)
-            rows, groups = rows.filter(kept), groups.filter(kept)
-        leaves = rows < leaving.height
-        new = self._change(old, tuples, rows.filter(leaves), groups.filter(leaves), -1)
-        new = self._change(new, tuples, rows.filter(~leaves), groups.filter(~leaves), 1)
+            ours = ~redone.gather(groups)
+            rows, groups = rows.filter(ours), groups.filter(ours)
+        new = self._moved(old, tuples, rows, groups, leaving.height)
 
-        near = new.filter(~closed)
-        untouched = live.join(near, on=self.keys, how="anti", nulls_equal=True)
-        near = pl.concat([untouched, near]).filter(pl.col(ROWS) > 0)
-        closes = near[START] + self.window.size_ms <= wm
-        closing, live = near.filter(closes), near.filter(~closes)
+        untouched = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
+        ends = self.ends(untouched)
+        closes = ends.is_between(wm_before, wm, closed="right") & (not self.on_update)
+        told = self._is_told(keys, wm)
+        closing = untouched.filter(closes)
+        before = pl.concat([self.empty(closing), old.filter(told)])
+        after = pl.concat([closing, new.filter(told)])
+        was_told = self._is_told(before, wm_before)
 
-        was, now = old.filter(closed), new.filter(closed)
-        lowered = pl.concat([states.filter(~self.exact(states)) for states in (closing, now)])
+        lowered = after.filter(~self.exact(after)).select(self.keys)
         far = keys.filter(redone)
-        wanted = pl.concat([lowered.select(self.keys), far])
         replayed = 0
-        if wanted.height:
-            content = yield Need(INPUTS, wanted)
+        if lowered.height or far.height:
+            wanted = pl.concat([lowered, far])
+            content = yield self._inputs_of(wanted)
             replayed = content.height
-            right = self.states_of(content, only=wanted)
-            closing, now = self._with_known(closing, right), self._with_known(now, right)
+            after = self._with_known(after, self.states_of(content, only=wanted))
             if far.height:  # what was there before is what is there now with this epoch undone
-                others = content.join(
-                    entering, on=list(self.input.identity), how="anti", nulls_equal=True
-                )
-                undone = self.states_of(pl.concat([others, leaving]), only=far)
-                was = self._with_known(was, undone)
+                undone = self.states_of(self._replaced(content, entering, leaving), only=far)
+                before = self._with_known(before, undone)
 
-        before = pl.concat([was, self.empty(closing)])
-        after = pl.concat([now, closing])
-        told = frames.between(
-            self.emit(before), before[ROWS] > 0, self.emit(after), after[ROWS] > 0
+        revised = frames.between(
+            self.emit(before), was_told & (before[ROWS] > 0), self.emit(after), after[ROWS] > 0
         )
+        kept = pl.concat([untouched.filter(~closes), new.filter(~told), after])
+        kept = kept.filter((kept[ROWS] > 0) & (self._is_open(kept, wm) | self.is_resident))
+        first = int((~was_told & (after[ROWS] > 0)).sum())
         counts = {
-            "closed": closing.height,
-            "revised": told.height - closing.height,
+            "closed": first,
+            "revised": revised.height - first,
             "fetched": fetched,
             "replayed": replayed,
             "fallbacks": lowered.height + (far.height if self.mode == DOWNSTREAM else 0),
         }
-        return Outcome(live, told, counts)
+        return Outcome(Live(kept), revised, counts)
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
         """Whether no stored result can be had for a closed window, so that it must be replayed."""
-        if self.mode == UPSTREAM:
-            return pl.repeat(True, keys.height, dtype=pl.Boolean, eager=True)
-        hidden = pl.repeat(False, keys.height, dtype=pl.Boolean, eager=True)
-        for predicate in self.filters:
-            hidden |= ~predicate.evaluate(keys).fill_null(False)
+        hidden = pl.repeat(self.mode == UPSTREAM, keys.height, dtype=pl.Boolean, eager=True)
+        for where in self.filters:
+            hidden |= ~where.passes(keys)
         return hidden
 
-    def _with_known(self, states: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-        """Return the states, in their order, with the known ones in place of their own."""
-        if known.is_empty() or states.is_empty():
-            return states
-        parts = [name for name in states.columns if name not in self.keys]
-        found = states.select(self.keys).join(
-            known.select([*self.keys, *parts]),
-            on=self.keys,
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
-        there = found[ROWS].is_not_null()
-        return states.with_columns(states[name].zip_with(~there, found[name]) for name in parts)
+    def _inputs_of(self, keys: pl.DataFrame) -> Need:
+        """Return the need for all inputs of some windows."""
+        if isinstance(self.window, History):
+            ends = pl.Series([FOREVER_MS]).new_from_index(0, keys.height)
+            return Need(INPUTS, self._ranges(keys, -ends, ends))
+        return Need(INPUTS, self._ranges(keys, keys[self.start], self.ends(keys)))
+
+    def _ranges(self, keys: pl.DataFrame, from_ms: pl.Series, to_ms: pl.Series) -> pl.DataFrame:
+        groups: Iterable[pl.Series] = (keys[name] for name in self.by)
+        return pl.DataFrame([*groups, from_ms.alias("from_ms"), to_ms.alias("to_ms")])

@@ -1,6 +1,7 @@
 """Map: keeps the fields and adds or replaces some by expressions.
 
-Stateless: both sides are computed, and a revision goes out if they differ (Borealis 3.2).
+Stateless: both sides are computed, and a revision goes out if they differ (Borealis 3.2). It may
+replace the event time; a tuple that it gives none is left out.
 """
 
 from __future__ import annotations
@@ -31,16 +32,36 @@ class Map:
     expressions: Mapping[str, Expression]
     read: tuple[str, ...]
 
-    def recompute(self, tuples: pl.DataFrame, wm: int) -> pl.DataFrame:
-        """Return what the box makes of a whole collection."""
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arcs it reads."""
+        return (self.input,)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it replaces the event time."""
+        return self.arc.event_time in self.expressions
+
+    def _made(self, tuples: pl.DataFrame) -> pl.DataFrame:
         new = [
             expression.evaluate(tuples).alias(name) for name, expression in self.expressions.items()
         ]
         return tuples.with_columns(new).select(list(self.arc.fields))
 
-    def revise(self, revisions: pl.DataFrame) -> pl.DataFrame:
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return what the box makes of a whole collection."""
+        (tuples,) = inputs
+        made = self._made(tuples)
+        return made.filter(made[self.arc.event_time].is_not_null()) if self.moves else made
+
+    def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of the output that a frame of revisions of the input causes."""
+        (revisions,) = inputs
         op = revisions["op"]
-        before = self.recompute(frames.side(revisions, frames.BEFORE, self.read), 0)
-        after = self.recompute(frames.side(revisions, frames.AFTER, self.read), 0)
-        return frames.between(before, op != frames.INSERT, after, op != frames.DELETE)
+        before = self._made(frames.side(revisions, frames.BEFORE, self.read))
+        after = self._made(frames.side(revisions, frames.AFTER, self.read))
+        had, has = op != frames.INSERT, op != frames.DELETE
+        if self.moves:
+            had &= before[self.arc.event_time].is_not_null()
+            has &= after[self.arc.event_time].is_not_null()
+        return frames.between(before, had, after, has)

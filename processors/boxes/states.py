@@ -1,34 +1,21 @@
-"""The states behind an aggregate's results, and what the box asks for and gives."""
+"""The states behind an aggregate's results."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
+from processors.aggregates.compensating import Compensating, part_types
+from processors.aggregates.user_function import UserFunctionError
 from processors.expressions.expression import Expression
 from schemas.fields import FieldType
 
 START, END = "window_start", "window_end"
 ROWS = "__rows"
 
-INPUTS, RESULTS = "inputs", "results"
 UPSTREAM, DOWNSTREAM = "upstream", "downstream"
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a box lacks: the inputs of some windows, or the results emitted for them.
-
-    Args:
-        kind: ``inputs`` (as of the epoch in hand) or ``results`` (as emitted before it).
-        keys: Group fields and ``window_start``, a row a window.
-    """
-
-    kind: str
-    keys: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -41,16 +28,19 @@ class State:
         function: Says how the state changes.
         arguments: Expressions whose values enter and leave it.
         prefix: Put before the names of its parts, in states and in the hidden part of a result.
+        condition: Tuples for which it isn't true don't take part; None: all do.
     """
 
     function: Compensating
     arguments: tuple[Expression, ...]
     prefix: str
+    condition: Expression | None = None
 
     @property
     def hidden(self) -> dict[str, FieldType]:
         """The parts that travel with a result, by the names they have in it."""
-        return {self.prefix + name: kind for name, kind in self.function.parts.items()}
+        types = part_types(self.function)
+        return {self.prefix + name: types[name] for name in self.function.kept}
 
     def init(self, count: int) -> list[pl.Series]:
         """Return the columns of windows that hold nothing."""
@@ -58,7 +48,7 @@ class State:
 
     def recall(self, stored: pl.DataFrame) -> list[pl.Series]:
         """Return the columns of stored results, of which only the hidden part is known."""
-        return [stored[name] for name in self.hidden]
+        return self._named(self.function.recall(self._short(stored, self.function.kept)))
 
     def move(
         self,
@@ -77,7 +67,13 @@ class State:
             rows: Indexes of those that move, each as often as there are windows that hold it.
             groups: For each of these the row of its window in `states`.
             sign: 1 or -1.
+
+        Raises:
+            UserFunctionError: If a user's function fails; its `row` is an index in `tuples`.
         """
+        if self.condition is not None:
+            passing = self.condition.evaluate(tuples).gather(rows)
+            rows, groups = rows.filter(passing), groups.filter(passing)
         values = pl.DataFrame(
             [
                 argument.evaluate(tuples).gather(rows).alias(str(number))
@@ -85,7 +81,12 @@ class State:
             ]
         )
         step = self.function.accumulate if sign > 0 else self.function.compensate
-        return self._named(step(self.parts(states), groups, values))
+        try:
+            return self._named(step(self.parts(states), groups, values))
+        except UserFunctionError as error:
+            if error.row is not None:
+                error.row = int(rows[error.row])
+            raise
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> list[pl.Series]:
         """Return the columns of united contents, row by row; both frames have the same height."""
@@ -97,24 +98,26 @@ class State:
 
     def parts(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return this state's columns under their short names."""
-        return states.select(pl.col(self.prefix + name).alias(name) for name in self.function.parts)
+        return self._short(states, self.function.parts)
+
+    def _short(self, states: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+        return pl.DataFrame([states[self.prefix + name].alias(name) for name in names])
 
     def _named(self, parts: pl.DataFrame) -> list[pl.Series]:
         return [parts[name].alias(self.prefix + name) for name in self.function.parts]
 
 
 @dataclass(frozen=True)
-class Result:
-    """One named result: which function emits it from which state, and the user's text."""
+class Emission:
+    """What one call of a function gives: which function emits from which state."""
 
     function: Compensating
     state: State
-    text: str
 
     @property
     def type(self) -> FieldType:
         """Type of its values."""
-        return self.function.result
+        return FieldType.parse(self.function.result)
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return its value for each window."""
@@ -122,15 +125,37 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What an epoch gave: the open windows after it, and the revisions of the output."""
+class Result:
+    """One named result: what its calls emit, and the expression around them.
 
-    live: pl.DataFrame
-    revisions: pl.DataFrame
-    counts: Mapping[str, int] = field(default_factory=dict)
+    Args:
+        emissions: By call, from left to right.
+        text: What the user wrote.
+        around: The expression over columns ``#0``, ``#1`` ... of what the calls emit, and over
+            columns of the states; None if there is but one call and nothing around it.
+    """
 
+    emissions: tuple[Emission, ...]
+    text: str
+    around: Expression | None = None
 
-Answers = Generator[Need, pl.DataFrame, Outcome]
+    @property
+    def type(self) -> FieldType:
+        """Type of its values."""
+        return self.around.type if self.around is not None else self.emissions[0].type
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return its value for each window.
+
+        Raises:
+            UserFunctionError: If a user's function fails.
+        """
+        emitted = [emission.emit(states) for emission in self.emissions]
+        if self.around is None:
+            return emitted[0]
+        named = {f"#{number}": column for number, column in enumerate(emitted)}
+        groups = {name: states[name] for name in self.around.columns - named.keys()}
+        return self.around.evaluate(pl.DataFrame({**groups, **named}))
 
 
 def number_rows(frame: pl.DataFrame, names: list[str]) -> tuple[pl.DataFrame, pl.Series]:

@@ -1,19 +1,26 @@
-"""What every decoded source revision must satisfy, by column; and the form envelopes decode to.
+"""The form that envelopes decode to, and what every revision of a source must satisfy, by column.
 
-A decoded batch is a frame with ``__row`` (place in the batch), ``op``, both sides, ``has_before``
-(the record told its original) and ``has_after``. What fails is told with a reason, first fault
-first.
+A decoded batch is a frame with ``__row`` (place in the batch), ``op``, both sides of the declared
+fields, ``has_before`` (the record told its original) and ``has_after``. What fails is told with a
+reason, first fault first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from operator import is_not
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from processors.dead_letter import BAD_EVENT_TIME, UNDECODABLE
 from schemas import revisions as frames
 from schemas.arc import Arc
+from schemas.fields import Fields, physical
 
 ROW = "__row"
 
@@ -22,7 +29,19 @@ LATEST_MS = 221_845_392_000_000
 """Event times lie in the years 1000 to 8999: Avro readers know the years 1 to 9999, and windows
 reach beyond their tuples."""
 
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+_YEARS = {  # 1 to 9999
+    "timestamp-millis": (_FIRST_MS, _LAST_MS),
+    "timestamp-micros": (_FIRST_MS * 1000, _LAST_MS * 1000 + 999),
+    "date": (_FIRST_MS // 86_400_000, _LAST_MS // 86_400_000),
+}
+
+
+class Batch(NamedTuple):
+    """Keys and values of records, in order; both lists have the same length."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None]
 
 
 @dataclass(frozen=True)
@@ -36,28 +55,95 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The good revisions of a batch, and the refused records."""
+    """What a batch of records holds.
+
+    Args:
+        frame: A row for each that was read, in order; ``__row`` is its place in the batch.
+        refused: Those that can't be taken in.
+        passed: How many say nothing of any tuple and were passed over.
+        absent: Places of those that say that there is no value.
+    """
 
     frame: pl.DataFrame
     refused: list[Refusal]
+    passed: int = 0
+    absent: tuple[int, ...] = ()
+
+    def placed(self, rows: npt.NDArray[np.int64]) -> Decoded:
+        """Return the same with other places: `rows` has one for each of the batch."""
+        places = pl.Series(rows, dtype=pl.Int64).gather(self.frame[ROW])
+        return replace(
+            self,
+            frame=self.frame.with_columns(places.alias(ROW)),
+            refused=[replace(r, row=int(rows[r.row])) for r in self.refused],
+            absent=tuple(rows[list(self.absent)].tolist()),
+        )
 
 
-def columns(arc: Arc) -> dict[str, type[pl.DataType]]:
-    """Return the polars schema of a decoded batch."""
-    return {ROW: pl.Int64, **frames.schema(arc.fields), "has_before": pl.Boolean}
+def joined(parts: Sequence[Decoded]) -> Decoded:
+    """Return several parts of one batch, at least one, as a whole."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = parts[0].frame.columns
+    return Decoded(
+        pl.concat([part.frame.select(columns) for part in parts]).sort(ROW, maintain_order=True),
+        [refusal for part in parts for refusal in part.refused],
+        sum(part.passed for part in parts),
+        tuple(sorted(row for part in parts for row in part.absent)),
+    )
 
 
-def nothing(arc: Arc) -> pl.DataFrame:
+def columns(fields: Fields) -> dict[str, type[pl.DataType]]:
+    """Return the polars schema of a decoded batch of revisions."""
+    sides = {"has_before": pl.Boolean, "has_after": pl.Boolean}
+    return {ROW: pl.Int64, **frames.schema(fields), **sides}
+
+
+def nothing(fields: Fields) -> pl.DataFrame:
     """Return a decoded batch of no records."""
-    return pl.DataFrame(schema=columns(arc))
+    return pl.DataFrame(schema=columns(fields))
+
+
+def completed(fields: Fields, frame: pl.DataFrame, *, op: pl.Expr) -> pl.DataFrame:
+    """Return a batch of revisions with all their columns; those that it lacks are null or false."""
+    lacking = [
+        pl.lit(False if name in ("has_before", "has_after") else None, kind).alias(name)
+        for name, kind in columns(fields).items()
+        if name != "op" and name not in frame.columns
+    ]
+    return frame.with_columns(*lacking, op.cast(pl.UInt8).alias("op")).select(list(columns(fields)))
+
+
+def valued(values: Sequence[bytes | None]) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+    """Return the values that are there, and their places.
+
+    Example:
+        >>> valued([b"a", None])
+        (array([0]), [b'a'])
+    """
+    found = [value for value in values if value is not None]
+    if len(found) == len(values):
+        return np.arange(len(values)), found
+    there = np.fromiter(map(is_not, values, repeat(None)), np.bool_, len(values))
+    return np.flatnonzero(there), found
+
+
+def no_tuples(fields: Fields) -> pl.DataFrame:
+    """Return what a format reads of no tuples."""
+    return pl.DataFrame(schema={ROW: pl.Int64, **physical(fields)})
+
+
+def no_revisions(fields: Fields) -> pl.DataFrame:
+    """Return what a format reads of no revisions: their op is still a text."""
+    return pl.DataFrame(schema=columns(fields) | {"op": pl.String})
 
 
 def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     """Part the revisions that an arc can hold from those that it can't.
 
     Args:
-        arc: The source's arc.
-        frame: Columns as said above, ``has_after`` besides; op is null where it is no op.
+        arc: The source's arc, whose fields may be more than the declared ones.
+        frame: Columns as said above; op is null where it is no op.
     """
     faults: list[tuple[str, str, pl.Expr]] = []
     op, delete = pl.col("op"), frames.DELETE
@@ -66,17 +152,13 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     faults.append(
         (UNDECODABLE, "an insert or replace needs 'after'", (op != delete) & ~pl.col("has_after"))
     )
-    faults.append((UNDECODABLE, "a delete needs 'before'", (op == delete) & ~pl.col("has_before")))
+    nameless = pl.all_horizontal(pl.col(frames.BEFORE + n).is_null() for n in arc.identity)
+    faults.append((UNDECODABLE, "a delete needs 'before'", (op == delete) & nameless))
     at = pl.col(frames.AFTER + arc.event_time)
-    faults.append((BAD_EVENT_TIME, f"event time {arc.event_time!r} is null", enters & at.is_null()))
-    outside = ~at.is_between(EARLIEST_MS, LATEST_MS)
-    faults.append(
-        (
-            BAD_EVENT_TIME,
-            f"event time {arc.event_time!r} is not in years 1000 to 8999",
-            enters & outside,
-        )
-    )
+    what = f"event time {arc.event_time!r}" if arc.event_time in arc.visible else "event time"
+    faults.append((BAD_EVENT_TIME, f"{what} is null", enters & at.is_null()))
+    outside = enters & ~at.is_between(EARLIEST_MS, LATEST_MS)
+    faults.append((BAD_EVENT_TIME, f"{what} is not in years 1000 to 8999", outside))
     for name, kind in arc.fields.items():
         if not kind.optional and name != arc.event_time:
             missing = enters & pl.col(frames.AFTER + name).is_null()
@@ -84,9 +166,9 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
         if name in arc.identity:
             missing = (op == delete) & pl.col(frames.BEFORE + name).is_null()
             faults.append((UNDECODABLE, f"missing identity {name!r} in 'before'", missing))
-        if kind.kind == "timestamp-millis":
+        if kind.kind in _YEARS:
             for side in (frames.BEFORE, frames.AFTER):
-                beyond = ~pl.col(side + name).is_between(_FIRST_MS, _LAST_MS)
+                beyond = ~pl.col(side + name).is_between(*_YEARS[kind.kind])
                 faults.append((UNDECODABLE, f"{name!r} is not in years 1 to 9999", beyond))
     first = pl.coalesce(
         [pl.when(bad.fill_null(False)).then(number) for number, (_, _, bad) in enumerate(faults)]
@@ -107,4 +189,5 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
         for n in arc.fields
     ]
     has_before = (pl.col("has_before") & (op != frames.INSERT)).alias("has_before")
-    return Decoded(good.with_columns(*sides, has_before).select(list(columns(arc))), refused)
+    good = good.with_columns(*sides, has_before).select(list(columns(arc.fields)))
+    return Decoded(good.drop("has_after"), refused)

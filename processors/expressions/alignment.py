@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from processors.expressions import casts, literals, rules
-from processors.expressions.part import Part
+from processors.expressions.columns import Kernel
+from processors.expressions.part import Part, constant
 from schemas.errors import ErrataError
 from schemas.fields import FieldType
 
@@ -23,7 +24,7 @@ class Alignment:
     """
 
     type: FieldType
-    casts: tuple[casts.Kernel, ...]
+    casts: tuple[Kernel, ...]
     optional: tuple[bool, ...]
 
 
@@ -35,19 +36,44 @@ class MisalignedError(ErrataError):
         super().__init__("no common type of " + ", ".join(str(part.type) for part in parts))
 
 
+def read(part: Part, kind: FieldType) -> Part | None:
+    """Return a string literal as the date, timestamp or uuid that it writes, None if it is none."""
+    if not isinstance(part.literal, str):
+        return None
+    value = literals.read(part.literal, kind)
+    return value and constant(*value, position=part.position)
+
+
+def readings(*parts: Part) -> tuple[Part, ...]:
+    """Return the parts, string literals beside a date, timestamp or uuid read as one.
+
+    Raises:
+        MisalignedError: If a literal can't be read.
+    """
+    kinds = {part.type.kind for part in parts}
+    if not kinds & {*rules.TEMPORAL, "uuid"}:
+        return parts
+    kind = rules.TIMESTAMP if kinds & set(rules.INSTANTS) else rules.DATE
+    kind = kind if kinds & set(rules.TEMPORAL) else rules.UUID
+    read_parts = tuple(read(part, kind) or part for part in parts)
+    if any(isinstance(p.literal, str) and p.type.kind == "string" for p in read_parts):
+        raise MisalignedError(parts)
+    return read_parts
+
+
 def align(*parts: Part, literal_digits: bool = False) -> Alignment:
     """Return how the parts come to one type.
 
     Args:
-        parts: What to align. A string literal beside a timestamp is read as one.
+        parts: What to align, after `readings`.
         literal_digits: Whether an integer literal beside a decimal counts with its own digits (in
             comparisons) rather than those of its width (in choices and IN), as in Spark.
 
     Raises:
         MisalignedError: If there is none.
     """
-    kinds = {part.type.kind for part in parts}
-    counted = [_counted(part, kinds, literal_digits=literal_digits) for part in parts]
+    decimal = literal_digits and any(part.type.kind == "decimal" for part in parts)
+    counted = [part.counted if decimal and part.is_whole_literal else part.type for part in parts]
     target: FieldType | None = rules.VOID
     for kind in counted:
         target = target and rules.common(target, kind)
@@ -61,21 +87,9 @@ def align(*parts: Part, literal_digits: bool = False) -> Alignment:
     )
 
 
-def _kernel(part: Part, target: FieldType) -> casts.Kernel:
-    at = _moment_ms(part) if target.kind == "timestamp-millis" else None
-    if at is None:
-        return casts.cast(part.type, target)
-    moment = pl.Series([at], dtype=pl.Int64)
-    return lambda _: moment
-
-
-def _moment_ms(part: Part) -> int | None:
-    return literals.timestamp_ms(part.literal) if isinstance(part.literal, str) else None
-
-
-def _counted(part: Part, kinds: set[str], *, literal_digits: bool) -> FieldType:
-    if "timestamp-millis" in kinds and _moment_ms(part) is not None:
-        return rules.TIMESTAMP
-    if literal_digits and part.is_whole_literal and "decimal" in kinds:
-        return part.counted
-    return part.type
+def _kernel(part: Part, target: FieldType) -> Kernel:
+    kernel = casts.cast(part.type, target)
+    if part.columns:
+        return kernel
+    value = kernel(part.run(pl.DataFrame()))  # once, not for every batch
+    return lambda _: value

@@ -1,24 +1,27 @@
 """Casts between the types of expressions: null where a value has no counterpart, never a stop.
 
-As Spark's ``try_cast``. Differences, all at the rim: a double of exactly 2^63 is null as a long
-(Spark saturates it), and strings that Java reads as hexadecimal floats are null.
+As Spark's ``try_cast``. Differences, all at the rim: a second beyond Spark's timestamps is null
+(Spark takes the last one), and so are strings that Java reads as hexadecimal floats, and bytes that
+are no UTF-8 (Spark keeps them); a timestamp beyond the last date gives that date.
 """
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+from functools import partial
 from itertools import repeat
+from operator import methodcaller
 
+import numpy as np
 import polars as pl
 
-from processors.expressions.decimals import constant, rescale, to_double, within
+from processors.expressions import moments, rules
+from processors.expressions.civil import DAY_MS
+from processors.expressions.columns import Kernel, by_array, by_row, filled, null
+from processors.expressions.decimals import constant, rescale, to_double, to_text, within
 from processors.expressions.rules import physical
 from schemas.fields import MAX_PRECISION, FieldType
 
-Kernel = Callable[..., pl.Series]
-
-_BLANKS = "".join(map(chr, range(33))) + "\x7f"
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?$"
 _NOT_FINITE = r"(?i)^[+-]?(inf|infinity|nan)$"
 _TRUE = ["t", "true", "y", "yes", "1"]
@@ -31,7 +34,10 @@ _EXACT = decimal.Context(
     Emin=decimal.MIN_EMIN,
     traps=[],
 )
+_LAST = pl.Series([2**63 - 1])
 _OUT_OF_REACH = decimal.Decimal(10**MAX_PRECISION)
+_PER_DAY = {"timestamp-millis": DAY_MS, "timestamp-micros": DAY_MS * 1000}
+_PER_SECOND = {"timestamp-millis": 1000, "timestamp-micros": 1_000_000}
 
 
 def cast(source: FieldType, target: FieldType) -> Kernel:
@@ -39,48 +45,113 @@ def cast(source: FieldType, target: FieldType) -> Kernel:
 
     The pair must be one that `rules.can_cast` allows.
     """
-    if source.kind == target.kind != "decimal":
+    if source.kind == target.kind != "decimal" or {source.kind, target.kind} == set(rules.TEXT):
         return lambda values: values
-    if source.kind == "void" or target.kind == "string":
+    if source.kind == "void":
         return lambda values: values.cast(physical(target))
+    if target.kind in rules.TEMPORAL:
+        return _to_moment(source, target)
+    if target.kind == "string":
+        return _to_text(source)
+    if target.kind == "bytes":
+        return lambda values: values.cast(pl.Binary)
     if target.kind == "boolean":
         return _boolean if source.kind == "string" else lambda values: values != 0
-    if target.kind == "double":
-        return _to_double(source)
+    if target.kind in ("double", "float"):
+        return _to_real(source, target)
     if target.kind == "decimal":
         return _to_decimal(source, target)
     return _to_whole(source, target)
 
 
-def _to_double(source: FieldType) -> Kernel:
-    if source.kind == "decimal":
-        return lambda values: to_double(values, scale=source.scale)
+def _to_moment(source: FieldType, target: FieldType) -> Kernel:
     if source.kind == "string":
-        return _double_of_string
-    return lambda values: values.cast(pl.Float64)
+        if target.kind == "date":
+            return moments.dates
+        if target.kind == "timestamp-micros":
+            return moments.micros
+        return lambda values: _per(1000)(moments.micros(values))
+    if target.kind == "date":
+        unit, last = _PER_DAY[source.kind], 2**31 - 1
+        return by_array(lambda t: np.clip(t // unit, -last, last), dtype=pl.Int32)
+    if source.kind == "timestamp-micros":
+        return _per(1000)
+    unit = _PER_DAY[target.kind] if source.kind == "date" else 1000
+    limit = moments.SECONDS * _PER_SECOND[target.kind] // unit
+    beyond = source.kind in rules.WHOLE or target.kind == "timestamp-micros"
+
+    def widen(values: pl.Series) -> pl.Series:
+        wide = values.cast(pl.Int64)
+        if beyond:
+            wide = wide.zip_with(wide.is_between(-limit, limit), null(pl.Int64))
+        return wide * unit
+
+    return widen
+
+
+def _per(unit: int) -> Kernel:
+    return by_array(lambda values: values // unit, dtype=pl.Int64)
+
+
+def _to_text(source: FieldType) -> Kernel:
+    if source.kind == "decimal":
+        return lambda values: to_text(values, scale=source.scale)
+    if source.kind == "date":
+        return moments.text_of_dates
+    if source.kind in rules.INSTANTS:
+        unit = "ms" if source.kind == "timestamp-millis" else "us"
+        return partial(moments.text_of_instants, unit=unit)
+    return _text_of_bytes if source.kind == "bytes" else lambda values: values.cast(pl.String)
+
+
+def _text_of_bytes(values: pl.Series) -> pl.Series:
+    texts = by_row(methodcaller("decode", "utf-8", "replace"), dtype=pl.String)(values)
+    return texts.zip_with(texts.cast(pl.Binary) == values, null(pl.String))
+
+
+def _to_real(source: FieldType, target: FieldType) -> Kernel:
+    kind = physical(target)
+    if source.kind == "string":
+        return lambda values: _real_of_text(values).cast(kind, strict=False)
+    if source.kind == "decimal":
+        if target.kind == "double":
+            return lambda values: to_double(values, scale=source.scale)
+        # By way of a double it would round twice.
+        return lambda values: to_text(values, scale=source.scale).cast(pl.Float32)
+    if source.kind in rules.INSTANTS:
+        unit = float(_PER_SECOND[source.kind])
+        return by_array(lambda t: t / unit, dtype=kind)
+    return lambda values: values.cast(kind)
 
 
 def _to_decimal(source: FieldType, target: FieldType) -> Kernel:
     precision, scale = target.precision, target.scale
     if source.kind == "decimal":
         shift = scale - source.scale
+        if not shift and source.precision <= precision:
+            return lambda values: values
         return lambda values: rescale(values, shift=shift, precision=precision)
     if source.kind == "string":
         return lambda values: _decimal_of_text(_number(values), target)
-    if source.kind == "double":
+    if source.kind in ("float", "double", *rules.INSTANTS):
         # By the shortest digits that name the double, as Spark does: 0.1 is 0.1.
-        return lambda values: _decimal_of_text(_digits(values), target)
+        double = cast(source, rules.DOUBLE)
+        return lambda values: _decimal_of_text(_digits(double(values)), target)
     return lambda values: rescale(values.cast(pl.Int128), shift=scale, precision=precision)
 
 
 def _to_whole(source: FieldType, target: FieldType) -> Kernel:
-    narrow = pl.Int32 if target.kind == "int" else pl.Int64
+    whole = physical(target)
 
     def fitting(values: pl.Series) -> pl.Series:
-        return values.cast(narrow, strict=False).cast(pl.Int64)
+        return values.cast(whole, strict=False)
 
-    if source.kind == "timestamp-millis":
-        return lambda values: values // 1000  # Spark counts seconds
+    if target.kind == "long" and source.kind in ("float", "double"):
+        # Spark's check of the bound rounds it up to this one, which then becomes the last long.
+        return lambda values: _LAST.zip_with(values == 2.0**63, fitting(values))
+    if source.kind in rules.INSTANTS:
+        seconds = _per(_PER_SECOND[source.kind])
+        return lambda values: fitting(seconds(values))
     if source.kind == "decimal":
         unit = constant(10**source.scale)
         return lambda values: fitting(values.abs() // unit * values.sign())
@@ -90,11 +161,11 @@ def _to_whole(source: FieldType, target: FieldType) -> Kernel:
 
 
 def _trim(values: pl.Series) -> pl.Series:
-    return values.str.strip_chars(_BLANKS)
+    return values.str.strip_chars(moments.BLANKS)
 
 
 def _keep(values: pl.Series, pattern: str) -> pl.Series:
-    return values.zip_with(values.str.contains(pattern), pl.Series([None], dtype=pl.String))
+    return values.zip_with(values.str.contains(pattern), null(pl.String))
 
 
 def _number(values: pl.Series) -> pl.Series:
@@ -104,23 +175,23 @@ def _number(values: pl.Series) -> pl.Series:
 def _boolean(values: pl.Series) -> pl.Series:
     words = _trim(values).str.to_lowercase()
     known = words.is_in(_TRUE)
-    return known.zip_with(words.is_in(_TRUE + _FALSE), pl.Series([None], dtype=pl.Boolean))
+    return known.zip_with(words.is_in(_TRUE + _FALSE), null(pl.Boolean))
 
 
-def _double_of_string(values: pl.Series) -> pl.Series:
+def _real_of_text(values: pl.Series) -> pl.Series:
     plain = _trim(values).str.replace(r"([0-9.])[dDfF]$", "${1}")  # Java's suffixes
-    return _keep(plain, f"{_NUMBER}|{_NOT_FINITE}").cast(pl.Float64, strict=False)
+    return _keep(plain, f"{_NUMBER}|{_NOT_FINITE}")
 
 
 def _digits(values: pl.Series) -> pl.Series:
     finite = values.is_finite() & (values.abs() < 10.0**MAX_PRECISION)
     known = values.is_not_null() & finite
     digits = pl.Series(list(map(repr, values.zip_with(known, pl.Series([0.0])).to_list())))
-    return digits.cast(pl.String).zip_with(known, pl.Series([None], dtype=pl.String))
+    return digits.cast(pl.String).zip_with(known, null(pl.String))
 
 
 def _decimal_of_text(values: pl.Series, target: FieldType) -> pl.Series:
-    exact = map(decimal.Decimal, values.fill_null("0").to_list())
+    exact = map(decimal.Decimal, filled(values, "0").to_list())
     step = decimal.Decimal((0, (1,), -target.scale))
     whole = map(_EXACT.scaleb, map(_EXACT.quantize, exact, repeat(step)), repeat(target.scale))
     reach = map(_EXACT.min, whole, repeat(_OUT_OF_REACH))

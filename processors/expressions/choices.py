@@ -14,14 +14,15 @@ from functools import reduce
 import polars as pl
 
 from processors.expressions import rules
-from processors.expressions.alignment import align
-from processors.expressions.casts import Kernel
+from processors.expressions.alignment import align, readings
+from processors.expressions.columns import Kernel, null
 from processors.expressions.part import Part, apply
 from schemas.fields import FieldType
 
 
 def compare(how: Kernel, left: Part, right: Part) -> Part:
     """Return ``left how right`` in their common type."""
+    left, right = readings(left, right)
     kind, kernel = _comparison(how, left, right)
     return apply(kernel, kind, left, right)
 
@@ -33,17 +34,22 @@ def null_safe_equal(left: Part, right: Part) -> Part:
 
 def member(value: Part, options: Sequence[Part]) -> Part:
     """Return ``value IN (options)``: true if one is equal, null if one might have been."""
-    aligned = align(value, *options)
+    parts = readings(value, *options)
+    aligned = align(*parts)
 
     def run(*columns: pl.Series) -> pl.Series:
         one, *others = (cast(c) for cast, c in zip(aligned.casts, columns, strict=True))
         return reduce(operator.or_, ((one == other).cast(pl.Boolean) for other in others))
 
-    return apply(run, _boolean(aligned.optional), value, *options)
+    return apply(run, _boolean(aligned.optional), *parts)
 
 
 def between(value: Part, low: Part, high: Part) -> Part:
     """Return ``value >= low AND value <= high``."""
+    if isinstance(value.literal, str):
+        value, low, high = readings(value, low, high)
+    else:
+        (_, low), (_, high) = readings(value, low), readings(value, high)
     low_kind, above = _comparison(operator.ge, value, low)
     high_kind, below = _comparison(operator.le, value, high)
     kind = _boolean((low_kind.optional, high_kind.optional))
@@ -52,18 +58,39 @@ def between(value: Part, low: Part, high: Part) -> Part:
 
 def null_if(left: Part, right: Part) -> Part:
     """Return null where the two are equal, else the left one, in its own type."""
-    _, equal = _comparison(operator.eq, left, right)
-    null = pl.Series([None], dtype=rules.physical(left.type))
-    return apply(lambda a, b: null.zip_with(equal(a, b), a), left.type.nullable, left, right)
+    one, other = readings(left, right)
+    _, equal = _comparison(operator.eq, one, other)
+    nothing = null(rules.physical(left.type))
+    run: Kernel = lambda a, b, c: nothing.zip_with(equal(a, b), c)  # noqa: E731
+    return apply(run, left.type.nullable, one, other, left)
 
 
-def coalesce(parts: Sequence[Part]) -> Part:
+def coalesce(*options: Part) -> Part:
     """Return the first of the parts that is not null."""
+    parts = readings(*options)
     aligned = align(*parts)
 
     def run(*columns: pl.Series) -> pl.Series:
-        options = (cast(c) for cast, c in zip(aligned.casts, columns, strict=True))
-        return reduce(lambda first, then: first.zip_with(first.is_not_null(), then), options)
+        first, *others = (cast(c) for cast, c in zip(aligned.casts, columns, strict=True))
+        for then in others:
+            if first.null_count():
+                first = first.zip_with(first.is_not_null(), then)
+        return first
+
+    return apply(run, replace(aligned.type, optional=all(aligned.optional)), *parts)
+
+
+def extreme(how: Kernel, *options: Part) -> Part:
+    """Return the first of the parts that is `how` all others; nulls don't count."""
+    parts = readings(*options)
+    aligned = align(*parts)
+
+    def better(one: pl.Series, other: pl.Series) -> pl.Series:
+        ahead = how(one, other) | other.is_null()
+        return one.zip_with(ahead, other)  # where one is null, not ahead
+
+    def run(*columns: pl.Series) -> pl.Series:
+        return reduce(better, (cast(c) for cast, c in zip(aligned.casts, columns, strict=True)))
 
     return apply(run, replace(aligned.type, optional=all(aligned.optional)), *parts)
 
@@ -72,9 +99,13 @@ def choose(
     tests: Sequence[Part], results: Sequence[Part], default: Part, *, operand: Part | None = None
 ) -> Part:
     """Return the first result whose test is true, or equal to the operand if there is one."""
-    aligned = align(*results, default)
+    chosen = readings(*results, default)
+    aligned = align(*chosen)
     kind = replace(aligned.type, optional=any(aligned.optional))
-    equals = [] if operand is None else [_comparison(operator.eq, operand, t)[1] for t in tests]
+    equals: list[Kernel] = []
+    if operand is not None:
+        operand, *tests = readings(operand, *tests)
+        equals = [_comparison(operator.eq, operand, test)[1] for test in tests]
     count = len(tests)
 
     def run(*columns: pl.Series) -> pl.Series:
@@ -82,12 +113,12 @@ def choose(
         if equals:
             *_, sought = columns
             truths = tuple(e(sought, t) for e, t in zip(equals, truths, strict=True))
-        *options, chosen = (cast(v) for cast, v in zip(aligned.casts, values, strict=True))
+        *options, last = (cast(v) for cast, v in zip(aligned.casts, values, strict=True))
         for truth, option in zip(reversed(truths), reversed(options), strict=True):
-            chosen = option.zip_with(truth, chosen)  # where the truth is null, not chosen
-        return chosen
+            last = option.zip_with(truth, last)  # where the truth is null, not chosen
+        return last
 
-    return apply(run, kind, *tests, *results, default, *([operand] if operand else []))
+    return apply(run, kind, *tests, *chosen, *([operand] if operand else []))
 
 
 def _comparison(how: Kernel, left: Part, right: Part) -> tuple[FieldType, Kernel]:

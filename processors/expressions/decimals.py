@@ -1,9 +1,10 @@
 """Exact arithmetic on decimals as unscaled 128-bit integers.
 
 Polars wraps silently when 128 bits overflow. Every operation here first bounds what its
-intermediates can reach from the largest operands of the batch: below 2^127 the formula runs on
-128-bit columns, else the same formula runs on Python's integers. Results are rounded half up (away
-from zero) as Spark's are, and null where they need more digits than the precision allows.
+intermediates can reach from the largest operands of the batch: below 2^63 the formula runs on
+numpy's 64-bit arrays, below 2^127 on 128-bit columns, else on Python's integers. Results are
+rounded half up (away from zero) as Spark's are, and null where they need more digits than the
+precision allows.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from processors.expressions.columns import filled, in_blocks, where_known
 from schemas.fields import MAX_PRECISION
 
-_WIDEST = 2**127
+_WIDE, _WIDEST = 2**63, 2**127
 _Formula = Callable[..., Any]
 
 
@@ -50,8 +52,9 @@ def multiply(
     """
     product = peak(left) * peak(right)
     if not drop:
-        return _exact(lambda a, b: a * b, left, right, bound=product, precision=precision)
-    return _exact(
+        multiplied: _Formula = lambda a, b: a * b  # noqa: E731
+        return exact(multiplied, left, right, bound=product, precision=precision, divides=False)
+    return exact(
         lambda a, b, unit: _half_up(a * b, unit),
         left,
         right,
@@ -76,7 +79,7 @@ def add(
     formula: _Formula = lambda a, b, x, y, d: _half_up(a * x + b * y, d)  # noqa: E731
     if not drop:
         formula = lambda a, b, x, y, _: a * x + b * y  # noqa: E731
-    return _exact(
+    return exact(
         formula, left, right, up_left, up_right, unit, bound=2 * (total + unit), precision=precision
     )
 
@@ -109,37 +112,13 @@ def divide_half_up(
         [666667]
     """
     up, down = 10 ** max(shift, 0), 10 ** max(-shift, 0)
-    return _exact(
-        lambda n, d, x, y: _half_up(n * x * _sign(d), abs(d) * y),
+    return exact(
+        lambda n, d, x, y: _half_up(n * x * sign(d), abs(d) * y),
         numerator,
-        _nonzero(denominator),
+        nonzero(denominator),
         up,
         down,
         bound=2 * (peak(numerator) * up + peak(denominator) * down),
-        precision=precision,
-    )
-
-
-def remainder(
-    left: pl.Series,
-    right: pl.Series,
-    *,
-    raise_left: int = 0,
-    raise_right: int = 0,
-    precision: int = MAX_PRECISION,
-) -> pl.Series:
-    """Return what is left of a division truncated to a whole, with the sign of `left`.
-
-    Null where `right` is 0. Each side is first taken times ten to its `raise_`.
-    """
-    up_left, up_right = 10**raise_left, 10**raise_right
-    return _exact(
-        lambda a, b, x, y: _sign(a) * ((abs(a) * x) % (abs(b) * y)),
-        left,
-        _nonzero(right),
-        up_left,
-        up_right,
-        bound=peak(left) * up_left + peak(right) * up_right,
         precision=precision,
     )
 
@@ -152,41 +131,84 @@ def to_double(values: pl.Series, *, scale: int) -> pl.Series:
     by the inverse, which rounds twice.
     """
     if peak(values) <= 2**53 and scale <= 22:
-        nearest = values.cast(pl.Float64).to_numpy() / 10.0**scale
+        nearest = filled(values).cast(pl.Float64).to_numpy() / 10.0**scale
     else:
-        whole = np.array(values.fill_null(0).to_list(), dtype=object)
+        whole = np.array(filled(values).to_list(), dtype=object)
         nearest = (whole / 10**scale).astype(np.float64)
-    return pl.Series(nearest).zip_with(values.is_not_null(), pl.Series([None], dtype=pl.Float64))
+    return where_known(pl.Series(nearest), values)
 
 
-def _exact(formula: _Formula, *operands: pl.Series | int, bound: int, precision: int) -> pl.Series:
-    """Run a formula on 128-bit columns if nothing in it can pass `bound` < 2^127, else exactly."""
+def to_text(values: pl.Series, *, scale: int) -> pl.Series:
+    """Return the digits, the point before the last `scale` of them.
+
+    Example:
+        >>> to_text(pl.Series([-5, 1234], dtype=pl.Int128), scale=2).to_list()
+        ['-0.05', '12.34']
+    """
+    digits = values.cast(pl.String)
+    if not scale:
+        return digits
+    sized = digits.str.strip_prefix("-").str.zfill(scale + 1)
+    point = sized.str.head(-scale) + "." + sized.str.tail(scale)
+    return pl.Series(["-"]).zip_with(values < 0, pl.Series([""])) + point
+
+
+def exact(
+    formula: _Formula,
+    *operands: pl.Series | int,
+    bound: int,
+    precision: int = MAX_PRECISION,
+    divides: bool = True,
+) -> pl.Series:
+    """Run a formula where nothing in it can overflow, null where an operand is.
+
+    Args:
+        formula: Made of ``+ - * //``, `abs` and `sign`: for arrays, columns and lists of Python's
+            integers alike.
+        operands: Integer columns, and single values that can't be null.
+        bound: What no value in the formula can pass, its operands included.
+        precision: Digits of the result; null where it needs more.
+        divides: Whether the formula is more than sums and products, which gain from 64 bits.
+    """
     columns = [v for v in operands if isinstance(v, pl.Series)]
-    if bound < _WIDEST:
-        fast = [v if isinstance(v, pl.Series) else constant(v) for v in operands]
-        return within(formula(*fast), precision)
-    exact = [
+    if bound >= _WIDEST:
+        return _by_python(formula, operands, columns, precision)
+    if bound >= _WIDE or not divides:
+        wide = [v.cast(pl.Int128) if isinstance(v, pl.Series) else constant(v) for v in operands]
+        return within(formula(*wide), precision)
+    narrow = [
         # 1 is a value that every formula takes, divisors too; null comes back below.
-        np.array(v.fill_null(1).to_list() if isinstance(v, pl.Series) else [v], dtype=object)
+        filled(v, 1).cast(pl.Int64).to_numpy() if isinstance(v, pl.Series) else np.array([v])
         for v in operands
     ]
-    results = formula(*exact)
-    known = np.ones(1, dtype=bool)
-    for column in columns:
-        known = known & column.is_not_null().to_numpy()
-    kept: Any = np.where(known & (abs(results) < 10**precision), results, None)
-    return pl.Series(kept.tolist(), dtype=pl.Int128)
+    result = pl.Series(in_blocks(formula, *narrow)).cast(pl.Int128)
+    return where_known(within(result, precision), *columns)
+
+
+def _by_python(
+    formula: _Formula, operands: Any, columns: list[pl.Series], precision: int
+) -> pl.Series:
+    arrays = [
+        np.array(filled(v, 1).to_list() if isinstance(v, pl.Series) else [v], dtype=object)
+        for v in operands
+    ]
+    results = formula(*arrays)
+    kept: Any = np.where(abs(results) < 10**precision, results, None)
+    return where_known(pl.Series(kept.tolist(), dtype=pl.Int128), *columns)
 
 
 def _half_up(numerator: Any, denominator: Any) -> Any:
     """Divide by a positive denominator, ties away from zero; for columns and for arrays."""
     size = abs(numerator)
-    return (size + size + denominator) // (denominator + denominator) * _sign(numerator)
+    return (size + size + denominator) // (denominator + denominator) * sign(numerator)
 
 
-def _sign(values: Any) -> Any:
+def sign(values: Any) -> Any:
+    """Return -1, 0 or 1, for columns and for arrays."""
     return values.sign() if isinstance(values, pl.Series) else np.sign(values)
 
 
-def _nonzero(values: pl.Series) -> pl.Series:
-    return values.zip_with(values != 0, constant(None))
+def nonzero(values: pl.Series) -> pl.Series:
+    """Return the values with null for 0."""
+    zero = values == 0
+    return values.zip_with(~zero, constant(None)) if zero.any() else values

@@ -13,6 +13,12 @@ from processors.expressions.parse import parse
 from processors.expressions.part import Part
 from schemas.fields import Fields, FieldType
 
+_EVENT_TIME_HINTS = {
+    "int": "timestamp_seconds(x) or timestamp_millis(x) makes it one",
+    "long": "timestamp_millis(x) makes it one, or timestamp_seconds(x), timestamp_micros(x)",
+    "string": "to_timestamp(x) makes it one",
+}
+
 
 @dataclass(frozen=True)
 class Expression:
@@ -36,9 +42,9 @@ class Expression:
         null; nothing stops.
         """
         values = self._part.run(tuples)
-        return (values if self.columns else values.new_from_index(0, tuples.height)).alias(
-            self.text
-        )
+        if len(values) != tuples.height:  # one for all
+            values = values.new_from_index(0, tuples.height)
+        return values.alias(self.text)
 
 
 def compile_expression(text: str, fields: Fields, *, needs: str | None = None) -> Expression:
@@ -66,6 +72,43 @@ def compile_expression(text: str, fields: Fields, *, needs: str | None = None) -
     return lowered(text, Lowering(text, fields).part(parse(text)), needs=needs)
 
 
+def compile_event_time(text: str, fields: Fields) -> Expression:
+    """Check, type and lower what gives an event time, as a timestamp-millis.
+
+    Microseconds are rounded down, a date is its midnight in UTC.
+
+    Args:
+        text: A field's name or an expression.
+        fields: Types of the fields that it may read.
+
+    Raises:
+        ExpressionError: As for `compile_expression`, or if it is no date or timestamp.
+
+    Example:
+        >>> noon = compile_event_time("seen", {"seen": FieldType("timestamp-micros")})
+        >>> noon.evaluate(pl.DataFrame({"seen": [-1, 1999]})).to_list()
+        [-1, 1]
+    """
+    part = _field_named(text, fields) or Lowering(text, fields).part(parse(text))
+    kind = part.type.kind
+    if kind not in rules.TEMPORAL:
+        raise ExpressionError(
+            text,
+            part.position,
+            need="a timestamp or date for the event time",
+            found=str(part.type.required),
+            hint=_EVENT_TIME_HINTS.get(kind, ""),
+        )
+    return lowered(text, part.cast(rules.TIMESTAMP))
+
+
+def _field_named(text: str, fields: Fields) -> Part | None:
+    """Return the field of just this name, which need not be a name in SQL."""
+    if text not in fields:
+        return None
+    return Part(fields[text], frozenset((text,)), lambda tuples: tuples[text])
+
+
 def lowered(text: str, part: Part, *, needs: str | None = None) -> Expression:
     """Return a lowered part as the expression that it is."""
     kind = part.type
@@ -75,8 +118,6 @@ def lowered(text: str, part: Part, *, needs: str | None = None) -> Expression:
         raise ExpressionError(
             text, part.position, need="a type", found="null", hint="cast(null as bigint)"
         )
-    if needs is not None and rules.outward(kind).kind != needs:
-        raise ExpressionError(
-            text, part.position, need=f"a {needs}", found=str(rules.outward(kind).required)
-        )
-    return Expression(text, rules.outward(kind), part.columns, part)
+    if needs is not None and kind.kind != needs:
+        raise ExpressionError(text, part.position, need=f"a {needs}", found=str(kind.required))
+    return Expression(text, kind, part.columns, part)

@@ -1,21 +1,24 @@
-"""Literals: what a number, a string or a timestamp in the text stands for."""
+"""Literals: what a number, a string, bytes, a time or a uuid in the text stands for."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
-from processors.expressions import rules
+import polars as pl
+
+from processors.expressions import moments, rules
 from schemas.fields import MAX_PRECISION, FieldType
 
-_TIMESTAMP = re.compile(
-    r"(\d{4})-(\d{1,2})-(\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,3})0*)?)?\s*(Z|[+-]\d{2}:\d{2})?)?",
-    re.ASCII,
+_UUID = re.compile("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ESCAPE = re.compile(
+    r"(?s)\\(?:(?P<octal>[01][0-7]{2})|u(?P<u16>[0-9a-fA-F]{4})|U(?P<u32>00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|.)"
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"} | {
+    "%": "\\%",  # for LIKE to see
+    "_": "\\_",
+}
 
 
 def number(digits: str) -> tuple[int | float, FieldType] | None:
@@ -47,28 +50,56 @@ def number(digits: str) -> tuple[int | float, FieldType] | None:
     return unscaled, FieldType("decimal", precision, scale)
 
 
-def timestamp_ms(text: str) -> int | None:
-    """Return the ms since the epoch of ``2026-07-15 09:30:00.250Z``, None if it is no such text.
+def read(text: str, kind: FieldType) -> tuple[int | str, FieldType] | None:
+    """Return the value and type of a date, timestamp or uuid that a text writes, None if none.
 
-    Without an offset it is UTC; the time, or its seconds, may be missing.
+    A timestamp counts milliseconds, and microseconds if more than three digits of the second are
+    written and not zero.
 
     Example:
-        >>> timestamp_ms("1970-01-01 00:00:01")
-        1000
+        >>> value, kind = read("1970-01-01 00:00:01.000_5".replace("_", ""), rules.TIMESTAMP)
+        >>> value, str(kind)
+        (1000500, 'timestamp-micros')
+        >>> read("1970-01-32", rules.DATE)
     """
-    match = _TIMESTAMP.fullmatch(text.strip())
-    if match is None:
+    if kind == rules.UUID:
+        return (text.lower(), kind) if _UUID.fullmatch(text) else None
+    texts = pl.Series([text])
+    if kind == rules.DATE:
+        day = moments.dates(texts).item()
+        return None if day is None else (day, kind)
+    micros = moments.micros(texts).item()
+    if micros is None:
         return None
-    *fields, fraction, offset = match.groups()
-    zone = UTC
-    if offset and offset != "Z":
-        hours, minutes = int(offset[:3]), int(offset[0] + offset[4:])
-        if abs(hours) > 18 or abs(minutes) > 59:
-            return None
-        zone = timezone(timedelta(hours=hours, minutes=minutes))
-    year, month, day, hour, minute, second = (int(field or 0) for field in fields)
-    try:
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
-    except ValueError:
+    return (micros, rules.MICROS) if micros % 1000 else (micros // 1000, rules.TIMESTAMP)
+
+
+def octets(digits: str) -> bytes | None:
+    r"""Return the bytes of ``X'..'``, None if those are no hexadecimal digits.
+
+    Example:
+        >>> octets("f41")
+        b'\x0fA'
+    """
+    if not re.fullmatch("[0-9a-fA-F]*", digits):
         return None
-    return (moment - _EPOCH) // timedelta(milliseconds=1) + int((fraction or "0").ljust(3, "0"))
+    return bytes.fromhex("0" * (len(digits) % 2) + digits)
+
+
+def unquoted(written: str) -> str:
+    r"""Return the text that a literal with its quotes stands for, by Spark's escapes.
+
+    Example:
+        >>> unquoted(r"'it\'s\n'"), unquoted(r"'50\%'")
+        ("it's\n", '50\\%')
+    """
+    text = _ESCAPE.sub(_unescaped, written[1:-1])
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \\u
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match["octal"], match["u16"], match["u32"]
+    for digits, base in zip(code, (8, 16, 16), strict=True):
+        if digits:
+            return chr(int(digits, base))
+    return _ESCAPED.get(match[0][1], match[0][1])

@@ -9,17 +9,28 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import polars as pl
 from sqlglot import exp
 
-from processors.expressions import arithmetic, choices, literals, rules
+from processors.expressions import (
+    alignment,
+    choice_functions,
+    choices,
+    literals,
+    operators,
+    patterns,
+    rules,
+    targets,
+    text_functions,
+)
 from processors.expressions.alignment import MisalignedError
-from processors.expressions.casts import Kernel
+from processors.expressions.columns import Kernel
 from processors.expressions.errors import ExpressionError
+from processors.expressions.function import CONDITION, NUMBER, TEXT, Parameter, UnfitError
+from processors.expressions.functions import FUNCTIONS
 from processors.expressions.parse import position
 from processors.expressions.part import Part, apply, constant
-from processors.expressions.vocabulary import SPELLED
-from schemas.fields import Fields, FieldType, FieldTypeError
+from processors.expressions.vocabulary import SPELLED, TIMED
+from schemas.fields import Fields, FieldType
 
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -27,6 +38,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Mul: "*",
     exp.Div: "/",
     exp.Mod: "%",
+    exp.IntDiv: "div",
 }
 _PAIRS: dict[type[exp.Expr], Callable[[Part, Part], Part]] = {
     exp.EQ: partial(choices.compare, operator.eq),
@@ -36,16 +48,8 @@ _PAIRS: dict[type[exp.Expr], Callable[[Part, Part], Part]] = {
     exp.GT: partial(choices.compare, operator.gt),
     exp.GTE: partial(choices.compare, operator.ge),
     exp.NullSafeEQ: choices.null_safe_equal,
-    exp.Nullif: choices.null_if,
 }
-_LOGIC: dict[type[exp.Expr], Kernel] = {
-    exp.And: operator.and_,
-    exp.Or: operator.or_,
-}
-_CAST_NAMES = {"BIGINT": "long", "INT": "int", "TEXT": "string", "VARCHAR": "string"} | {
-    name.upper(): name for name in ("double", "boolean", "decimal")
-}
-_ZONED = ("TIMESTAMPTZ", "TIMESTAMP")
+_LOGIC: dict[type[exp.Expr], Kernel] = {exp.And: operator.and_, exp.Or: operator.or_}
 
 
 class Lowering:
@@ -62,22 +66,28 @@ class Lowering:
         self._by_node: dict[type[exp.Expr], Callable[[Any], Part]] = {
             exp.Column: self._column,
             exp.Literal: self._literal,
+            exp.HexString: self._octets,
             exp.Boolean: lambda node: constant(node.this, rules.BOOLEAN),
             exp.Null: lambda node: constant(None, rules.VOID),
             exp.Paren: lambda node: self.part(node.this),
             exp.Neg: self._negative,
-            exp.Abs: self._absolute,
             exp.Not: lambda node: self._logic(node, operator.invert, node.this),
             exp.Is: self._is_null,
             exp.In: self._in,
             exp.Between: self._between,
             exp.Case: self._case,
             exp.If: self._if,
-            exp.Coalesce: lambda node: choices.coalesce(
-                self._parts([node.this, *node.expressions])
+            exp.DPipe: lambda node: text_functions.concat(
+                self._fitting(node, TEXT, node.this), self._fitting(node, TEXT, node.expression)
             ),
+            exp.Like: self._like,
+            exp.ILike: self._like,
+            exp.Escape: lambda node: self._like(node.this, escape=node.expression.name),
+            exp.RegexpLike: self._rlike,
+            exp.Anonymous: self._call,
             exp.TryCast: self._cast,
-            exp.Cast: self._timestamp,
+            exp.Cast: self._timed_literal,
+            exp.Interval: self._lone_interval,
         }
 
     def part(self, node: exp.Expr) -> Part:
@@ -90,6 +100,9 @@ class Lowering:
             return self._lower(node)
         except MisalignedError as error:
             raise self._misaligned(node, error.parts) from error
+        except UnfitError as error:
+            about = node if error.argument is None else _arguments(node)[error.argument]
+            raise self._refusal(about, error.need, found=error.found, hint=error.hint) from error
 
     def _lower(self, node: exp.Expr) -> Part:
         kind = type(node)
@@ -105,14 +118,13 @@ class Lowering:
         return [self.part(node) for node in nodes]
 
     def _misaligned(self, node: exp.Expr, parts: Sequence[Part]) -> ExpressionError:
-        texts = any(isinstance(part.literal, str) for part in parts)
-        if texts and any(part.type.kind == "timestamp-millis" for part in parts):
-            hint = "write a timestamp as '2026-07-15 09:30:00'"
-        elif texts:
+        kinds = {part.type.kind for part in parts}
+        hint = "cast one of them"
+        if any(isinstance(part.literal, str) for part in parts):
             hint = "quotes make a string; a field stands bare or in backticks"
-        else:
-            hint = "cast one of them"
-        return self._refusal(node, f"one type in all of {SPELLED[type(node)]}", *parts, hint=hint)
+            hint = next((TIMED[kind] for kind in TIMED if kind in kinds), hint)
+        name = node.name if isinstance(node, exp.Anonymous) else SPELLED[type(node)]
+        return self._refusal(node, f"one type in all of {name}", *parts, hint=hint)
 
     def _refusal(
         self, node: exp.Expr, need: str, *parts: Part, found: str = "", hint: str = ""
@@ -132,9 +144,9 @@ class Lowering:
         return Part(kind, frozenset((name,)), lambda frame: frame[name], None, position(node))
 
     def _literal(self, node: exp.Literal) -> Part:
-        at = position(node)
         if not node.is_string:
             return self._number(node, node.name)
+        at, end = position(node), node.meta.get("end")
         if self._text[at : at + 1] == '"' and node.name in self._fields:
             raise self._refusal(
                 node,
@@ -142,7 +154,8 @@ class Lowering:
                 found="a string, which is what double quotes make in Spark's dialect",
                 hint=f"write {node.name} or `{node.name}`; for the string, '{node.name}'",
             )
-        return constant(node.name, rules.STRING, position=at)
+        text = node.name if end is None else literals.unquoted(self._text[at : end + 1])
+        return constant(text, rules.STRING, position=at)
 
     def _number(self, node: exp.Expr, digits: str) -> Part:
         read = literals.number(digits)
@@ -150,85 +163,57 @@ class Lowering:
             raise self._refusal(node, "a number of at most 38 digits", found=digits)
         return constant(*read, position=position(node))
 
+    def _octets(self, node: exp.HexString) -> Part:
+        octets = literals.octets(node.name)
+        if octets is None:
+            raise self._refusal(node, "bytes such as X'00ff'", found=repr(node.name))
+        return constant(octets, rules.BYTES, position=position(node))
+
     def _negative(self, node: exp.Neg) -> Part:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self._number(node, "-" + node.this.name)
-        part = self._numeric(node)
-        optional = part.type.optional or part.type.kind in rules.WHOLE
-        kind = part.type.nullable if optional else part.type
-        return apply(arithmetic.negate(kind), kind, part)
+        return operators.negated(self._fitting(node, NUMBER, node.this))
 
-    def _absolute(self, node: exp.Abs) -> Part:
-        part = self._numeric(node)
-        kind = part.type.nullable if part.type.kind in rules.WHOLE else part.type
-        return apply(arithmetic.absolute(kind), kind, part)
-
-    def _numeric(self, node: exp.Expr) -> Part:
-        part = self.part(node.this)
-        if part.type == rules.VOID:
-            return part.cast(rules.DOUBLE)
-        if part.type.kind not in rules.NUMERIC:
-            raise self._refusal(node, f"a number for {SPELLED[type(node)]}", part)
-        return part
+    def _fitting(self, node: exp.Expr, parameter: Parameter, child: exp.Expr) -> Part:
+        """Return a child's part as an operator wants it."""
+        part = self.part(child)
+        fitting: Part | None = parameter.take(part)
+        if fitting is None:
+            owner = SPELLED[type(node)]
+            raise self._refusal(child, f"a {parameter.word} for {owner}", part)
+        return fitting
 
     def _arithmetic(self, node: exp.Expr, symbol: str) -> Part:
-        left, right = self.part(node.this), self.part(node.expression)
-        divisor_is_not_zero = isinstance(right.literal, int) and right.literal != 0
-        if left.type == rules.VOID:
-            left = left.cast(rules.DOUBLE if right.type == rules.VOID else right.type)
-        if right.type == rules.VOID:
-            right = right.cast(left.type)
-        kinds = {left.type.kind, right.type.kind}
-        if "decimal" in kinds and kinds & set(rules.WHOLE):
-            left, right = left.as_decimal(), right.as_decimal()
-        result = rules.arithmetic(
-            symbol, left.type, right.type, divisor_is_not_zero=divisor_is_not_zero
-        )
-        if result is None:
-            timed = "timestamp-millis" in kinds
-            hint = "arithmetic on timestamps does not exist yet" if timed else ""
-            raise self._refusal(node, f"two numbers for {symbol}", left, right, hint=hint)
-        if result.kind == "double":
-            left, right = left.cast(rules.DOUBLE), right.cast(rules.DOUBLE)
-        kernel = arithmetic.kernel(symbol, left.type, right.type, result)
-        part = apply(kernel, result, left, right)
-        if result.kind == "int" and symbol in "+-*" and not part.columns:
-            self._refuse_constant_overflow(node, left, right, part)
-        return part
+        left, right = node.this, node.expression
+        if symbol == "+" and isinstance(left, exp.Interval):
+            left, right = right, left
+        if (
+            symbol in "+-"
+            and isinstance(right, exp.Interval)
+            and not isinstance(left, exp.Interval)
+        ):
+            by = operators.interval(right)
+            if by is None:
+                need = "an interval such as interval 5 minutes, of one unit"
+                raise self._refusal(node, need, found=right.sql("spark"))
+            return operators.shifted(self.part(left), by, sign=1 if symbol == "+" else -1)
+        return operators.calculate(symbol, self.part(left), self.part(right))
 
-    def _refuse_constant_overflow(self, node: exp.Expr, *parts: Part) -> None:
-        """Refuse ``60*60*24*30*1000``: null in every row is never what was meant."""
-        *operands, result = (part.run(pl.DataFrame()).item() for part in parts)
-        if result is None and None not in operands:
-            raise self._refusal(
-                node,
-                "a result of 32 bits between integer literals, as in Spark",
-                found="one that overflows and would be null in every row",
-                hint="write the first as 64 bits: 60L",
-            )
-
-    @staticmethod
-    def _boolean(*parts: Part) -> FieldType:
-        return FieldType("boolean", optional=any(part.type.optional for part in parts))
+    def _lone_interval(self, node: exp.Interval) -> Part:
+        need = "a date or timestamp to add an interval to"
+        raise self._refusal(node, need, found=node.sql("spark"), hint="at + interval 5 minutes")
 
     def _logic(self, node: exp.Expr, kernel: Kernel, *nodes: exp.Expr) -> Part:
-        parts = [self._condition(child, SPELLED[type(node)]) for child in nodes]
-        return apply(kernel, self._boolean(*parts), *parts)
-
-    def _condition(self, node: exp.Expr, owner: str) -> Part:
-        part = self.part(node)
-        if part.type == rules.VOID:
-            return part.cast(rules.BOOLEAN)
-        if part.type.kind != "boolean":
-            raise self._refusal(node, f"a boolean for {owner}", part)
-        return part
+        parts = [self._fitting(node, CONDITION, child) for child in nodes]
+        optional = any(part.type.optional for part in parts)
+        return apply(kernel, FieldType("boolean", optional=optional), *parts)
 
     def _is_null(self, node: exp.Is) -> Part:
         if not isinstance(node.expression, exp.Null):
             raise self._refusal(
                 node, "IS NULL or IS NOT NULL", found=f"IS {node.expression.key}", hint="use ="
             )
-        return apply(pl.Series.is_null, rules.BOOLEAN, self.part(node.this))
+        return choice_functions.is_null(self.part(node.this))
 
     def _in(self, node: exp.In) -> Part:
         if not node.expressions:
@@ -239,7 +224,7 @@ class Lowering:
         return choices.between(*self._parts([node.this, node.args["low"], node.args["high"]]))
 
     def _if(self, node: exp.If) -> Part:
-        test = self._condition(node.this, "if")
+        test = self._fitting(node, CONDITION, node.this)
         results = self._parts([node.args["true"]])
         return choices.choose([test], results, self._default(node.args.get("false")))
 
@@ -248,7 +233,7 @@ class Lowering:
         results = self._parts([branch.args["true"] for branch in branches])
         default = self._default(node.args.get("default"))
         if node.this is None:
-            tests = [self._condition(branch.this, "case") for branch in branches]
+            tests = [self._fitting(node, CONDITION, branch.this) for branch in branches]
             return choices.choose(tests, results, default)
         values = self._parts([branch.this for branch in branches])
         return choices.choose(values, results, default, operand=self.part(node.this))
@@ -256,11 +241,34 @@ class Lowering:
     def _default(self, node: exp.Expr | None) -> Part:
         return constant(None, rules.VOID) if node is None else self.part(node)
 
+    def _like(self, node: exp.Like | exp.ILike, escape: str = "\\") -> Part:
+        value, pattern = self._fitting(node, TEXT, node.this), self.part(node.expression)
+        written = pattern.literal
+        if not isinstance(written, str) or len(escape) != 1:
+            found = str(pattern.type.required) if len(escape) == 1 else f"escape {escape!r}"
+            raise self._refusal(node, "a pattern in quotes for like, escapes of 1", found=found)
+        fold = isinstance(node, exp.ILike)
+        try:
+            expression = patterns.like(written.lower() if fold else written, escape=escape)
+        except patterns.PatternError as error:
+            need = "%, _ or an escape after an escape in a pattern"
+            raise self._refusal(node, need, found=str(error)) from error
+        part = text_functions.matching(value, expression, fold=fold)
+        return apply(operator.invert, part.type, part) if node.args.get("negate") else part
+
+    def _rlike(self, node: exp.RegexpLike) -> Part:
+        return FUNCTIONS["regexp_like"].call(self._parts([node.this, node.expression]))
+
+    def _call(self, node: exp.Anonymous) -> Part:
+        return FUNCTIONS[node.name.lower()].call(self._parts(node.expressions))
+
     def _cast(self, node: exp.TryCast) -> Part:
         part = self.part(node.this)
-        target = self._cast_target(node.to)
-        if target == rules.TIMESTAMP and isinstance(part.literal, str):
-            return self._timestamp(node)
+        target = self._target(node)
+        if isinstance(part.literal, str) and target.kind in rules.TEMPORAL:
+            return self._timed_literal(node)
+        if target == rules.TIMESTAMP and part.type.kind == "timestamp-micros":
+            return part
         if not rules.can_cast(part.type, target):
             raise self._refusal(node, f"something that casts to {target}", part)
         cast = part.cast(target)
@@ -271,30 +279,24 @@ class Lowering:
         )
         return replace(cast, type=rules.LONG, literal=part.literal) if written_long else cast
 
-    def _cast_target(self, node: exp.DataType) -> FieldType:
-        name = str(getattr(node.this, "value", node.this))
-        if name in _ZONED:
-            return rules.TIMESTAMP
-        kind = _CAST_NAMES.get(name)
-        digits = [parameter.name for parameter in node.expressions]
-        if kind is None or (digits and kind != "decimal"):
-            raise self._refusal(
-                node,
-                "a cast to bigint, int, double, decimal(p,s), boolean or string",
-                found=node.sql("spark"),
-            )
-        if kind != "decimal":
-            return FieldType(kind)
-        try:
-            return FieldType.parse(f"decimal({','.join(digits)})" if digits else "decimal(10,0)")
-        except FieldTypeError as error:
-            need = "decimal(p,s) with p from 1 to 38"
-            raise self._refusal(node, need, found=node.sql("spark")) from error
+    def _target(self, node: exp.Cast | exp.TryCast) -> FieldType:
+        target = targets.target(node.to)
+        if target is None:
+            need = f"a cast to {targets.NAMES}, p from 1 to 38"
+            raise self._refusal(node.to, need, found=node.to.sql("spark"))
+        return target
 
-    def _timestamp(self, node: exp.Cast) -> Part:
-        text = node.this.name if isinstance(node.this, exp.Literal) else ""
-        at = literals.timestamp_ms(text) if self._cast_target(node.to) == rules.TIMESTAMP else None
-        if at is None:
-            need = "a timestamp such as TIMESTAMP '2026-07-15 09:30:00'"
-            raise self._refusal(node, need, found=repr(text))
-        return constant(at, rules.TIMESTAMP, position=position(node))
+    def _timed_literal(self, node: exp.Cast | exp.TryCast) -> Part:
+        """Return ``DATE '..'``, ``TIMESTAMP '..'``, or a cast of a string literal to one."""
+        target = self._target(node)
+        part = self.part(node.this)
+        read = alignment.read(part, target) if target.kind in rules.TEMPORAL else None
+        if read is None:
+            raise self._refusal(node, TIMED[target.kind], found=repr(node.this.name))
+        return read
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Anonymous):
+        return node.expressions
+    return [node.this, node.expression]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+from typing import ClassVar
+
 from sqlglot import Dialect, ErrorLevel, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
 
 from processors.expressions.errors import ExpressionError
+from processors.expressions.functions import FUNCTIONS
 from processors.expressions.vocabulary import ALLOWED, SPELLED
 
 MAX_LENGTH = 4_000
@@ -20,8 +25,24 @@ _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CA
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
+_OURS = {name.upper() for name in FUNCTIONS}
+
+
+class _Grammar(SparkParser):
+    """Spark's grammar, but a call of one of our functions stays a name and its arguments.
+
+    The parser would make a node of it with a form of its own for each function.
+    """
+
+    FUNCTIONS: ClassVar = {n: f for n, f in SparkParser.FUNCTIONS.items() if n not in _OURS}
+    FUNCTION_PARSERS: ClassVar = {
+        n: f for n, f in SparkParser.FUNCTION_PARSERS.items() if n not in _OURS
+    }
+
+
 _COMPARES = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
-_PREDICATES = (*_COMPARES, exp.Is, exp.In, exp.Between)
+_MATCHES = (exp.Like, exp.ILike, exp.RegexpLike, exp.Escape)
+_PREDICATES = (*_COMPARES, exp.Is, exp.In, exp.Between, *_MATCHES)
 
 
 def parse(text: str) -> exp.Expr:
@@ -48,7 +69,8 @@ def read(text: str) -> exp.Expr:
         )
     try:
         _refuse_nesting(text)
-        trees = _SPARK.parse_into(exp.Condition, text, error_level=ErrorLevel.RAISE)
+        grammar = _Grammar(dialect=_SPARK, error_level=ErrorLevel.RAISE)
+        trees = grammar.parse_into(exp.Condition, _SPARK.tokenize(text), text)
     except TokenError as error:
         raise ExpressionError(
             text, 0, need="text that reads as SQL", found=str(error).split("\n")[0]
@@ -142,9 +164,18 @@ def _check_node(text: str, node: exp.Expr) -> None:
         raise refuse(
             "a value of each tuple", f"the aggregate {node.key}", "it belongs in .aggregate(...)"
         )
-    if allowed is None:
-        name = node.name if isinstance(node, exp.Anonymous) else node.key
-        raise refuse("a form that expressions have", f"{name}, which they don't")
+    if isinstance(node, exp.Concat):
+        raise refuse(
+            "one literal", "several side by side", "write \\' for a quote in a text, or ||"
+        )
+    if allowed is None or (isinstance(node, exp.Anonymous) and not _is_known(node)):
+        name = _called(text, node)
+        near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
+        raise refuse(
+            "a form that expressions have",
+            f"{name}, which they don't",
+            f"did you mean {near[0]}?" if near else "",
+        )
     given = {name for name, value in node.args.items() if value not in (None, False, [], "")}
     if isinstance(node, exp.Literal):
         given = {"this"}
@@ -153,10 +184,24 @@ def _check_node(text: str, node: exp.Expr) -> None:
         raise refuse(f"{written} with {', '.join(sorted(allowed))} only", ", ".join(extra))
     if isinstance(node, _PREDICATES):
         for child in node.iter_expressions():
-            if isinstance(child, (*_PREDICATES, exp.Not, exp.And, exp.Or)):
+            escaped = isinstance(node, exp.Escape) and isinstance(child, (exp.Like, exp.ILike))
+            if isinstance(child, (*_PREDICATES, exp.Not, exp.And, exp.Or)) and not escaped:
                 # Spark and the parser disagree on which one of a = b < c comes first.
                 raise refuse(
                     "parentheses around a comparison inside a comparison",
                     "none",
                     "write (a = b) = c or a = (b = c)",
                 )
+
+
+def _is_known(call: exp.Anonymous) -> bool:
+    return isinstance(call.this, str) and call.this.lower() in FUNCTIONS
+
+
+def _called(text: str, node: exp.Expr) -> str:
+    """Return how a call is written, or the parser's word for another node."""
+    if isinstance(node, exp.Anonymous):
+        return node.name
+    if isinstance(node, exp.Func) and "end" in node.meta:
+        return text[node.meta["start"] : node.meta["end"] + 1]
+    return node.key

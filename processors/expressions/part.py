@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from processors.expressions import casts, rules
+from processors.expressions.columns import Kernel
 from schemas.fields import FieldType
 
 
@@ -63,9 +64,15 @@ def constant(value: object, kind: FieldType, *, position: int = 0) -> Part:
     return Part(kind, frozenset(), lambda _: column, literal, position)
 
 
-def apply(kernel: casts.Kernel, kind: FieldType, *parts: Part) -> Part:
-    """Return the part that runs a function on the values of others."""
+def apply(kernel: Kernel, kind: FieldType, *parts: Part) -> Part:
+    """Return the part that runs a function on the values of others; at once if they are constants.
+
+    A function that gets single values gives a single one.
+    """
     runs = [part.run for part in parts]
     columns = frozenset[str]().union(*(part.columns for part in parts))
-    position = min(part.position for part in parts)
+    position = min((part.position for part in parts), default=0)
+    if not columns:
+        value = kernel(*(run(pl.DataFrame()) for run in runs))
+        return Part(kind, columns, lambda _: value, None, position)
     return Part(kind, columns, lambda frame: kernel(*(run(frame) for run in runs)), None, position)

@@ -1,9 +1,8 @@
 """The types of expressions, by Spark's rules.
 
-Spark types an integer by its width, and decimals next to it depend on that width, so expressions
-know more kinds than fields do: ``int``, 32 bits, the type of a short integer literal, and ``void``,
-the type of a bare NULL. Decimal rules are those of Spark's ``DecimalPrecision`` with loss of
-precision allowed (its default).
+Besides the kinds of fields there is ``void``, the type of a bare NULL. Decimal rules are those of
+Spark's ``DecimalPrecision`` with loss of precision allowed (its default), the others those of its
+ANSI mode, the default of Spark 4: a float beside anything but a float counts as a double.
 """
 
 from __future__ import annotations
@@ -15,39 +14,53 @@ from schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
 VOID = FieldType("void", optional=True)
 INT = FieldType("int")
 LONG = FieldType("long")
+FLOAT = FieldType("float")
 DOUBLE = FieldType("double")
 BOOLEAN = FieldType("boolean")
 STRING = FieldType("string")
+BYTES = FieldType("bytes")
+UUID = FieldType("uuid")
+DATE = FieldType("date")
 TIMESTAMP = FieldType("timestamp-millis")
+MICROS = FieldType("timestamp-micros")
 
 WHOLE = ("int", "long")
-NUMERIC = (*WHOLE, "decimal", "double")
+NUMERIC = (*WHOLE, "decimal", "float", "double")
+INSTANTS = ("timestamp-millis", "timestamp-micros")
+TEMPORAL = ("date", *INSTANTS)
+TEXT = ("string", "uuid")
 LEAST_SCALE = 6
 """Digits after the point that a division or a capped precision keeps, if it can."""
 _DIGITS = {"int": 10, "long": 20}
 _DIGITS_HELD = {"int": 10, "long": 19, "boolean": 1}
 
 _CASTS: dict[str, tuple[str, ...]] = {
-    "void": (*NUMERIC, "boolean", "string", "timestamp-millis"),
-    "int": (*NUMERIC, "boolean", "string"),
-    "long": (*NUMERIC, "boolean", "string"),
+    "void": tuple(PHYSICAL),
+    "int": (*NUMERIC, "boolean", "string", "timestamp-millis"),
+    "long": (*NUMERIC, "boolean", "string", "timestamp-millis"),
+    "float": (*NUMERIC, "boolean"),
     "double": (*NUMERIC, "boolean"),
-    "decimal": (*NUMERIC, "boolean"),
+    "decimal": (*NUMERIC, "boolean", "string"),
     "boolean": (*NUMERIC, "boolean", "string"),
-    "string": (*NUMERIC, "boolean", "string"),
-    "timestamp-millis": ("timestamp-millis", "long"),
+    "string": (*NUMERIC, "boolean", "string", "bytes", *TEMPORAL),
+    "bytes": ("bytes", "string"),
+    "uuid": TEXT,
+    "date": (*TEMPORAL, "string"),
+    "timestamp-millis": (*TEMPORAL, *NUMERIC, "string"),
+    "timestamp-micros": (*TEMPORAL, *NUMERIC, "string"),
 }
+_CAN_FAIL = {
+    ("string", "boolean"),
+    ("bytes", "string"),  # bytes that are no UTF-8
+    ("date", "timestamp-micros"),  # beyond the year 294246
+    ("timestamp-millis", "timestamp-micros"),
+}
+"""Casts outside of numbers that have no counterpart for some value."""
 
 
 def physical(kind: FieldType) -> type[pl.DataType]:
     """Return the polars type that holds values of an expression's type."""
-    inner: dict[str, type[pl.DataType]] = {"int": pl.Int64, "void": pl.Null}
-    return inner.get(kind.kind) or PHYSICAL[kind.kind]
-
-
-def outward(kind: FieldType) -> FieldType:
-    """Return the field type of a result: an ``int`` leaves as ``long``."""
-    return FieldType("long", optional=kind.optional) if kind.kind == "int" else kind
+    return pl.Null if kind.kind == "void" else PHYSICAL[kind.kind]
 
 
 def decimal_of(kind: FieldType, *, digits: int | None = None) -> FieldType:
@@ -68,8 +81,8 @@ def common(left: FieldType, right: FieldType) -> FieldType | None:
     Beyond 38 digits a decimal keeps those before the point.
 
     Example:
-        >>> str(common(FieldType("decimal", 18, 8), INT))
-        'decimal(18,8)'
+        >>> str(common(FieldType("decimal", 18, 8), INT)), str(common(FLOAT, INT))
+        ('decimal(18,8)', 'double')
     """
     optional = left.optional or right.optional
     if "void" in (left.kind, right.kind):
@@ -77,9 +90,12 @@ def common(left: FieldType, right: FieldType) -> FieldType | None:
     if left.kind == right.kind != "decimal":
         return FieldType(left.kind, optional=optional)
     kinds = {left.kind, right.kind}
+    for order in (TEMPORAL, ("uuid", "string")):
+        if kinds <= set(order):
+            return FieldType(max(kinds, key=order.index), optional=optional)
     if not kinds <= set(NUMERIC):
         return None
-    if "double" in kinds:
+    if kinds & {"float", "double"}:
         return FieldType("double", optional=optional)
     if "decimal" not in kinds:
         return FieldType("long", optional=optional)
@@ -96,7 +112,7 @@ def arithmetic(
     """Return the type of ``left operator right``, optional where it can be null, None if none.
 
     Args:
-        operator: One of ``+ - * / %``.
+        operator: One of ``+ - * / % div``.
         left: Type of the left operand; an integer next to a decimal is that of `decimal_of`.
         right: Type of the right operand, alike.
         divisor_is_not_zero: Whether the right operand is known to differ from 0.
@@ -108,9 +124,14 @@ def arithmetic(
     kinds = {left.kind, right.kind}
     if not kinds <= set(NUMERIC):
         return None
-    zero = operator in "/%" and not divisor_is_not_zero
+    zero = operator in ("/", "%", "div") and not divisor_is_not_zero
     optional = left.optional or right.optional or zero
-    if "double" in kinds or (operator == "/" and "decimal" not in kinds):
+    real = kinds & {"float", "double"}
+    if operator == "div":
+        return None if real else FieldType("long", optional=True)
+    if kinds == {"float"} and operator != "/":
+        return FieldType("float", optional=optional)
+    if real or (operator == "/" and "decimal" not in kinds):
         return FieldType("double", optional=optional)
     if "decimal" not in kinds:
         kind = "long" if "long" in kinds else "int"
@@ -144,18 +165,22 @@ def can_cast(source: FieldType, target: FieldType) -> bool:
 
 def cast_can_fail(source: FieldType, target: FieldType) -> bool:
     """Return whether a value of the one type may have no counterpart in the other."""
-    if source.kind == target.kind != "decimal" or target.kind in ("boolean", "string"):
-        return source.kind == "string" and target.kind == "boolean"
-    if source.kind in ("string", "void"):
+    if source.kind == target.kind != "decimal":
+        return False
+    if source.kind == "void" or (source.kind, target.kind) in _CAN_FAIL:
         return True
+    if source.kind == "string":
+        return target.kind not in ("string", "bytes")
     if target.kind == "decimal":
-        if source.kind == "double":
+        if source.kind in ("float", "double", *INSTANTS):
             return True
         held = _DIGITS_HELD.get(source.kind, source.precision - source.scale)
         carries = source.scale > target.scale  # 99.99 rounded to tenths needs one digit more
         return target.precision - target.scale < held + carries
     if target.kind == "long":
-        return source.kind == "double" or (
+        return source.kind in ("float", "double") or (
             source.kind == "decimal" and source.precision - source.scale > 18
         )
+    if target.kind == "timestamp-millis":
+        return source.kind == "long"
     return target.kind == "int" and source.kind != "boolean"

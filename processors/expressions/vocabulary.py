@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from processors.expressions.targets import NAMES
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -38,83 +40,161 @@ _BOTH = "this expression"
 
 ENTRIES: tuple[Entry, ...] = (
     _entry("field", "a field of the arc; case counts", "`unit price`", exp.Column, "this"),
-    _entry("literal", "1, 1L, 1.5, 1e7, 'text'", "1.5", exp.Literal, "this is_string"),
+    _entry(
+        "literal",
+        "1 (int), 1L, 1.5 (decimal), 1e7 (double), 1.5f, 'text' with Spark's escapes",
+        "'it\\'s'",
+        exp.Literal,
+        "this is_string",
+    ),
+    _entry("bytes", "X'hexadecimal digits' -> bytes", "X'00ff'", exp.HexString, "this"),
     _entry("boolean", "true, false", "true", exp.Boolean, "this"),
-    _entry("null", "null", "null", exp.Null, ""),
-    _entry("parentheses", "(any) -> any", "(a + b) * c", exp.Paren, "this"),
-    _entry("-", "-number -> number", "-a", exp.Neg, "this"),
-    _entry("+", "number + number -> number", "a + b", exp.Add, _BOTH),
-    _entry("-", "number - number -> number", "a - b", exp.Sub, _BOTH),
-    _entry("*", "number * number -> number", "a * b", exp.Mul, _BOTH),
+    _entry("null", "null, of any type", "coalesce(null, 1)", exp.Null, ""),
+    _entry(
+        "date",
+        "date 'yyyy-MM-dd' -> date",
+        "date '2026-07-15'",
+        exp.Cast,
+        "this to",
+    ),
+    _entry(
+        "timestamp",
+        "timestamp 'yyyy-MM-dd HH:mm:ss[.fraction][zone]' -> timestamp-millis, in UTC "
+        "(timestamp-micros with more than 3 digits)",
+        "timestamp '2026-07-15 09:30:00.250+02:00'",
+        exp.Cast,
+        "this to",
+    ),
+    _entry("parentheses", "(any) -> any", "(size + 1) * 2", exp.Paren, "this"),
+    _entry("-", "-number -> number", "-price", exp.Neg, "this"),
+    _entry(
+        "+",
+        "number + number -> number; date + int -> date; date or timestamp + interval",
+        "price + 1",
+        exp.Add,
+        _BOTH,
+    ),
+    _entry("-", "as +", "day - 1", exp.Sub, _BOTH),
+    _entry(
+        "interval",
+        "interval 5 minutes or '5' minutes, beside a date or timestamp; "
+        "units microsecond to week, month, year",
+        "at + interval 90 minutes",
+        exp.Interval,
+        "this unit",
+    ),
+    _entry("*", "number * number -> number", "price * size", exp.Mul, _BOTH),
     _entry(
         "/",
         "number / number -> decimal if one is, else double; null by 0",
-        "a / b",
+        "price / 3",
         exp.Div,
         f"{_BOTH} safe",
     ),
-    _entry("%", "number % number -> number, sign of the left; null by 0", "a % b", exp.Mod, _BOTH),
-    _entry("abs", "abs(number) -> number", "abs(a)", exp.Abs, "this"),
-    _entry("=", "any = any -> boolean", "a = b", exp.EQ, _BOTH),
-    _entry("<>", "any <> any -> boolean", "a <> b", exp.NEQ, _BOTH),
-    _entry("<", "any < any -> boolean", "a < b", exp.LT, _BOTH),
-    _entry("<=", "any <= any -> boolean", "a <= b", exp.LTE, _BOTH),
-    _entry(">", "any > any -> boolean", "a > b", exp.GT, _BOTH),
-    _entry(">=", "any >= any -> boolean", "a >= b", exp.GTE, _BOTH),
-    _entry("<=>", "any <=> any -> boolean, never null", "a <=> b", exp.NullSafeEQ, _BOTH),
-    _entry("and", "boolean and boolean -> boolean", "a > 1 and b > 1", exp.And, _BOTH),
-    _entry("or", "boolean or boolean -> boolean", "a > 1 or b > 1", exp.Or, _BOTH),
-    _entry("not", "not boolean -> boolean", "not a > 1", exp.Not, "this"),
-    _entry("is null", "any is [not] null -> boolean", "a is not null", exp.Is, _BOTH),
-    _entry("in", "any [not] in (any, ...) -> boolean", "a in (1, 2)", exp.In, "this expressions"),
+    _entry(
+        "%", "number % number -> number, sign of the left; null by 0", "-size % 4", exp.Mod, _BOTH
+    ),
+    _entry(
+        "div",
+        "number div number -> long, no float or double; null by 0",
+        "price div 5",
+        exp.IntDiv,
+        _BOTH,
+    ),
+    _entry("=", "any = any -> boolean; also ==", "size = 7", exp.EQ, _BOTH),
+    _entry("<>", "any <> any -> boolean; also !=", "size <> 7", exp.NEQ, _BOTH),
+    _entry("<", "any < any -> boolean", "at < '2026-07-15 10:00'", exp.LT, _BOTH),
+    _entry("<=", "any <= any -> boolean", "price <= size", exp.LTE, _BOTH),
+    _entry(">", "any > any -> boolean", "day > '2026-01-31'", exp.GT, _BOTH),
+    _entry(">=", "any >= any -> boolean", "rate >= price", exp.GTE, _BOTH),
+    _entry("<=>", "any <=> any -> boolean, never null", "note <=> null", exp.NullSafeEQ, _BOTH),
+    _entry("and", "boolean and boolean -> boolean", "flag and size > 1", exp.And, _BOTH),
+    _entry("or", "boolean or boolean -> boolean", "flag or null", exp.Or, _BOTH),
+    _entry("not", "not boolean -> boolean", "not flag", exp.Not, "this"),
+    _entry("is null", "any is [not] null -> boolean", "note is not null", exp.Is, _BOTH),
+    _entry(
+        "in", "any [not] in (any, ...) -> boolean", "size in (1, 7)", exp.In, "this expressions"
+    ),
     _entry(
         "between",
         "any [not] between any and any -> boolean",
-        "a between 1 and 2",
+        "price between 10 and 20",
         exp.Between,
         "this low high",
     ),
     _entry(
+        "like",
+        "string [not] like 'pattern' [escape 'c'] -> boolean; % is any text, _ any character",
+        "name like 'E%'",
+        exp.Like,
+        f"{_BOTH} negate",
+    ),
+    _entry(
+        "ilike",
+        "as like, small and capital letters alike",
+        "name ilike 'e%'",
+        exp.ILike,
+        f"{_BOTH} negate",
+    ),
+    _entry(
+        "escape",
+        "after like: the character that takes % and _ as they are, else \\",
+        "name like 'E!_%' escape '!'",
+        exp.Escape,
+        _BOTH,
+    ),
+    _entry(
+        "rlike",
+        "string [not] rlike 'pattern' -> boolean: whether a match is in it; characters, classes, "
+        "groups, |, ^, $, * + ? {n,m}; no flags, look-around, back references, \\b",
+        "name rlike '^E[a-z]+$'",
+        exp.RegexpLike,
+        _BOTH,
+    ),
+    _entry(
+        "||",
+        "string || string -> string, as concat",
+        "name || '-' || size",
+        exp.DPipe,
+        f"{_BOTH} safe",
+    ),
+    _entry(
         "case",
         "case [any] when .. then any [else any] end -> any",
-        "case when a > 1 then b else c end",
+        "case when size > 5 then 'big' else 'small' end",
         exp.Case,
         "this ifs default",
     ),
-    _entry("if", "if(boolean, any, any) -> any", "if(a > 1, b, c)", exp.If, "this true false"),
-    _entry(
-        "coalesce",
-        "coalesce(any, ...) -> any; also ifnull, nvl",
-        "coalesce(a, 1)",
-        exp.Coalesce,
-        "this expressions",
-    ),
-    _entry("nullif", "nullif(any, any) -> any", "nullif(a, b)", exp.Nullif, _BOTH),
+    _entry("if", "if(boolean, any[, any]) -> any", "if(flag, price, 0)", exp.If, "this true false"),
     _entry(
         "cast",
-        "cast(any as bigint | int | double | decimal(p,s) | boolean | string), null on failure",
-        "cast(a as decimal(18,2))",
+        f"cast(any as {NAMES}), null on failure; also try_cast and ::",
+        "cast(price as int)",
         exp.TryCast,
         "this to safe",
-    ),
-    _entry(
-        "timestamp",
-        "timestamp 'date time' -> timestamp-millis, in UTC",
-        "timestamp '2026-07-15 00:00:00'",
-        exp.Cast,
-        "this to",
     ),
 )
 
 _PARTS: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Anonymous: frozenset(("this", "expressions")),
     exp.Identifier: frozenset(("this", "quoted")),
-    exp.DataType: frozenset(("this", "expressions")),
+    exp.DataType: frozenset(("this", "expressions", "nested")),
     exp.DataTypeParam: frozenset(("this",)),
+    exp.Var: frozenset(("this",)),
 }
 ALLOWED = {entry.node: entry.arguments for entry in ENTRIES} | _PARTS
 """Arguments that may be set, by node."""
 
-SPELLED = {exp.Coalesce: "coalesce", exp.Div: "/", exp.Mod: "%"} | {
-    entry.node: entry.name for entry in ENTRIES
+SPELLED: dict[type[exp.Expr], str] = {entry.node: entry.name for entry in ENTRIES} | {
+    exp.Sub: "-",
+    exp.Neg: "-",
 }
 """How a node is written, for messages."""
+
+TIMED = {
+    "timestamp-millis": "write a timestamp as '2026-07-15 09:30:00'",
+    "timestamp-micros": "write a timestamp as '2026-07-15 09:30:00'",
+    "date": "write a date as '2026-07-15'",
+    "uuid": "write a uuid as '123e4567-e89b-12d3-a456-426614174000'",
+}
+"""How a literal of a kind is written, for messages."""

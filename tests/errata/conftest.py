@@ -3,13 +3,19 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from errata.cli.deployed import Deployment
 from errata.cli.entry import app
+from errata.loading import load
+from errata.testing import Driver
+from processors.deployed import deploy
+from tests.errata.network_file import write_network
+from topics.registry import SchemaRegistry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,3 +84,23 @@ def errata_process(tmp_path: Path, environ: dict[str, str]) -> Errata:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture
+def people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let standard output be a terminal, one without colours."""
+    monkeypatch.setenv("TERM", "dumb")
+    for name, module in list(sys.modules.items()):
+        if name.startswith("errata.cli.") and hasattr(module, "for_people"):
+            monkeypatch.setattr(module, "for_people", lambda: True)
+
+
+@pytest.fixture
+def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Driver]:
+    """The network of figure 1 in memory, as what the commands find deployed."""
+    write_network(tmp_path)
+    with Driver(load("tape.py")) as running:
+        deploy(running.cluster, running.plan)
+        found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster))
+        monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
+        yield running

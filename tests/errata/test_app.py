@@ -2,14 +2,19 @@
 
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from errata.cli.app import command, complain, reported
+from errata.cli.entry import app
 from errata.stopping import WATCH_PARENT
 from schemas.errors import ErrataError
 from tests.errata.conftest import Errata
@@ -140,21 +145,61 @@ def test_wrong_usage_is_2(errata: Errata, arguments: list[str]) -> None:
     assert errata(*arguments).status == 2
 
 
-def test_every_command_has_help_with_an_example(errata: Errata) -> None:
-    from errata.cli.entry import app
+def commands(
+    group: Any = None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command of the app, by the words that name it."""
+    group = typer.main.get_command(app) if group is None else group
+    for name, found in group.commands.items():
+        if hasattr(found, "commands"):
+            yield from commands(found, (*path, name))
+        else:
+            yield (*path, name), found
 
-    names = [info.name for info in app.registered_commands]
-    assert {"demo", "local", "explain", "up", "run", "sweep", "end", "dead-letters"} <= set(names)
-    assert all(name in errata("--help").out for name in names if name)
-    for name in names:
-        done = errata(str(name), "--help")
-        assert done.status == 0
-        assert f"errata {name}" in done.out.partition("Example")[2]
+
+EVERY = dict(commands())
+
+
+def test_all_commands_are_there() -> None:
+    wanted = "demo init local explain up run sweep status tail print revise end"
+    assert {*wanted.split()} <= {name for name, *_ in EVERY}
+    assert {words[1] for words in EVERY if words[0] == "dead-letters"} == {"list", "show", "resend"}
+
+
+def example_of(found: Any) -> str:
+    told = str(found.epilog)
+    assert told.startswith("Example: [bold]"), told
+    return told.removeprefix("Example: [bold]").removesuffix("[/bold]")
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_every_command_has_help_with_an_example(errata: Errata, words: tuple[str, ...]) -> None:
+    done = errata(*words, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert f"errata {words[0]}" in done.out.partition("Example")[2]
+
+
+@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+def test_the_example_of_a_command_parses(words: tuple[str, ...]) -> None:
+    line = shlex.split(example_of(EVERY[words]).partition(">")[0])
+    while "=" in line[0]:
+        del line[0]  # a variable before the command
+    assert line[0] == "errata"
+    context = root = typer.main.get_command(app)
+    context = root.make_context("errata", line[1:])
+    while hasattr(context.command, "resolve_command"):
+        arguments = [*context._protected_args, *context.args]
+        name, found, rest = context.command.resolve_command(context, arguments)
+        context = found.make_context(name, rest, parent=context)
+    assert context.command.name == words[-1]
+
+
+def test_no_command_at_all_is_wrong_usage(errata: Errata) -> None:
+    assert errata().status == 2
+    assert errata("dead-letters").status == 2
 
 
 def test_a_command_is_declared_once_and_stays_a_plain_function() -> None:
-    from errata.cli.entry import app
-
     before = list(app.registered_commands)
     body = command("once", example="errata once")(lambda: None)
     app.registered_commands[:] = before

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.settings import SettingsError, read_settings
+from errata.settings import SETTINGS, Setting, SettingsError, read_settings
+from errata.settings_page import page
 from errata.worker import DAY_MS
 
 FILE = """
@@ -104,3 +105,26 @@ def test_an_unknown_variable_of_ours_is_refused(tmp_path: Path) -> None:
     environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "ERRATA_STATE__FODLER": "x"}
     with pytest.raises(SettingsError, match=r"ERRATA_STATE__FODLER: no setting 'state\.fodler'"):
         read_settings(environ, folder=tmp_path)
+
+
+def test_the_page_of_settings_is_up_to_date() -> None:
+    page_file = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    assert page_file.read_text() == page(), "python -m errata.settings_page > docs/settings.md"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s.table}.{s.key}")
+def test_every_setting_is_read_from_the_variables_that_the_page_names(
+    setting: Setting, tmp_path: Path
+) -> None:
+    key = setting.key or "client.id"
+    variables = [setting.variable.replace("<KEY>", "CLIENT_ID"), setting.plain]
+    for variable in filter(None, variables):
+        environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", variable: "7h"}
+        found = read_settings(environ, folder=tmp_path)
+        told = {
+            "kafka": found.kafka.get(key),
+            "schema_registry": found.registry_url,
+            "state": str(found.state),
+            "topics": "7h" if found.compaction_lag_ms == 7 * 3_600_000 else None,
+        }
+        assert told[setting.table] == "7h"

@@ -56,9 +56,12 @@ class Cleaner:
         )
         if starting:
             return 0
-        asking = [box for box, path in plan.paths.items() if path.anchor.name == arc]
-        asking += [box for box, choice in plan.choices.items() if choice.results == arc]
-        passed = [self.view.of(f"{plan.scope_of(box)}.{partition}").done for box in asking]
+        passed = [
+            self.view.of(task).done
+            for scope in plan.scopes.values()
+            if arc in plan.asked_by(scope)
+            for task in plan.tasks(scope.name)
+        ]
         passed += [self.view.frontier(f"{scope}.{partition}") for scope in plan.readers(arc)]
         passed += [
             process.passed(sweeper)

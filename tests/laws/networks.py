@@ -3,8 +3,9 @@
 trades -> wanted (where) -> scaled (map) -> aggregates, in pairs that must agree (L5)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from errata import Network, Stream, hopping, tumbling
 from processors.plan import Plan, compile_network
@@ -80,11 +81,10 @@ class Shape:
     agree: tuple[tuple[str, str], ...]
 
 
-def _front(*, kept: bool) -> tuple[Network, Stream]:
-    net = Network("tape")
-    trades = net.source(
-        SOURCE,
-        topic="swaps",
+def _source(net: Network, name: str, *, keep: int | None = KEEP) -> Stream:
+    return net.source(
+        name,
+        topic=f"{name}.swaps",
         format="json",
         fields={
             "key": "string",
@@ -100,8 +100,13 @@ def _front(*, kept: bool) -> tuple[Network, Stream]:
         partitions=PARTITIONS,
         lateness=LATENESS,
         idle_after=IDLE_AFTER_MS,
-        keep=KEEP,
+        keep=keep,
     )
+
+
+def _front(*, kept: bool) -> tuple[Network, Stream]:
+    net = Network("tape")
+    trades = _source(net, SOURCE)
     wanted = trades.where("wanted", "amount >= -1", scope="front")
     scaled = wanted.map("scaled", fields={"value": "amount * 2"}, keep=KEEP if kept else None)
     return net, scaled
@@ -122,7 +127,8 @@ def _sums(scaled: Stream, name: str, *, scope: str, mode: str, keep: int | None 
 def _shape(
     net: Network, boxes: tuple[Box, ...], *agree: tuple[str, str], every_arc: bool = False
 ) -> Shape:
-    plan = compile_network(net, every_arc=every_arc).placed({SOURCE: PARTITIONS})
+    plan = compile_network(net, every_arc=every_arc)
+    plan = plan.placed(dict.fromkeys(plan.sources, PARTITIONS))
     return Shape(plan, FRONT + boxes, agree)
 
 
@@ -185,4 +191,93 @@ def chain(*, kept: bool) -> Shape:
     return _shape(net, boxes, ("up", "down"))
 
 
-SHAPES: tuple[Callable[..., Shape], ...] = (apart, together, chain, further_down)
+def exchanged(*, kept: bool) -> Shape:
+    """Groups that lie across partitions, brought together through exchanges."""
+    net, scaled = _front(kept=kept)
+    for name, mode in (("up", "upstream"), ("down", "downstream")):
+        scaled.aggregate(
+            name,
+            by=["desk"],
+            window=hopping(12, every=8),
+            mode=mode,
+            partitions=3,
+            keep=KEEP if mode == "downstream" else None,
+            fields=SUMS,
+        )
+    boxes = tuple(replace(SUMS_ORACLE, name=name, by=("desk",)) for name in ("up", "down"))
+    return _shape(net, boxes, ("up", "down"))
+
+
+def moved(*, kept: bool) -> Shape:
+    """A map that changes what its arc is partitioned by; a chain of aggregates behind it."""
+    net, scaled = _front(kept=True)
+    placed = scaled.map(
+        "placed",
+        fields={"product": "coalesce(desk, 'none')", "desk": "product"},
+        partitions=3,
+        keep=KEEP if kept else None,
+    )
+    _sums(placed, "up", scope="a", mode="upstream")
+    down = _sums(placed, "down", scope="b", mode="downstream", keep=KEEP if kept else None)
+    down.map("named", fields={"double": "n * 2"}, keep=KEEP)
+    down.aggregate("all", by=["desk"], window=tumbling(16), fields={"n": "sum(n)"}, keep=KEEP)
+    swap = {"product": lambda t: t["desk"] or "none", "desk": lambda t: t["product"]}
+    boxes = (
+        oracle.Map("placed", "scaled", swap),
+        *(replace(SUMS_ORACLE, name=name, input="placed") for name in ("up", "down")),
+        oracle.Map("named", "down", {"double": lambda t: t["n"] * 2}),
+        Aggregate("all", "down", ("desk",), 16, 16, {"n": total("n")}, time=closed_at),
+    )
+    return _shape(net, boxes, ("up", "down"), every_arc=True)
+
+
+def routed(*, kept: bool) -> Shape:
+    """A route whose outputs meet again; what none of them takes stays out."""
+    net, scaled = _front(kept=kept)
+    big, small = scaled.route(big="amount >= 1", small="size is not null", keep=None)
+    more = big.map("more", fields={"value": "value + 1"}, scope="more")
+    both = net.union("both", more, small, keep=KEEP if kept else None)
+    _sums(both, "up", scope="a", mode="upstream")
+    _sums(both, "down", scope="b", mode="downstream", keep=KEEP)
+
+    def is_big(t: oracle.Tuple) -> bool:
+        return t["amount"] is not None and t["amount"] >= 1
+
+    boxes = (
+        oracle.Where("big", "scaled", is_big),
+        oracle.Where("small", "scaled", lambda t: not is_big(t) and t["size"] is not None),
+        oracle.Map("more", "big", {"value": lambda t: t["value"] + 1}),
+        oracle.Union("both", ("more", "small")),
+        *(replace(SUMS_ORACLE, name=name, input="both") for name in ("up", "down")),
+    )
+    return _shape(net, boxes, ("up", "down"))
+
+
+def united(*, kept: bool) -> Shape:
+    """Two sources, with watermarks and identities of their own, in one union."""
+    net, scaled = _front(kept=kept)
+    more = _source(net, "more").map("doubled", fields={"value": "amount * 2"})
+    both = net.union("both", scaled, more, keep=KEEP if kept else None)
+    _sums(both, "up", scope="a", mode="upstream")
+    _sums(both, "down", scope="b", mode="downstream", keep=KEEP)
+    double: Mapping[str, Callable[[oracle.Tuple], Any]] = {
+        "value": lambda t: None if t["amount"] is None else t["amount"] * 2
+    }
+    boxes = (
+        oracle.Map("doubled", "more", double),
+        oracle.Union("both", ("scaled", "doubled"), tag="source"),
+        *(replace(SUMS_ORACLE, name=name, input="both") for name in ("up", "down")),
+    )
+    return _shape(net, boxes, ("up", "down"))
+
+
+SHAPES: tuple[Callable[..., Shape], ...] = (
+    apart,
+    together,
+    chain,
+    further_down,
+    exchanged,
+    moved,
+    routed,
+    united,
+)

@@ -77,19 +77,39 @@ class Aggregate:
         }
 
 
+@dataclass(frozen=True)
+class Union:
+    """All tuples of several arcs; with a tag that says which, where identities may be the same."""
+
+    name: str
+    inputs: tuple[str, ...]
+    tag: str | None = None
+
+    def united(self, found: Mapping[str, Content]) -> Content:
+        return {
+            (identity if self.tag is None else (*identity, name)): t
+            | ({} if self.tag is None else {self.tag: name})
+            for name in self.inputs
+            for identity, t in found[name].items()
+        }
+
+
 def closed_at(result: Tuple) -> int:
     """Return the event time of an aggregate's result."""
     return int(result["window_end"]) - 1
 
 
-Box = Where | Map | Aggregate
+Box = Where | Map | Aggregate | Union
 
 
-def contents(boxes: Iterable[Box], source: str, tuples: Content, wm: int) -> dict[str, Content]:
-    """Return what every arc holds, given what the source's arc holds and wm(e)."""
-    found = {source: tuples}
+def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> dict[str, Content]:
+    """Return what every arc holds, given what the sources' arcs hold and wm(e)."""
+    found = dict(sources)
     for box in boxes:
-        found[box.name] = box.content(found[box.input], wm)
+        if isinstance(box, Union):
+            found[box.name] = box.united(found)
+        else:
+            found[box.name] = box.content(found[box.input], wm)
     return found
 
 

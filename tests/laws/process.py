@@ -54,8 +54,8 @@ def kinds(plan: Plan, rng: random.Random, *, beside: float) -> list[Kind]:
             skew = rng.choice([-100_000, -30, 0, 0, 700])
             found.append(Kind("ingest", name, (partition,), skew_ms=skew))
     over_topics = False
-    for name, scope in plan.scopes.items():
-        every = tuple(range(plan.partition_count(scope.boxes[0])))
+    for name in plan.scopes:
+        every = tuple(range(len(plan.tasks(name))))
         has_beside = rng.random() < beside
         over_topics |= not has_beside
         parts = [every] if rng.random() < 0.5 else [(p,) for p in every]
@@ -108,13 +108,17 @@ class Process:
 
     def _scope(self) -> None:
         scope = self.plan.scopes[self.kind.name]
-        aggregates = [box for box in scope.boxes if box in self.plan.choices]
-        asked = {self.plan.paths[box].anchor.name for box in aggregates}
-        asked |= {results for box in aggregates if (results := self.plan.choices[box].results)}
+        everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
+        besides: dict[str, dict[int, Sweeper]] = {}
         for partition in self.kind.partitions:
             if self.kind.beside:
-                sweepers = {arc: self._sweeper(arc, partition) for arc in sorted(asked)}
-                desk = Beside(sweepers)
+                for arc in self.plan.asked_by(scope):
+                    count = self.plan.partition_count(arc)
+                    own = besides.setdefault(arc, {})
+                    for number in range(count) if arc in everywhere else [partition]:
+                        if number not in own:
+                            own[number] = self._sweeper(arc, number)
+                desk = Beside(besides, partition=partition)
             else:
                 desk = TopicDesk(
                     self.shared,

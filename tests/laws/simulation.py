@@ -11,7 +11,7 @@ from pathlib import Path
 from processors.deployed import declare_end, deploy, topic_specs
 from tests.laws.cleaner import Cleaner
 from tests.laws.history import History
-from tests.laws.networks import PARTITIONS, SOURCE, Shape
+from tests.laws.networks import PARTITIONS, Shape
 from tests.laws.process import Kind, Process, kinds
 from tests.laws.tape import Line, Tape
 from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
@@ -77,10 +77,13 @@ class Simulation:
             self.cluster.create(spec.name, spec.partitions)
             if not spec.name.endswith(("requests", "replay")):
                 self.places += [TopicPartition(spec.name, p) for p in range(spec.partitions)]
-        self.cluster.create(self.plan.sources[SOURCE].topic, PARTITIONS)
+        for source in self.plan.sources.values():
+            self.cluster.create(source.topic, PARTITIONS)
         deploy(self.cluster, self.plan)
         self.history = History(self.cluster, self.plan)
-        self.tape: list[list[Line]] = [[] for _ in range(PARTITIONS)]
+        self.tape: dict[str, list[list[Line]]] = {
+            source: [[] for _ in range(PARTITIONS)] for source in self.plan.sources
+        }
         self.processes = [self._start(kind) for kind in kinds(self.plan, self.rng, beside=beside)]
         self.zombies: list[Process] = []
         self.down: dict[int, int] = {}  # place of a process: step at which it is started again
@@ -91,13 +94,13 @@ class Simulation:
 
     def run(self) -> None:
         """Run the scenario to its end."""
-        tape = Tape(self.rng, partitions=PARTITIONS)
-        self._first_act(tape)
+        tapes = {source: Tape(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
+        self._first_act(tapes)
         self.drain()
-        self._second_act(tape)
+        self._second_act(tapes)
         self.drain()
 
-    def _first_act(self, tape: Tape) -> None:
+    def _first_act(self, tapes: dict[str, Tape]) -> None:
         """Everybody runs, dies, and is started again, while records come in."""
         rng = self.rng
         third = self.ticks // 3
@@ -105,25 +108,27 @@ class Simulation:
         end_tick = rng.choice([self.ticks - 4, self.ticks + 1])
         for tick in range(self.ticks):
             for _ in range(rng.choice([1, 2, 2, 3])):
-                self._send(tape.line(2 * tick, 0 if tick in silent else None))
+                self._send(tapes, 2 * tick, 0 if tick in silent else None)
             if tick == end_tick:
-                declare_end(self.cluster, self.plan, SOURCE)
+                declare_end(self.cluster, self.plan, rng.choice(list(tapes)))
             for _ in range(STEPS_A_TICK):
                 self.step += 1
                 self._advance_somebody()
 
-    def _second_act(self, tape: Tape) -> None:
+    def _second_act(self, tapes: dict[str, Tape]) -> None:
         """Kill everybody; those that lost their files must answer as if they had not."""
         for place in range(len(self.processes)):
             self._end(place, "killed at rest")
         self.seen["records compacted away"] += self.clean()
         self.lose = 0.6
         for _ in range(8):
-            self._send(tape.line(2 * self.ticks))
+            self._send(tapes, 2 * self.ticks)
 
-    def _send(self, line: Line) -> None:
-        topic = self.plan.sources[SOURCE].topic
-        self.tape[line.partition].append(line)
+    def _send(self, tapes: dict[str, Tape], now: int, partition: int | None = None) -> None:
+        source = self.rng.choice(list(tapes))
+        line = tapes[source].line(now, partition)
+        topic = self.plan.sources[source].topic
+        self.tape[source][line.partition].append(line)
         self.cluster.send(topic, partition=line.partition, key=None, value=line.value)
 
     def _advance_somebody(self) -> None:
@@ -157,7 +162,8 @@ class Simulation:
         for zombie in self.zombies:
             zombie.close()
         self.zombies.clear()
-        declare_end(self.cluster, self.plan, SOURCE)
+        for source in self.plan.sources:
+            declare_end(self.cluster, self.plan, source)
         quiet = rounds = 0
         while quiet < QUIET_ROUNDS and rounds < MOST_ROUNDS:
             before = sum(map(self.cluster.end, self.places))

@@ -9,7 +9,9 @@ import pytest
 
 from errata import Network, tumbling
 from errata.testing import Driver
-from processors.envelopes.native_avro import NativeAvro
+from processors.envelopes.checks import Batch
+from processors.envelopes.make import make
+from processors.plan import compile_network
 from schemas import framing
 from topics.registry import UnknownSchemaError
 
@@ -217,11 +219,8 @@ GOOD = [
 
 
 def decode(schemas, values):
-    arc = Driver(network())
-    try:
-        return NativeAvro(arc.plan.arcs["trades"], Registry(schemas)).decode(values)
-    finally:
-        arc.close()
+    source = compile_network(network()).sources["trades"]
+    return make(source, Registry(schemas)).decode(Batch(values, [None] * len(values)))
 
 
 def body(schema, record):

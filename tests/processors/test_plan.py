@@ -32,7 +32,21 @@ FAULTY = {
     "predicate is no boolean": (lambda t: t.where("w", "price"), "w", "decimal(9,2)", "compare"),
     "type error": (lambda t: t.map("m", x="product + 1"), "m", "product", "correct"),
     "identity lost": (lambda t: t.map("m", key="product"), "m", "identity", "another name"),
-    "event time replaced": (lambda t: t.map("m", at="at"), "m", "event time", "another name"),
+    "event time by a number": (
+        lambda t: t.map("m", at="price"), "m", "decimal(9,2)", "correct the expression",
+    ),
+    "replay through a new event time": (
+        lambda t: t.map("m", at="at").aggregate("a", by=[], window=WINDOW, n="count(*)"), "a",
+        "map 'm' replaces the event time", "give map 'm' keep=",
+    ),
+    "a scope that is not its own": (
+        lambda t: t.aggregate("a", by=["desk"], window=WINDOW, n="count(*)", scope="trades",
+                              partitions=2),
+        "a", "scope 'trades'", "leave its scope= out",
+    ),
+    "partitions of a map": (
+        lambda t: t.map("m", x="1", partitions=0), "m", "partitions above 0", "positive",
+    ),
     "unknown group": (
         lambda t: t.aggregate("a", by=["nope"], window=WINDOW, n="count(*)"), "a", "'nope'", "use",
     ),
@@ -101,13 +115,17 @@ def test_no_connection_point_upstream_is_refused():
         ({"fields": {"key": "strin", "at": "timestamp-millis"}}, "a type for field"),
         ({"identity": []}, "an identity"),
         ({"identity": ["desk"]}, "never null"),
-        ({"event_time": "price"}, "timestamp-millis"),
+        ({"event_time": "price"}, "an event time"),
         ({"envelope": "xml"}, "an envelope"),
         ({"format": "csv"}, "a format"),
         ({"keep": "1 fortnight"}, "a duration for keep"),
         ({"partitions": 0}, "partitions above 0"),
         ({"partition_by": ["nope"]}, "partition_by"),
-        ({"partition_by": ["price"]}, "groups that lie in one partition"),
+        ({"fields": None}, "needs fields"),
+        ({"identity": None}, "an identity"),
+        ({"envelope": "debezium", "format": "csv"}, "a format of avro, json"),
+        ({"start": "tomorrow"}, "a start of earliest"),
+        ({"event_time": "key"}, "an event time"),
     ],
 )
 def test_a_source_that_cannot_work_is_refused(options, need):
@@ -152,8 +170,8 @@ def test_the_anchor_is_the_nearest_connection_point_and_the_radius_adds_the_wind
         )
         first.aggregate("second", by=["product"], window=tumbling("1h"), n="sum(n)")
         plan = compile_network(net)
-        assert plan.paths["second"].anchor.name == anchor
-        assert plan.paths["second"].radius_ms == radius * 60_000
+        assert [a.arc.name for a in plan.paths["second"].anchors] == [anchor]
+        assert plan.radius_ms(anchor) == radius * 60_000
 
 
 def test_partition_by_is_inferred_from_what_all_aggregates_group_by():
@@ -163,7 +181,138 @@ def test_partition_by_is_inferred_from_what_all_aggregates_group_by():
     trades.where("w", "price > 1").aggregate("b", by=["product"], window=WINDOW, n="count(*)")
     assert compile_network(net).arcs["trades"].partition_by == ("product",)
     trades.aggregate("c", by=["desk"], window=WINDOW, n="count(*)")
-    assert compile_network(net).arcs["trades"].partition_by == ()
+    plan = compile_network(net)
+    assert plan.arcs["trades"].partition_by == ("product", "desk")
+    assert list(plan.exchanged) == ["b.exchange", "c.exchange"]
+
+
+def test_groups_across_partitions_are_brought_together_by_an_exchange():
+    net = Network("across")
+    trades = source(net, partition_by=["product"])
+    trades.aggregate("near", by=["product", "desk"], window=WINDOW, n="count(*)")
+    trades.aggregate("far", by=["desk"], window=WINDOW, n="count(*)", partitions=3)
+    plan = compile_network(net).placed({"trades": 2})
+    assert plan.topic("far.exchange") == "across.far.exchange"
+    assert plan.scope_of("far.exchange") == plan.scope_of("near") == "trades"
+    assert plan.scope_of("far") == "far"
+    assert plan.arcs["far"].partition_by == ("desk",)
+    assert [plan.partition_count(a) for a in ("trades", "near", "far.exchange", "far")] == [
+        2,
+        2,
+        3,
+        3,
+    ]
+    assert plan.tasks("far") == ["far.0", "far.1", "far.2"]
+    assert not plan.paths["near"].everywhere
+    assert plan.asked_everywhere("far") == ["trades"]
+    assert plan.paths["far"].anchors[0].pushed == ("desk",)
+
+
+def test_a_map_that_changes_the_partition_has_an_exchange_and_one_writer():
+    net = Network("moved")
+    trades = source(net, partition_by=["product"])
+    trades.map("m", product="desk", keep="1d").where("w", "price > 1")
+    plan = compile_network(net).placed({"trades": 2})
+    assert plan.boxes["m.exchange"].arc.exchange
+    assert not plan.arcs["m"].exchange
+    assert plan.scope_of("m") == plan.scope_of("w") == "m"
+    assert not plan.arcs["m.exchange"].is_connection_point
+
+
+def test_a_map_that_changes_the_event_time_anchors_what_is_behind_it():
+    net = Network("shifted")
+    shifted = source(net, fields={**FIELDS, "booked": "timestamp-millis?"}).map(
+        "m", at="booked", keep="1d"
+    )
+    shifted.aggregate("a", by=["product"], window=WINDOW, n="count(*)")
+    plan = compile_network(net)
+    assert [anchor.arc.name for anchor in plan.paths["a"].anchors] == ["m"]
+    assert not plan.arcs["m"].fields["at"].optional
+
+
+def test_outputs_of_a_route_are_disjoint_and_other_unions_get_a_tag():
+    net = Network("united")
+    trades = source(net)
+    big, small = trades.route(big="price > 10", small="rest")
+    again, _ = trades.route(again="price > 5", never="rest")
+    net.union("parted", big.map("more", x="1").map("less", x="2"), small.map("same", x="1"))
+    net.union("both", big, again)
+    arcs = compile_network(net).arcs
+    assert arcs["parted"].identity == ("key",)
+    assert arcs["both"].identity == ("key", "source")
+    assert str(arcs["both"].fields["source"]) == "string"
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        ({"fields": {**FIELDS, "price": "double"}}, "price double"),
+        ({"identity": ["key", "product"]}, "key, product"),
+        ({"fields": {**FIELDS, "t": "timestamp-millis"}, "event_time": "t"}, "t timestamp"),
+        ({"partition_by": ["key"]}, "product"),
+    ],
+)
+def test_a_union_of_arcs_that_are_not_alike_is_refused(other, found):
+    net = Network("faulty")
+    one = source(net, partition_by=["product"])
+    two = source(net, "other", **({"partition_by": ["product"]} | other))
+    net.union("both", one, two)
+    assert any(found in fault.found for fault in faults(net))
+
+
+def test_a_union_needs_arcs_and_a_free_tag():
+    net = Network("faulty")
+    trades = source(net)
+    with pytest.raises(NetworkError, match="two or more different arcs"):
+        net.union("both", trades, trades)
+    net.union("both", trades, source(net, "other"), tag="price")
+    (fault,) = faults(net)
+    assert "'price'" in fault.found
+
+
+def test_inputs_of_different_partition_counts_are_refused_where_they_are_found():
+    net = Network("faulty")
+    net.union("both", source(net), source(net, "other"))
+    plan = compile_network(net)
+    with pytest.raises(NetworkError, match="2 of 'trades', 3 of 'other'"):
+        plan.placed({"trades": 2, "other": 3})
+
+
+def test_a_sink_of_identities_that_move_between_partitions_stands_behind_an_exchange():
+    net = Network("sunk")
+    trades = source(net, partition_by=["product"])
+    trades.sink("out.trades", envelope="upsert")
+    trades.aggregate("a", by=["product"], window=WINDOW, n="count(*)").sink("out.a", format="json")
+    plan = compile_network(net).placed({"trades": 2}, sink_partitions={"out.a": 5})
+    assert [(sink.arc, sink.topic) for sink in plan.sinks] == [
+        ("trades-sink", "out.trades"),
+        ("a", "out.a"),
+    ]
+    assert plan.arcs["trades-sink"].partition_by == ("key",)
+    assert "trades-sink" not in plan.topics
+    assert plan.sink_partitions == {"out.trades": 2, "out.a": 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"topic": "out", "envelope": "append"}, "'append'"),
+        ({"topic": "out", "format": "xml"}, "'xml'"),
+        ({"topic": "trades"}, "which 'trades' uses"),
+    ],
+)
+def test_a_sink_that_cannot_work_is_refused_with_its_place(options, found):
+    net = Network("faulty")
+    source(net).sink(**options)
+    (fault,) = faults(net)
+    assert found in fault.found
+    assert fault.place.file == "test_plan.py"
+
+
+def test_rest_is_the_last_output_of_a_route():
+    net = Network("faulty")
+    with pytest.raises(NetworkError, match="the last output"):
+        source(net).route(small="rest", big="price > 10")
 
 
 def test_a_circle_of_scopes_is_refused():

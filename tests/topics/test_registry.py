@@ -12,7 +12,7 @@ from topics.cluster import ClusterError, TopicPartition
 from topics.create import create_topics
 from topics.memory import MemoryCluster
 from topics.names import SCHEMAS_TOPIC
-from topics.registry import SchemaRegistry, UnknownSchemaError, ids
+from topics.registry import NotAvroError, SchemaRegistry, UnknownSchemaError, ids
 from topics.registry_server import RegistryServer, registry
 from topics.settings import TopicSpec, compacted
 
@@ -155,6 +155,15 @@ class Refused(Exception):
         self.http_status_code, self.error_message = status, "incompatible"
 
 
+def test_the_latest_schema_of_a_subject_is_the_one_registered_last(any_cluster):
+    one, other = SchemaRegistry(any_cluster), SchemaRegistry(any_cluster)
+    assert other.latest("latest") is None
+    one.register("latest", A)
+    second = one.register("latest", B)
+    one.register("of another", A)
+    assert other.latest("latest") == (second, B)
+
+
 class Client:
     def __init__(self, conf: dict) -> None:
         self.conf, self.kept = conf, {}
@@ -164,6 +173,11 @@ class Client:
             raise Refused(409)
         self.kept[7] = schema
         return 7
+
+    def get_latest_version(self, subject):
+        if subject == "none":
+            raise Refused(404)
+        return SimpleNamespace(schema_id=7, schema=self.kept[7])
 
     def get_schema(self, schema_id):
         if schema_id == 500:
@@ -175,17 +189,22 @@ class Client:
         return self.kept[schema_id]
 
 
-def test_a_configured_server_is_used_instead(monkeypatch):
+def configured(monkeypatch):
     fake = SimpleNamespace(
         SchemaRegistryClient=Client,
         SchemaRegistryError=Refused,
-        Schema=lambda text, kind: SimpleNamespace(schema_str=text),
+        Schema=lambda text, kind: SimpleNamespace(schema_str=text, schema_type=kind),
     )
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", fake)
     monkeypatch.setitem(sys.modules, "httpx", SimpleNamespace(HTTPError=ConnectionError))
-    server = registry(in_memory(), url="http://registry")
+    return registry(in_memory(), url="http://registry")
+
+
+def test_a_configured_server_is_used_instead(monkeypatch):
+    server = configured(monkeypatch)
     assert isinstance(server, RegistryServer)
     assert server.schema(server.register("a", A)) == A
+    assert (server.latest("a"), server.latest("none")) == ((7, A), None)
     with pytest.raises(UnknownSchemaError, match="schema 8"):
         server.schema(8)
     with pytest.raises(ClusterError, match="subject 'bad': incompatible"):
@@ -194,6 +213,16 @@ def test_a_configured_server_is_used_instead(monkeypatch):
         server.schema(500)
     with pytest.raises(ClusterError, match=r"asked for schema 111, gives no answer.*start it"):
         server.schema(111)
+
+
+def test_a_schema_of_another_kind_than_avro_is_told(monkeypatch):
+    server = configured(monkeypatch)
+    server.register("a", A)
+    server._client.kept[9] = SimpleNamespace(
+        schema_str='syntax = "proto3";', schema_type="PROTOBUF"
+    )
+    with pytest.raises(NotAvroError, match="schema 9 is of kind PROTOBUF"):
+        server.schema(9)
 
 
 def test_without_a_server_the_topic_is_used():

@@ -45,3 +45,27 @@ def test_results_are_exact_unless_a_function_says_otherwise() -> None:
 def test_functions_share_no_state_unless_they_say_so() -> None:
     one, other = Latest(), Latest()
     assert one.state_key == one.state_key != other.state_key
+
+
+def test_parts_may_be_written_as_text() -> None:
+    class Written(Latest):
+        result = "string?"
+        parts = {"text": "string?", "count": "long", "id": "uuid", "raw": "bytes"}  # noqa: RUF012
+
+    assert Written().init(1).rows() == [(None, 0, "", b"")]
+
+
+def test_a_function_is_given_its_arguments_as_text() -> None:
+    assert Latest("price", "size * 2").arguments == ("price", "size * 2")
+
+
+def test_parts_that_are_not_kept_are_empty_in_a_recalled_state() -> None:
+    class Forgetful(Latest):
+        kept = ("flag", "ratio")
+
+    stored = pl.DataFrame({"flag": [True, False], "ratio": [1.5, 2.5]})
+    assert Forgetful().recall(stored).rows() == [
+        ("", True, 1.5, 0, None),
+        ("", False, 2.5, 0, None),
+    ]
+    assert Latest().kept == tuple(Latest.parts)

@@ -8,7 +8,7 @@ import polars as pl
 from processors.aggregates.max import Max
 from schemas.fields import FieldType
 
-LARGEST = Max(FieldType("long"))
+LARGEST = Max(FieldType("long"), rungs=1)
 
 
 def rows(*values: Any) -> tuple[pl.Series, pl.DataFrame]:

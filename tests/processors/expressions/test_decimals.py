@@ -3,10 +3,11 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.expressions import decimals
+from processors.expressions import arithmetic, decimals
+from schemas.fields import FieldType
 
 TOP = 10**38 - 1
 UNSCALED = st.one_of(
@@ -24,6 +25,7 @@ def rounded(exact, precision=38):
     return whole if abs(whole) < 10**precision else None
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 40), st.integers(1, 38))
 def test_multiply_is_exact_then_rounded_half_up(pairs, drop, precision):
     got = decimals.multiply(*columns(pairs), drop=drop, precision=precision).to_list()
@@ -32,6 +34,7 @@ def test_multiply_is_exact_then_rounded_half_up(pairs, drop, precision):
     ]
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 38))
 def test_divide_half_up_is_exact_and_null_by_zero(pairs, shift):
     got = decimals.divide_half_up(*columns(pairs), shift=shift).to_list()
@@ -40,6 +43,7 @@ def test_divide_half_up_is_exact_and_null_by_zero(pairs, shift):
     ]
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 38), st.integers(0, 38), st.integers(0, 38))
 def test_add_is_exact_then_rounded_half_up(pairs, up, other, drop):
     got = decimals.add(*columns(pairs), raise_left=up, raise_right=other, drop=drop).to_list()
@@ -49,9 +53,11 @@ def test_add_is_exact_then_rounded_half_up(pairs, up, other, drop):
     ]
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 38))
 def test_remainder_has_the_sign_of_the_left(pairs, up):
-    got = decimals.remainder(*columns(pairs), raise_left=up).to_list()
+    left, right = FieldType("decimal", 38, 0), FieldType("decimal", 38, up)
+    got = arithmetic.kernel("%", left, right, right)(*columns(pairs)).to_list()
     assert got == [
         None
         if None in (a, b) or b == 0
@@ -60,6 +66,7 @@ def test_remainder_has_the_sign_of_the_left(pairs, up):
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(UNSCALED, max_size=6), st.integers(0, 38))
 def test_to_double_is_the_nearest_double(values, scale):
     got = decimals.to_double(pl.Series(values, dtype=pl.Int128), scale=scale).to_list()

@@ -1,0 +1,75 @@
+"""`errata init`: a small project that runs."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from errata.cli.app import JsonOption, command
+from errata.cli.output import print_lines
+from schemas.errors import ErrataError
+
+_TEMPLATE = ".txt"
+_FALLBACK = "prices"
+
+
+class OverwriteError(ErrataError):
+    """A file that would be written is there already."""
+
+
+@command("init", example="errata init shares")
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where; it is made if it is not there.")
+    ] = Path("."),
+    as_json: JsonOption = False,
+) -> None:
+    """Write a project that runs: a network, sample input, settings, a test and a README.
+
+    The network has the folder's name. Nothing is overwritten: if one of the files is there, none is
+    written.
+    """
+    name = network_name(folder.resolve().name)
+    texts = {
+        folder / file: Template(text).substitute(name=name) for file, text in templates().items()
+    }
+    there = [str(path) for path in texts if path.exists()]
+    if there:
+        raise OverwriteError(
+            f"{', '.join(there)} would be overwritten; name another folder, or move it away"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    if as_json:
+        print_lines([{"network": name, "files": [str(path) for path in texts]}])
+        return
+    typer.echo(f"wrote {', '.join(str(path) for path in texts)}")
+    go = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    typer.echo(f"try: {go}errata local network.py --input prices=prices.jsonl --table minutes")
+
+
+def templates() -> dict[str, str]:
+    """Return the project's files, by name."""
+    found = files("errata").joinpath("init").iterdir()
+    texts = {entry.name: entry.read_text("utf-8") for entry in found if entry.is_file()}
+    return {
+        name.removesuffix(_TEMPLATE): text
+        for name, text in sorted(texts.items())
+        if name.endswith(_TEMPLATE)
+    }
+
+
+def network_name(folder: str) -> str:
+    """Return a network's name made from a folder's.
+
+    Example:
+        >>> network_name("my shares (2)"), network_name("2"), network_name("..")
+        ('my-shares-2', '2', 'prices')
+    """
+    return re.sub(r"[^A-Za-z0-9_]+", "-", folder).strip("-_") or _FALLBACK

@@ -1,0 +1,131 @@
+"""`errata print`: the records of a network's topics, decoded, each with where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from errata import rows
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.completion import arcs
+from errata.cli.deployed import Deployment, UnknownNameError, deployed
+from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.plain import PlainDecoder
+from errata.progress import Progress
+from topics import names
+from topics.catch_up import catch_up
+from topics.cluster import TopicPartition
+
+_WRITER = ("task", "attempt", "epoch")
+
+
+@command("print", example="errata print tape.py progress --limit 10")
+def print_(
+    net: NetworkArgument,
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC",
+            help="An arc; progress, plan, dead-letters or schemas; ARC.requests; SCOPE.replay.",
+            autocompletion=arcs,
+        ),
+    ],
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this partition; else all.")
+    ] = None,
+    offset: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Begin at this offset of each partition.")
+    ] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="At most so many records.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the records of one of a network's topics as they lie there, up to its end as of now.
+
+    Each with partition, offset, time of writing, key and value; tombstones have no value, what
+    can't be decoded is given in base64. For what tasks write in transactions (arcs, dead letters)
+    also whether it is believed: whether a report of its task covers it. Only such records exist to
+    readers; of exact copies one counts.
+    """
+    with deployed(net) as found:
+        name, believable = topics_of(found).get(topic, ("", False))
+        if not name:
+            known = ", ".join(topics_of(found))
+            raise UnknownNameError(
+                f"network {found.plan.network!r} has no topic {topic!r}: it has {known}"
+            )
+        count = found.cluster.partitions(name)
+        if partition is not None and partition >= count:
+            raise UnknownNameError(
+                f"topic {name!r} has no partition {partition}: it has 0 to {count - 1}"
+            )
+        wanted = range(count) if partition is None else [partition]
+        left = limit
+        view = Progress(found.cluster, plan=found.plan) if believable else None
+        for number in wanted:
+            for records in _read(found, TopicPartition(name, number), offset):
+                if view is not None:
+                    view.catch_up()  # after the records, so that it knows of all of them
+                _print(_judged(records[:left], view), as_json=as_json)
+                left = None if left is None else left - len(records)
+                if left is not None and left <= 0:
+                    return
+
+
+def topics_of(found: Deployment) -> dict[str, tuple[str, bool]]:
+    """Return the topics of a network by the name that a user gives, and whether belief matters."""
+    plan, net = found.plan, found.plan.network
+    topics = {arc: (plan.topic(arc), True) for arc in plan.topics}
+    topics["progress"] = names.progress_topic(net), False
+    topics["plan"] = names.plan_topic(net), False
+    topics["dead-letters"] = names.dead_letters_topic(net), True
+    topics["schemas"] = names.SCHEMAS_TOPIC, False
+    topics |= {f"{arc}.requests": (names.requests_topic(net, arc), False) for arc in plan.asked()}
+    topics |= {f"{s}.replay": (names.replay_topic(net, s), False) for s in plan.scopes}
+    return topics
+
+
+def _read(found: Deployment, place: TopicPartition, offset: int) -> Iterator[list[dict[str, Any]]]:
+    if offset >= found.cluster.end(place):
+        return
+    decoder, reader = PlainDecoder(found.registry), found.cluster.reader({place: offset})
+    try:
+        for records in catch_up(found.cluster, reader, place):
+            yield decoder.records(records)
+    finally:
+        reader.close()
+
+
+def _judged(records: list[dict[str, Any]], view: Progress | None) -> Iterator[dict[str, Any]]:
+    """Yield records, and whether they are believed if that is a question."""
+    for record in records:
+        value = record["value"]
+        if view is not None and isinstance(value, dict) and all(name in value for name in _WRITER):
+            report = view.of(value["task"])
+            record["believed"] = report.covers(value["attempt"], value["epoch"])
+        yield record
+
+
+def _print(records: Iterator[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json or not for_people():
+        print_lines(records)
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    for record in records:
+        line = Text(f"{record['partition']}:{record['offset']} ", style="bold")
+        line.append(f"{as_time(record['time_ms'])} ", style="dim")
+        if "believed" in record:
+            line.append(*(("believed ", "green") if record["believed"] else ("dead ", "red")))
+        line.append_text(cell(f"{_told(record['key'])}  {_told(record['value'])}"))
+        console.print(line)
+
+
+def _told(content: Any) -> str:
+    if content is None:
+        return "-"
+    return content if isinstance(content, str) else rows.json_line(content).decode()

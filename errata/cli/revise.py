@@ -1,0 +1,251 @@
+"""`errata revise`: a revision of a source, sent by hand."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+from rich.console import Console
+
+from errata import rows
+from errata.cli.app import JsonOption, NetworkArgument, command, complain
+from errata.cli.completion import sources
+from errata.cli.deployed import Deployment, deployed
+from errata.cli.given import RefusedRevisionError, given_fields, given_identity
+from errata.cli.output import for_people, print_lines
+from errata.cli.tail import told
+from errata.delivery import Parcel, deliver
+from errata.progress import Progress, current
+from errata.source_record import source_records
+from errata.what_if import Content, consequences, content_of
+from processors.intake import Intake
+from processors.scopes import INGEST
+from processors.typed import Source
+from schemas import revisions as frames
+from schemas.arc import Arc
+from schemas.partition import partitions
+from topics.cluster import TopicPartition
+
+
+@command("revise", example="errata revise tape.py trades replace --key T1 --set price=22 --dry-run")
+def revise(
+    net: NetworkArgument,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="The source to revise.", autocompletion=sources),
+    ],
+    op: Annotated[
+        str,
+        typer.Argument(
+            metavar="OP",
+            help="insert, replace or delete.",
+            autocompletion=lambda: list(frames.OPS),
+        ),
+    ],
+    tuple_: Annotated[
+        str | None,
+        typer.Argument(metavar="[JSON]", help="The tuple, or some fields of it: a JSON object."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K",
+            help="Which tuple: the value of its identity, or FIELD=VALUE for each of its fields.",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="A field's value. May be repeated."),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="The partition of the source's topic to send to."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would change, and send nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a revision of a source to its topic, in the envelope and format that it declares.
+
+    A replace or delete names a tuple that is there; fields that are not given stay as they are. The
+    tuple is looked up in the source's arc, and the revision goes to the partition of the topic that
+    it came from; a new one goes where Kafka's default partitioner puts its identity, unless
+    --partition says otherwise. Only --dry-run tells what it changes: it reads the sources' arcs,
+    and computes every box with the revision and without it, at the watermark as it stands.
+    """
+    if op not in frames.OPS:
+        raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
+    with deployed(net) as found:
+        kind = found.plan.sources[found.known("source", source, found.plan.sources)]
+        given = given_fields(kind, tuple_, set_ or [])
+        identity = given_identity(kind, given, key or [])
+        progress = current(found.cluster, found.plan)
+        intake = _Reader(found, kind)
+        wanted = intake.identity(identity)
+        content = content_of(progress, intake.codec, identities=None if dry_run else wanted)
+        revision, last = _revision(intake, content, op, identity | given, wanted)
+        place, why = place_of(found, kind, revision, last, partition)
+        offset = None
+        if not dry_run:
+            now_ms = time.time_ns() // 1_000_000
+            records = source_records(kind, revision, registry=found.registry, time_ms=now_ms)
+            offset = deliver(found.cluster, [Parcel(place, *record) for record in records])[0]
+        if why == "key":
+            complain(
+                f"{source!r} has no tuple of this identity, so its partition was taken from the "
+                f"hash of its key: {place.partition}; if the topic's own producer puts it "
+                "elsewhere, give --partition"
+            )
+        (line,) = _lines(kind.arc, revision)
+        people = for_people() and not as_json
+        sent = {"topic": place.topic, "partition": place.partition, "offset": offset}
+        _show(kind, line, sent, people=people)
+        if dry_run:
+            _show_consequences(found, progress, kind, content, revision, people=people)
+
+
+class _Reader:
+    """Reads what the user gave as ingest reads a record."""
+
+    def __init__(self, found: Deployment, source: Source) -> None:
+        self.source, self.codec = source, found.codec(source.arc.name)
+        self._intake = Intake(replace(source, envelope="native", format="json"), self.codec)
+
+    def identity(self, given: dict[str, Any]) -> pl.DataFrame:
+        """Return an identity as a frame of one row."""
+        found = self.revision({"op": "delete", "before": given})
+        return frames.identities(found, self.source.arc.identity)
+
+    def revision(self, line: dict[str, Any]) -> pl.DataFrame:
+        """Return a native revision as a frame of one row.
+
+        Raises:
+            RefusedRevisionError: If ingest would refuse it.
+        """
+        found = self._intake.decode([rows.json_line(line)])
+        if found.refused:
+            refusal = found.refused[0]
+            raise RefusedRevisionError(
+                f"source {self.source.arc.name!r} would refuse this, {refusal.reason}: "
+                f"{refusal.detail}"
+            )
+        return found.frame.select(list(frames.schema(self.source.arc.fields)))
+
+
+def _revision(
+    intake: _Reader, content: Content, op: str, given: dict[str, Any], wanted: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the revision, and the last one of its identity that the arc has, if any."""
+    arc = intake.source.arc
+    identity = list(arc.identity)
+    named = frames.identities(content.last, identity).with_row_index("@row")
+    last = content.last[named.join(wanted, on=identity, how="semi")["@row"]]
+    held = frames.entering(last, list(arc.fields))
+    told = ", ".join(f"{name}={given[name]}" for name in identity)
+    if op == "insert":
+        if held.height:
+            raise RefusedRevisionError(
+                f"source {arc.name!r} holds {told} already: {rows.tuples(arc, held)[0]}; "
+                "use replace"
+            )
+        return intake.revision({"op": op, "after": given}), last
+    if held.is_empty():
+        seen = "none of them of it"
+        if last.height:
+            seen = f"and its last one, in epoch {last['epoch'][0]}, deletes it"
+        raise RefusedRevisionError(
+            f"source {arc.name!r} holds no tuple {told}: {content.read} revisions of its arc were "
+            f"read, {seen}; use insert"
+        )
+    before = rows.tuples(arc, held)[0]
+    if op == "delete":
+        return intake.revision({"op": op, "before": before}), last
+    after = before | given
+    revision = intake.revision({"op": op, "before": before, "after": after})
+    if all(revision[f"before.{n}"].eq_missing(revision[f"after.{n}"]).all() for n in arc.fields):
+        raise RefusedRevisionError(f"source {arc.name!r} holds {told} just so: nothing changes")
+    return revision, last
+
+
+def place_of(
+    found: Deployment, source: Source, revision: pl.DataFrame, last: pl.DataFrame, asked: int | None
+) -> tuple[TopicPartition, str]:
+    """Return the partition of the source's topic to send to, and where that is known from.
+
+    Args:
+        found: Where the source is deployed.
+        source: Its topic is sent to.
+        revision: What is to be sent.
+        last: The last revision of its identity, if any: its task is that of the partition.
+        asked: The partition that the user wants, if any.
+    """
+    count = found.plan.topic_partitions[source.arc.name]
+    if asked is not None:
+        if asked >= count:
+            raise RefusedRevisionError(
+                f"topic {source.topic!r} has no partition {asked}: it has 0 to {count - 1}"
+            )
+        return TopicPartition(source.topic, asked), "option"
+    writer, _, number = last["task"][0].rpartition(".") if last.height else ("", "", "")
+    if writer == f"{INGEST}{source.arc.name}" and number.isdecimal() and int(number) < count:
+        return TopicPartition(source.topic, int(number)), "arc"
+    if count == 1:
+        return TopicPartition(source.topic, 0), "only"
+    if source.rekey:
+        return TopicPartition(source.topic, 0), "any"
+    key, _ = source_records(source, revision, registry=found.registry, time_ms=0)[0]
+    return TopicPartition(source.topic, int(partitions([key], count)[0])), "key"
+
+
+def _show(source: Source, line: dict[str, Any], sent: dict[str, Any], *, people: bool) -> None:
+    if not people:
+        print_lines([line | sent])
+        return
+    _print_told(source.arc, line)
+    where = f"{sent['topic']}, partition {sent['partition']}"
+    offset = sent["offset"]
+    typer.echo(f"not sent; would go to {where}" if offset is None else f"sent: {where} at {offset}")
+
+
+def _show_consequences(
+    found: Deployment,
+    progress: Progress,
+    source: Source,
+    content: Content,
+    revision: pl.DataFrame,
+    *,
+    people: bool,
+) -> None:
+    plan = found.plan
+    contents = {
+        name: content if name == source.arc.name else content_of(progress, found.codec(name))
+        for name in plan.sources
+    }
+    tuples = {name: c.tuples(plan.arcs[name]) for name, c in contents.items()}
+    changed = consequences(progress, tuples, source=source.arc.name, revision=revision)
+    for arc, revisions in changed.items():
+        if arc in plan.sources:
+            continue
+        for line in _lines(plan.arcs[arc], revisions):
+            if people:
+                _print_told(plan.arcs[arc], line)
+            else:
+                print_lines([{"arc": arc, **line}])
+    read = ", ".join(f"{c.read} revisions of {name!r}" for name, c in contents.items())
+    short = [name for name in plan.sources if not plan.arcs[name].is_connection_point]
+    rest = f"; {', '.join(short)} keep no history, so tuples may be missing" if short else ""
+    complain(f"read {read}{rest}; windows that the watermark has not passed show nothing yet")
+
+
+def _lines(arc: Arc, revisions: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return revisions as plain values; they have no epoch yet."""
+    found = rows.revisions(arc, revisions.with_columns(epoch=pl.lit(0)))
+    return [{name: side for name, side in line.items() if name != "epoch"} for line in found]
+
+
+def _print_told(arc: Arc, line: dict[str, Any]) -> None:
+    Console(soft_wrap=True, highlight=False).print(f"{arc.name}:", told(arc, line))

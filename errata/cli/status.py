@@ -1,0 +1,156 @@
+"""`errata status`: every task's frontier, and who holds it back since when."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.deployed import deployed
+from errata.cli.output import as_time, cell, for_people, print_lines, table
+from errata.progress import STALE_MS, Hold, NetworkStatus, Progress, TaskStatus, status
+
+_REFRESH_S = 1.0
+_COLUMNS = (
+    "task",
+    "attempt",
+    "done",
+    "frontier",
+    "lag",
+    "watermark",
+    "waiting",
+    "records",
+    "dead letters",
+    "late",
+    "replays",
+    "last report",
+)
+
+
+@command("status", example="errata status tape.py --watch")
+def status_(
+    net: NetworkArgument,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far every task has come, and which task holds which frontier back, since when.
+
+    The frontier is the last epoch that a task can no longer change; its lag is told in the time
+    between epochs. The watermark is event time. A task that has something to do and has not
+    reported for 5 seconds is busy, or not running.
+    """
+    with deployed(net) as found:
+        progress = Progress(found.cluster, plan=found.plan)
+        progress.catch_up()
+        if as_json or not for_people():
+            print_lines([as_data(status(progress))])
+            while watch:
+                _wait(progress)
+                print_lines([as_data(status(progress))])
+            return
+        if not watch:
+            Console(soft_wrap=False).print(shown_to_people(status(progress), now_ms=_now_ms()))
+            return
+        with Live(auto_refresh=False, vertical_overflow="visible") as screen:
+            while True:
+                screen.update(shown_to_people(status(progress), now_ms=_now_ms()), refresh=True)
+                _wait(progress)
+
+
+def _wait(progress: Progress) -> None:
+    time.sleep(_REFRESH_S)
+    progress.catch_up()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def as_data(found: NetworkStatus) -> dict[str, Any]:
+    """Return a status as plain data for programs, with why each frontier is held back."""
+    plain = asdict(found)
+    plain["tasks"] = [asdict(task) | {"held": why_held(task) or None} for task in found.tasks]
+    plain["holds"] = [asdict(hold) | {"told": why_watermark(hold)} for hold in found.holds]
+    return plain
+
+
+def shown_to_people(found: NetworkStatus, *, now_ms: int) -> Group:
+    """Return tables of a status, and a line for each thing that holds the network back."""
+    newest = "nothing taken in yet" if found.newest_epoch is None else f"epoch {found.newest_epoch}"
+    tasks = table(
+        f"{found.network}: {newest}",
+        _COLUMNS,
+        (_row(task, now_ms) for task in found.tasks),
+    )
+    held = [
+        Text("held back: ", style="yellow").append_text(cell(f"{task.task}: {why_held(task)}"))
+        for task in found.tasks
+        if task.held_by is not None and _is_stale(task, now_ms)
+    ]
+    waits = [
+        Text("watermark: ", style="yellow").append_text(cell(why_watermark(hold)))
+        for hold in found.holds
+    ]
+    return Group(tasks, *held, *waits)
+
+
+def _is_stale(task: TaskStatus, now_ms: int) -> bool:
+    return task.held_since_ms is None or now_ms - task.held_since_ms > STALE_MS
+
+
+def _row(task: TaskStatus, now_ms: int) -> tuple[object, ...]:
+    return (
+        task.task,
+        task.attempt,
+        task.done,
+        task.frontier,
+        "" if task.lag_ms is None else _seconds(task.lag_ms),
+        "ended" if task.ended else as_time(task.watermark_ms) + (" (idle)" if task.idle else ""),
+        task.waiting,
+        task.total("read"),
+        task.total("dead_letters"),
+        task.total("late"),
+        task.total("requests"),
+        "never" if task.reported_ms is None else f"{_seconds(now_ms - task.reported_ms)} ago",
+    )
+
+
+def _seconds(ms: int) -> str:
+    return f"{max(0, ms) / 1000:.2f} s"
+
+
+def why_held(task: TaskStatus) -> str:
+    """Say who keeps a task's frontier back, since when, and what to do; "" if nobody does."""
+    if task.held_by is None:
+        return ""
+    since = "it has never reported"
+    if task.held_since_ms is not None:
+        since = f"its last report is of {as_time(task.held_since_ms)}"
+    if task.held_by != task.task:
+        return f"waits for {task.held_by}; {since}"
+    scope = task.task.rpartition(".")[0]
+    has = f"{task.waiting} records wait for it" if task.waiting else "its input has moved on"
+    return f"holds itself back: {has}, {since}; it is busy, or needs `errata run --scope {scope}`"
+
+
+def why_watermark(hold: Hold) -> str:
+    """Say which partition holds a watermark back, since when, and what to do."""
+    peers = "have ended" if hold.peers_ms is None else f"are at {as_time(hold.peers_ms)}"
+    has = "has never had a record"
+    if hold.since_ms is not None:
+        has = (
+            f"stands at {as_time(hold.watermark_ms)} and has had no newer event since "
+            f"{as_time(hold.since_ms)}"
+        )
+    return (
+        f"{hold.task} {has}, while its peers {peers}: no window of {hold.source!r} closes beyond; "
+        f"give idle_after=, or say `errata end NET {hold.source}`"
+    )

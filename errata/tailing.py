@@ -1,0 +1,89 @@
+"""An arc's revisions as they become certain: believed ones only, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import sleep
+
+import polars as pl
+
+from errata.progress import Progress
+from processors.arc_topic import ArcCodec, ArcInput
+from topics.cluster import TopicPartition
+
+_PAUSE_S = 0.02
+
+
+class Tail:
+    """Reads all partitions of an arc, and gives the epochs that are complete in all of them.
+
+    Args:
+        progress: What the tasks have reported.
+        codec: How to read the arc.
+        from_beginning: Whether to begin with what its topic holds, instead of what comes now.
+    """
+
+    def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
+        self.progress = progress
+        count = progress.plan.partition_count(codec.arc.name)
+        places = [TopicPartition(codec.topic, partition) for partition in range(count)]
+        self.inputs = [
+            ArcInput(
+                progress,
+                codec,
+                place.partition,
+                done=-1,
+                resume=0 if from_beginning else progress.cluster.end(place),
+            )
+            for place in places
+        ]
+
+    def step(self) -> pl.DataFrame | None:
+        """Return the revisions that have become certain, by epoch; None if nothing has moved."""
+        self.progress.poll()
+        read = sum(source.poll() for source in self.inputs)
+        before = self.done
+        frontier = self.frontier()
+        if frontier <= before:
+            return self.inputs[0].codec.empty if read else None
+        taken = [
+            source.take(frontier).with_columns(pl.lit(source.place.partition).alias("partition"))
+            for source in self.inputs
+        ]
+        for source in self.inputs:
+            source.drop(frontier)
+        return pl.concat(taken).sort("epoch", "partition", "offset", maintain_order=True)
+
+    @property
+    def done(self) -> int:
+        """The last epoch that has been given."""
+        return self.inputs[0].done
+
+    def frontier(self) -> int:
+        """Return the last epoch that is complete in all partitions."""
+        return min(source.frontier() for source in self.inputs)
+
+    def upto_now(self) -> Iterator[pl.DataFrame]:
+        """Yield what is certain now, and end."""
+        places = [self.progress.complete(s.codec.arc.name, s.place.partition) for s in self.inputs]
+        goal = min(epoch for epoch, _ in places)
+        while self.done < goal:
+            found = self.step()
+            if found is None:
+                sleep(_PAUSE_S)
+            elif found.height:
+                yield found
+
+    def for_ever(self) -> Iterator[pl.DataFrame]:
+        """Yield what becomes certain, as it does."""
+        while True:
+            found = self.step()
+            if found is None:
+                sleep(_PAUSE_S)
+            elif found.height:
+                yield found
+
+    def close(self) -> None:
+        """Stop reading."""
+        for source in self.inputs:
+            source.close()

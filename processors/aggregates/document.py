@@ -1,0 +1,151 @@
+"""The page ``docs/aggregates.md``, written from the table of functions.
+
+``python -m processors.aggregates.document > docs/aggregates.md`` writes it anew.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import polars as pl
+
+from processors.aggregate_results import Results
+from processors.aggregates.functions import FUNCTIONS
+from schemas.arc import Arc
+from schemas.fields import FieldType, physical
+
+_TYPES = {
+    "id": "string",
+    "at": "timestamp-millis",
+    "venue": "string",
+    "price": "decimal(9,2)",
+    "size": "long?",
+}
+_ROWS = (
+    ("a", 1000, "XNYS", 1000, 3),
+    ("b", 2000, "XLON", 1250, 1),
+    ("c", 3000, "XNYS", 1100, None),
+    ("d", 4000, "XPAR", 950, 4),
+)
+SAMPLE = Arc(
+    "trades",
+    {name: FieldType.parse(kind) for name, kind in _TYPES.items()},
+    ("id",),
+    "at",
+    (),
+)
+"""The arc that the examples are run on."""
+
+AROUND = (
+    "sum(price * size) / sum(size)",
+    "max(price) - min(price)",
+    "case when count(*) > 3 then last(venue) end",
+    "sum(size) filter (where venue = 'XNYS')",
+    "first(size) filter (where price > 10.5) ignore nulls",
+)
+"""Examples of what may stand around a call, and behind it."""
+
+_INTRODUCTION = """# Aggregate functions
+
+Results of `.aggregate(...)` are SQL in Spark's dialect, by name:
+`vwap="sum(price * size) / sum(size)"`. This page is written from the table that the compiler reads;
+the values of the examples are computed, over these tuples of an arc:
+
+"""
+
+_RULES = """
+Rules that hold for all of them:
+
+* A null argument does not take part, but for `first` and `last`, which take it as it is unless
+  `ignore nulls` is said, and `count(*)`. A window without a value to take gives null; `count` and
+  `count_if` give 0. A window without a tuple has no result at all.
+* `filter (where p)` behind a call leaves out the tuples for which `p` is not true.
+* An expression may stand around calls, and `filter` behind each. It may use the fields of `by` and
+  `window_start`. What fails in it (an overflow, a division by zero) gives null.
+* The arguments are expressions over the fields of a tuple. An aggregate inside of an aggregate is
+  refused: use two boxes.
+* `first` and `last` go by event time, or by the `order_by` of the box. `min_by` and `max_by` take
+  the earliest of the tuples with the same key. The identity decides between those that are left, so
+  results never depend on the order of arrival. Null orders below everything, NaN above.
+* Everything is revised exactly when a tuple leaves or changes. Where a function says *replayed*, a
+  change that took away the last of the best few it remembers makes the box read that window again.
+* Doubles are summed with an error term: what leaves takes its rounding with it.
+* `distinct`, `over`, `order by` inside a call, percentiles and collections are not there yet.
+
+A function of your own is a class: see `errata.Compensating`.
+
+"""
+
+
+def example(text: str) -> str:
+    """Return the value of an aggregate over the sample, as text.
+
+    Example:
+        >>> example("sum(price)")
+        '43.00'
+    """
+    making = Results(SAMPLE, {})
+    result = making.make(text)
+    columns = zip(*_ROWS, strict=True)
+    types = physical(SAMPLE.fields)
+    tuples = pl.DataFrame(dict(zip(SAMPLE.fields, columns, strict=True)), schema=types)
+    rows = pl.Series(range(tuples.height), dtype=pl.UInt32)
+    group = pl.repeat(0, tuples.height, dtype=pl.UInt32, eager=True)
+    columns_of_states = []
+    for state in making.states.values():
+        empty = pl.DataFrame(state.init(1))
+        columns_of_states += state.move(empty, tuples, rows=rows, groups=group, sign=1)
+    return shown(result.emit(pl.DataFrame(columns_of_states))[0], result.type)
+
+
+def shown(value: object, kind: FieldType) -> str:
+    """Return a physical value as people write it.
+
+    Example:
+        >>> shown(1050, FieldType.parse("decimal(9,2)")), shown(None, FieldType.parse("long?"))
+        ('10.50', 'null')
+    """
+    if value is None:
+        return "null"
+    if kind.kind == "decimal":
+        return str(Decimal(str(value)).scaleb(-kind.scale))
+    return str(value).lower() if kind.kind == "boolean" else str(value)
+
+
+def page() -> str:
+    """Return the page."""
+    sample = [
+        [shown(value, kind) for value, kind in zip(row, SAMPLE.fields.values(), strict=True)]
+        for row in _ROWS
+    ]
+    names = [f"{name} {kind}" for name, kind in SAMPLE.fields.items()]
+    functions = [
+        [
+            f"`{function.name}`" + "".join(f", `{name}`" for name in function.also),
+            function.signature,
+            f"`{function.example}`",
+            example(function.example),
+            function.exact,
+            function.compensates,
+        ]
+        for function in FUNCTIONS.values()
+    ]
+    heads = ["function", "takes and gives", "example", "value", "how exact", "tuples may leave"]
+    around = [[f"`{text}`", example(text)] for text in AROUND]
+    return (
+        _INTRODUCTION
+        + _table(names, sample)
+        + _RULES
+        + _table(heads, functions)
+        + "\nAround calls, and behind them:\n\n"
+        + _table(["expression", "value"], around)
+    )
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,177 @@
+"""Ladders: the best few keys of each group, in some order, and how many rows hold each.
+
+A ladder has *rungs*, the best first. Of what is behind its last rung nothing is known but how many
+rows there are; while there are some, the last rung is a *floor*: it stays as a bound also when no
+row is left on it. Rungs of all groups are columns: rung r of group g is row r * height + g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from processors.aggregates.grouping import Counts
+from schemas.fields import FieldType
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+_MIX = np.uint32(0x9E3779B1)  # spreads row numbers, which may run in step with groups
+
+
+@dataclass(frozen=True)
+class Key:
+    """One thing that rows are ordered by; null is below all values, NaN above.
+
+    Args:
+        type: Its type.
+        largest: Whether the row with the largest comes first, rather than that with the smallest.
+    """
+
+    type: FieldType
+    largest: bool
+
+    def reaches(self, values: pl.Series, bound: pl.Series) -> Flags:
+        """Whether values don't come after a bound; true as well where one of them is null."""
+        fine = values >= bound if self.largest else values <= bound
+        flags: Flags = (fine.fill_null(True) if fine.has_nulls() else fine).to_numpy()
+        return flags
+
+
+@dataclass(frozen=True)
+class Ladders:
+    """The ladders of some groups.
+
+    Args:
+        count: How many rows each group has.
+        used: How many rungs each ladder has; at least one if there are rows.
+        ties: Rows on each rung, a line a rung.
+        columns: Keys of the rungs and what goes with them.
+    """
+
+    count: Counts
+    used: Counts
+    ties: Counts
+    columns: pl.DataFrame
+
+    @property
+    def height(self) -> int:
+        """How many groups there are."""
+        return len(self.count)
+
+    @property
+    def has_floor(self) -> Flags:
+        """Whether there are rows behind the last rung."""
+        behind: Flags = self.ties.sum(axis=0) < self.count
+        return behind
+
+    def within_reach(self, key: Key, groups: Counts, values: pl.Series) -> Flags:
+        """Whether a row may belong on its group's ladder, by its first key."""
+        floor = (np.maximum(self.used, 1) - 1) * self.height + np.arange(self.height)
+        bound = self.columns[values.name][floor[groups]]
+        within: Flags = key.reaches(values, bound) | ~self.has_floor[groups]
+        return within
+
+    def rungs(self, touched: Flags | None = None) -> Entries:
+        """Return what stands on the ladders, of all groups or of some."""
+        lines = np.arange(len(self.ties))[:, None]
+        there = lines < (self.used if touched is None else self.used * touched)
+        floor = there & self.has_floor & (lines == self.used - 1)
+        line, group = np.nonzero(there)
+        return Entries(group, self.ties[there], floor[there], line * self.height + group)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What may stand on ladders.
+
+    Args:
+        group: Index of the group.
+        ties: How many rows; less than 0 if they leave.
+        floor: Whether it is a floor.
+        row: Which row of some columns it is.
+    """
+
+    group: Counts
+    ties: Counts
+    floor: Flags
+    row: Counts
+
+    def and_then(self, other: Entries) -> Entries:
+        """Return these entries, then those."""
+        return Entries(
+            np.concatenate([self.group, other.group]),
+            np.concatenate([self.ties, other.ties]),
+            np.concatenate([self.floor, other.floor]),
+            np.concatenate([self.row, other.row]),
+        )
+
+
+def bound(key: Key, groups: Counts, values: pl.Series, *, rungs: int) -> pl.Series:
+    """Return for each row a key that about as many rows of its group reach as there are rungs.
+
+    The rows of a group are dealt to as many hands as there are rungs; the bound is the worst of the
+    hands' best. It costs a fraction of sorting, and what does not reach it need not be sorted.
+
+    Example:
+        >>> key, groups = Key(FieldType("long"), largest=True), np.zeros(1000, dtype=np.int64)
+        >>> values = pl.Series("x", range(1000))
+        >>> bool(4 <= key.reaches(values, bound(key, groups, values, rungs=4)).sum() < 20)
+        True
+    """
+    hand = (np.arange(len(groups), dtype=np.uint32) * _MIX >> np.uint32(16)) % rungs
+    best, worst = (pl.max, pl.min) if key.largest else (pl.min, pl.max)
+    bounds = (
+        pl.DataFrame({"cell": groups * rungs + hand, "key": values})
+        .group_by("cell")
+        .agg(best("key"))
+        .group_by(pl.col("cell") // rungs)
+        .agg(worst("key"))
+    )
+    there = bounds["cell"].to_numpy()
+    where = np.zeros(there.max(initial=0) + 1, dtype=np.int64)
+    where[there] = np.arange(len(there))
+    return bounds["key"][where[groups]]
+
+
+def climbed(
+    order: Mapping[str, Key], columns: pl.DataFrame, entries: Entries
+) -> tuple[Entries, Counts]:
+    """Return the rungs that entries make, in order by group, and the place of each from 0.
+
+    Entries with the same keys become one rung; one without rows goes unless it is a floor, and so
+    does what is behind the first floor of its group.
+    """
+    largest = [key.largest for key in order.values()]
+    keys = [columns[name][entries.row] for name in order]
+    numbers = pl.Series("@entry", np.arange(len(entries.group)))
+    by = (
+        pl.DataFrame([numbers, pl.Series("@group", entries.group), *keys])
+        .sort(["@group", *order], descending=[False, *largest], nulls_last=[False, *largest])
+        .select(
+            "@entry",
+            new=~pl.all_horizontal(
+                pl.col(name).eq_missing(pl.col(name).shift(1)) for name in ("@group", *order)
+            ),
+        )
+    )
+    entry = by["@entry"].to_numpy()
+    starts = np.flatnonzero(by["new"].to_numpy())
+    ties = np.add.reduceat(entries.ties[entry], starts)
+    floor = np.logical_or.reduceat(entries.floor[entry], starts)
+    # The row of an entry that has rows: a floor without any may be of a tuple that was replaced.
+    live = entry + len(entry) * (entries.ties[entry] > 0)
+    chosen = np.maximum.reduceat(live, starts) % len(entry)
+    stays = (ties > 0) | floor
+    chosen, ties, floor = chosen[stays], ties[stays], floor[stays]
+    group = entries.group[chosen]
+    first = np.searchsorted(group, group)
+    floors = np.cumsum(floor) - floor
+    stays = floors == floors[first]
+    place = np.arange(len(group)) - first
+    made = Entries(group[stays], ties[stays], floor[stays], entries.row[chosen[stays]])
+    return made, place[stays]

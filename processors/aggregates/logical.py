@@ -1,0 +1,73 @@
+"""``bool_and(x)`` and ``bool_or(x)``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import polars as pl
+
+from processors.aggregates.compensating import Compensating
+from processors.aggregates.grouping import counted, present
+from schemas.fields import FieldType
+
+
+class Logical(Compensating):
+    """Whether all values, or any, are true; null for no value.
+
+    Args:
+        every: Whether all have to be true.
+
+    Example:
+        >>> every = Logical(every=True)
+        >>> groups = pl.Series([0, 0], dtype=pl.UInt32)
+        >>> rows = pl.DataFrame({"x": [False, True]})
+        >>> states = every.accumulate(every.init(1), groups, rows)
+        >>> every.emit(states)[0], every.emit(every.compensate(states, groups[:1], rows[:1]))[0]
+        (False, True)
+    """
+
+    result: FieldType
+
+    def __init__(self, *, every: bool) -> None:
+        self.every = every
+        self.result = FieldType("boolean", optional=True)
+        count = FieldType("long")
+        self.parts = {"count": count, "true": count}
+
+    @property
+    def state_key(self) -> tuple[Hashable, ...]:
+        """Both functions of one argument share their state."""
+        return ("logical",)
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Count the values that enter."""
+        return self._change(states, groups, values, sign=1)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Count down for the values that leave."""
+        return self._change(states, groups, values, sign=-1)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Add the counts."""
+        return pl.DataFrame([one[name] + other[name] for name in self.parts])
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return whether it is so."""
+        count, true = states["count"], states["true"]
+        return (true == count if self.every else true > 0).set(count == 0, None)
+
+    def _change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
+    ) -> pl.DataFrame:
+        groups, truths = present(groups, values.to_series(0))
+        changes = (counted(groups, states.height), counted(groups.filter(truths), states.height))
+        return pl.DataFrame(
+            [
+                states[name] + pl.Series(sign * change)
+                for name, change in zip(self.parts, changes, strict=True)
+            ]
+        )

@@ -1,0 +1,187 @@
+"""A user's own aggregate function, with what it returns looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import polars as pl
+
+from processors.aggregates.compensating import Compensating, part_types
+from schemas.errors import ErrataError
+from schemas.fields import FieldType, FieldTypeError
+
+_T = TypeVar("_T")
+
+
+class UserFunctionError(ErrataError):
+    """A function that a user wrote has raised, or has returned what it must not.
+
+    Args:
+        function: What it is called.
+        step: What it was asked to do: ``accumulate``, ``emit`` and so on, or ``call``.
+        reason: What was needed and what was found.
+        row: Index of the first tuple that it failed on, among those it was given; None if that
+            can't be told.
+    """
+
+    def __init__(self, function: str, step: str, reason: str, *, row: int | None = None) -> None:
+        self.function, self.step, self.reason, self.row = function, step, reason, row
+        super().__init__(f"function {function}, {step}: {reason}")
+
+
+class UserFunction(Compensating):
+    """A user's function with its types read, which raises nothing but `UserFunctionError`.
+
+    Args:
+        function: The user's.
+
+    Raises:
+        UserFunctionError: If its result or parts are no types.
+    """
+
+    result: FieldType
+    parts: Mapping[str, FieldType]
+
+    def __init__(self, function: Compensating) -> None:
+        self.function = function
+        self.arguments = function.arguments
+        arguments = ", ".join(map(repr, function.arguments))
+        self.text = f"{type(function).__module__}.{type(function).__qualname__}({arguments})"
+        self.name = f"{type(function).__qualname__}({arguments})"
+        try:
+            self.result = FieldType.parse(function.result)
+            self.parts = part_types(function)
+        except (AttributeError, FieldTypeError) as error:
+            raise UserFunctionError(self.name, "declaration", self._told(error)) from error
+        if not set(function.kept) <= set(self.parts):
+            raise UserFunctionError(self.name, "declaration", "needs kept to name some parts")
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """What the user says, all parts if nothing."""
+        return self.function.kept
+
+    @property
+    def state_key(self) -> tuple[Hashable, ...]:
+        """What the user says; of one object of the user's there is one state."""
+        return self._asked("state_key", lambda: self.function.state_key)
+
+    def init(self, count: int) -> pl.DataFrame:
+        """Return the states of groups without content."""
+        return self._states("init", count, lambda: self.function.init(count))
+
+    def recall(self, kept: pl.DataFrame) -> pl.DataFrame:
+        """Return the states of stored results."""
+        return self._states("recall", kept.height, lambda: self.function.recall(kept))
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Return the states after rows have entered."""
+        return self._moved("accumulate", self.function.accumulate, states, groups, values)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Return the states after rows have left."""
+        return self._moved("compensate", self.function.compensate, states, groups, values)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Return the states of united contents."""
+        return self._states("merge", one.height, lambda: self.function.merge(one, other))
+
+    def exact(self, states: pl.DataFrame) -> pl.Series:
+        """Return for each group whether `emit` is right."""
+        boolean = FieldType("boolean")
+        return self._column("exact", states.height, boolean, lambda: self.function.exact(states))
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return the results."""
+        return self._column("emit", states.height, self.result, lambda: self.function.emit(states))
+
+    def _asked(self, step: str, ask: Callable[[], _T]) -> _T:
+        try:
+            return ask()
+        except (Exception, pl.exceptions.PanicException) as error:
+            raise UserFunctionError(self.name, step, self._told(error)) from error
+
+    @staticmethod
+    def _told(error: BaseException) -> str:
+        text = " ".join(str(error).split())
+        return f"raised {type(error).__name__}: {text}"
+
+    def _moved(
+        self,
+        name: str,
+        step: Callable[[pl.DataFrame, pl.Series, pl.DataFrame], pl.DataFrame],
+        states: pl.DataFrame,
+        groups: pl.Series,
+        values: pl.DataFrame,
+    ) -> pl.DataFrame:
+        try:
+            return self._states(name, states.height, lambda: step(states, groups, values))
+        except UserFunctionError as error:
+            error.row = self._culprit(step, states, groups, values)
+            raise
+
+    @staticmethod
+    def _culprit(
+        step: Callable[[pl.DataFrame, pl.Series, pl.DataFrame], pl.DataFrame],
+        states: pl.DataFrame,
+        groups: pl.Series,
+        values: pl.DataFrame,
+    ) -> int | None:
+        """Return a row on which the step raises also when it is the only one, by halving."""
+
+        def fails(start: int, count: int) -> bool:
+            try:
+                step(states, groups.slice(start, count), values.slice(start, count))
+            except (Exception, pl.exceptions.PanicException):  # noqa: BLE001 - whatever it may be
+                return True
+            return False
+
+        start, count = 0, len(groups)
+        if not count or not fails(start, count):
+            return None
+        while count > 1:
+            half = count // 2
+            if fails(start, half):
+                count = half
+            elif fails(start + half, count - half):
+                start, count = start + half, count - half
+            else:
+                return None
+        return start
+
+    def _states(self, step: str, height: int, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        states = self._asked(step, ask)
+        if not isinstance(states, pl.DataFrame) or set(states.columns) != set(self.parts):
+            found = states.columns if isinstance(states, pl.DataFrame) else type(states).__name__
+            need = f"needs a frame of the parts {', '.join(self.parts)}"
+            raise UserFunctionError(self.name, step, f"{need}; returned {found}")
+        for name, part in self.parts.items():
+            self._judge(step, f"part {name}", height, part, states[name])
+        return states
+
+    def _column(
+        self, step: str, height: int, kind: FieldType, ask: Callable[[], pl.Series]
+    ) -> pl.Series:
+        column = self._asked(step, ask)
+        if not isinstance(column, pl.Series):
+            found = type(column).__name__
+            raise UserFunctionError(self.name, step, f"needs a polars Series; returned a {found}")
+        self._judge(step, "column", height, kind, column)
+        return column
+
+    def _judge(self, step: str, what: str, height: int, kind: FieldType, column: pl.Series) -> None:
+        """Refuse a column of a wrong length or type, or with nulls where there can't be any."""
+        if len(column) != height:
+            need, found = f"{height} values, one a group", str(len(column))
+        elif column.dtype != kind.dtype:
+            need, found = f"{kind.dtype} for {kind}", str(column.dtype)
+        elif column.has_nulls() and not kind.optional:
+            need, found = f"no null in {kind}, or the type {kind.nullable}", "a null"
+        else:
+            return
+        raise UserFunctionError(self.name, step, f"needs {need} in {what}; returned {found}")

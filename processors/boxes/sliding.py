@@ -1,0 +1,243 @@
+"""Aggregates over sliding windows: one ends with each instant at which a group has tuples.
+
+The states kept are those of *instants*: what a group holds at one event time. An instant has the
+key of the window that ends with it. A window is the union of the instants in it, so a function is
+asked for nothing but to merge.
+
+A result exists while a tuple is at its last instant, hence the hidden count ``__last`` of those. A
+revision of the past reaches all windows that end within the size after it. *Upstream* replays that
+much to either side. *Downstream* fetches the results of these windows and compensates those that
+are there before and after; one that appears, or can't be compensated, is replayed.
+
+An epoch that tells m windows merges O(n + m log n) states, where n is the number of instants in
+these windows, however they overlap. A revision of the past compensates each result it changes once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.difference import difference
+from processors.boxes.states import DOWNSTREAM, ROWS, number_rows
+from processors.boxes.timeline import Timeline, unions
+
+LAST = "__last"
+
+
+@dataclass(frozen=True)
+class SlidingAggregate(Aggregate):
+    """An aggregate box over sliding windows."""
+
+    counted: ClassVar[tuple[str, ...]] = (ROWS, LAST)
+
+    # ---------------------------------------------------------------- instants and windows
+
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return the results that a whole collection has at watermark `wm`."""
+        (tuples,) = inputs
+        instants = self.states_of(tuples)
+        return self.emit(self._windows(instants, instants.filter(self._is_told(instants, wm))))
+
+    def _windows(self, instants: pl.DataFrame, ending: pl.DataFrame) -> pl.DataFrame:
+        """Return the states of the windows that end with some instants.
+
+        Args:
+            instants: States of instants, at least all of those in the windows.
+            ending: States of the instants that the windows end with.
+        """
+        if ending.is_empty():
+            return self.empty(ending).with_columns(ending[ROWS].alias(LAST))
+        size, start = self.window.extent_ms, self.start
+        parts = [name for name in instants.columns if name not in self.keys]
+        spans = ending.select((pl.col(start) - size).min().alias("from"), pl.col(start).max())
+        within = instants[start].is_between(spans["from"], spans[start])
+        line = Timeline(instants.filter(within), by=self.by, at=start)
+        key = pl.DataFrame(schema={name: instants.schema[name] for name in self.keys}).clear(1)
+        merged = unions(
+            line.frame.select(parts),
+            self.empty(key).select(parts),
+            *line.runs(ending, 1 - size, 1),
+            self._merged,
+        )
+        last = ending.select(pl.col(ROWS).alias(LAST))
+        return pl.concat([ending.select(self.keys), merged, last], how="horizontal")
+
+    def _merged(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        parts = [one[ROWS] + other[ROWS]]
+        for state in self.states:
+            parts += state.merge(one, other)
+        return pl.DataFrame(parts)
+
+    def _is_open(self, states: pl.DataFrame, wm: int) -> pl.Series:
+        """Whether some window that holds an instant has not closed."""
+        return self.ends(states) + (self.window.extent_ms - 1) > wm
+
+    def _holding(self, instants: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
+        """Whether the window that ends with each of some instants holds one of some others."""
+        line = Timeline(keys, by=self.by, at=self.start)
+        first, end = line.runs(instants, 1 - self.window.extent_ms, 1)
+        return pl.Series(first < end)
+
+    # ---------------------------------------------------------------- an epoch
+
+    def _revise(
+        self,
+        leaving: pl.DataFrame,
+        entering: pl.DataFrame,
+        *,
+        states: pl.DataFrame,
+        wm_before: int,
+        wm: int,
+    ) -> Answers:
+        """Work out an epoch from the instants of open windows, or from all if it is resident."""
+        tuples = pl.concat([leaving, entering])
+        spread, rows = self._spread(tuples)
+        keys, groups = number_rows(spread, self.keys)
+        near = self._is_open(keys, wm_before) | self.is_resident
+        ours = near.gather(groups)
+        old = self._with_known(self.empty(keys), states)
+        new = self._moved(old, tuples, rows.filter(ours), groups.filter(ours), leaving.height)
+        past = (self.ends(keys) <= wm_before) & (not self.is_resident)
+        redone = past & self._beyond_reach(keys)
+        far, fetch = keys.filter(redone), past & ~redone
+        before, after = [self._windows(states, states.clear())], []
+        fetched, wanted = 0, keys.clear()
+        if fetch.any():
+            signs = np.where(rows.to_numpy() < leaving.height, -1, 1)
+            change = np.bincount(groups.to_numpy(), weights=signs, minlength=keys.height)
+            changes = keys.with_columns(pl.Series(LAST, change, pl.Int64)).filter(fetch)
+            stored = yield Need(RESULTS, self._following(changes, wm_before))
+            stored = self._recalled(stored).filter(self.ends(stored) <= wm_before)
+            stored = stored.filter(self._holding(stored, changes))
+            fetched = stored.height
+            theirs = fetch.gather(groups)
+            pairs = self._pairs(stored, spread.filter(theirs), rows.filter(theirs))
+            changed, wanted = self._compensated(*pairs, tuples, leaving.height, changes)
+            before.append(stored)
+            after.append(changed)
+
+        lowered = new.filter(near & ~self.exact(new)).select(self.keys)
+        replayed = 0
+        if lowered.height or far.height or wanted.height:
+            ends, back = self.ends(lowered), pl.col("from_ms") - (self.window.extent_ms - 1)
+            ranges = [
+                self._ranges(lowered, ends - 1, ends),
+                self._following(far, wm_before).with_columns(back),
+                self._inputs_of(wanted).ranges,
+            ]
+            content = yield Need(INPUTS, pl.concat(ranges))
+            replayed = content.height
+            present = self.states_of(content)
+            new = self._with_known(new, self._among(present, lowered))
+            after.append(self._windows(present, self._among(present, wanted)))
+            after.append(self._past(present, far, wm_before))
+            undone = self.states_of(self._replaced(content, entering, leaving))
+            before.append(self._past(undone, far, wm_before))
+
+        rest = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
+        kept = pl.concat([rest, new.filter(near)]).filter(pl.col(ROWS) > 0)
+        if self.on_update or self.is_resident:
+            before.append(self._ours(states, keys, wm_before, wm_before))
+        after.append(self._ours(kept, keys, wm_before, wm))
+        revised = difference(
+            self.arc, pl.concat(map(self.emit, before)), pl.concat(map(self.emit, after))
+        )
+        closed = 0
+        if not self.on_update:
+            closed = int((self.ends(after[-1]) > wm_before).sum())
+        counts = {
+            "closed": closed,
+            "revised": revised.height - closed,
+            "fetched": fetched,
+            "replayed": replayed,
+            "fallbacks": lowered.height
+            + wanted.height
+            + (far.height if self.mode == DOWNSTREAM else 0),
+        }
+        return Outcome(
+            Live(kept.filter(self._is_open(kept, wm) | self.is_resident)), revised, counts
+        )
+
+    def _ours(
+        self, instants: pl.DataFrame, keys: pl.DataFrame, wm_before: int, wm: int
+    ) -> pl.DataFrame:
+        """Return the windows to tell at watermark `wm` that lie within the instants kept.
+
+        These are the windows that hold a changed instant, and those that close.
+        """
+        ends = self.ends(instants)
+        is_open, told = ends > wm_before, self._is_told(instants, wm)
+        changed = self._holding(instants, keys) | (is_open & (not self.on_update))
+        ending = instants.filter((is_open | self.is_resident) & told & changed)
+        return self._windows(instants, ending)
+
+    def _past(self, instants: pl.DataFrame, keys: pl.DataFrame, wm_before: int) -> pl.DataFrame:
+        """Return the windows closed at `wm_before` that hold some instants."""
+        closed = self.ends(instants) <= wm_before
+        return self._windows(instants, instants.filter(closed & self._holding(instants, keys)))
+
+    def _following(self, keys: pl.DataFrame, wm_before: int) -> pl.DataFrame:
+        """Return the event times of the results closed at `wm_before` that hold some instants."""
+        ends = self.ends(keys)
+        until = (ends + (self.window.extent_ms - 1)).clip(upper_bound=wm_before)
+        return self._ranges(keys, ends - 1, until)
+
+    def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
+        """Whether the results that hold an instant can't be had, so that they must be replayed.
+
+        If a filter goes by the window, nothing tells which of the results after it are hidden.
+        """
+        if any(self.start in where.columns for where in self.filters):
+            return pl.repeat(True, keys.height, dtype=pl.Boolean, eager=True)
+        return super()._beyond_reach(keys)
+
+    # ---------------------------------------------------------------- downstream
+
+    def _pairs(
+        self, stored: pl.DataFrame, spread: pl.DataFrame, rows: pl.Series
+    ) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+        """Return results in order, and every pair of a tuple and a result whose window holds it.
+
+        Args:
+            stored: States behind results.
+            spread: Keys of the instants of some tuples.
+            rows: The row of each of these tuples.
+        """
+        line = Timeline(stored, by=self.by, at=self.start)
+        first, end = line.runs(spread, 0, self.window.extent_ms)
+        counts = end - first
+        before = np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.arange(len(before)) - before + np.repeat(first, counts)
+        return (
+            line.frame,
+            pl.Series(np.repeat(rows.to_numpy(), counts)),
+            pl.Series(places.astype(np.uint32)),
+        )
+
+    def _compensated(
+        self,
+        stored: pl.DataFrame,
+        rows: pl.Series,
+        groups: pl.Series,
+        tuples: pl.DataFrame,
+        leaving: int,
+        changes: pl.DataFrame,
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the results that could be revised, and the keys of those to be replayed."""
+        last = stored.join(
+            changes, on=self.keys, how="left", nulls_equal=True, maintain_order="left", suffix="@"
+        )[LAST + "@"].fill_null(0)
+        moved = self._moved(stored, tuples, rows, groups, leaving)
+        moved = moved.with_columns(moved[LAST] + last)
+        moved, exact = moved.filter(moved[LAST] > 0), self.exact(moved).filter(moved[LAST] > 0)
+        born = changes.filter(pl.col(LAST) > 0).join(
+            stored, on=self.keys, how="anti", nulls_equal=True
+        )
+        wanted = pl.concat([moved.filter(~exact).select(self.keys), born.select(self.keys)])
+        return moved.filter(exact), wanted

@@ -1,0 +1,43 @@
+"""The envelope ``append``: each record is a new tuple."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from processors.dead_letter import UNDECODABLE
+from processors.envelopes.checks import Batch, Decoded, Refusal, completed, valued
+from processors.envelopes.formats import Tuples
+from schemas.fields import Fields
+from schemas.revisions import AFTER, INSERT
+
+
+@dataclass
+class Append:
+    """Decodes records that are tuples.
+
+    Args:
+        fields: The declared fields.
+        tuples: Reads them.
+    """
+
+    fields: Fields
+    tuples: Tuples
+
+    def decode(self, batch: Batch) -> Decoded:
+        """Return an insert for each record; one without a value is refused."""
+        rows, values = valued(batch.values)
+        found = self.tuples(values).placed(rows)
+        void = [*np.setdiff1d(np.arange(len(batch.values)), rows).tolist(), *found.absent]
+        why = "no value, but envelope append has no deletes; declare it as upsert"
+        refused = [Refusal(row, UNDECODABLE, why) for row in void]
+        return Decoded(entering(self.fields, found.frame), found.refused + refused)
+
+
+def entering(fields: Fields, tuples: pl.DataFrame) -> pl.DataFrame:
+    """Return tuples as inserts."""
+    frame = tuples.rename({name: AFTER + name for name in fields})
+    there = pl.lit(True).alias("has_after")
+    return completed(fields, frame.with_columns(there), op=pl.lit(INSERT))

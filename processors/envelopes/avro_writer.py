@@ -1,0 +1,143 @@
+"""The records of one Avro writer: which of its fields become which declared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from processors.dead_letter import UNDECODABLE
+from processors.envelopes.avro_values import conversion, described
+from processors.envelopes.checks import Decoded, Refusal
+from processors.envelopes.made import Made
+from schemas import decode
+from schemas.decode import Decoder
+from schemas.errors import ErrataError
+from schemas.fields import Fields, FieldType
+from schemas.layout import Leaf, Nested
+
+SIDES = ("before", "after")
+
+Read = Callable[[Sequence[bytes]], Decoded]
+Take = Callable[[Made, pl.DataFrame], None]
+
+
+class WriterSchemaError(ErrataError):
+    """A writer's schema does not give what the source declares."""
+
+
+def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
+    """Return what reads the tuples of one writer, a column a field.
+
+    Args:
+        schema: The writer's.
+        fields: The declared ones.
+        missing: Fields that may be missing though they are never null.
+
+    Raises:
+        WriterSchemaError: If a declared field is missing, or of another type.
+        UnsupportedSchemaError: If one is nothing that can be read.
+    """
+    decoder = Decoder(schema, wanted=set(fields))
+    leaves = _leaves(decoder.layout)
+    takes = [
+        _take(name, name, kind, leaves, may_miss=kind.optional or name in missing)
+        for name, kind in fields.items()
+    ]
+    if not leaves:
+        raise WriterSchemaError(f"needs some of {', '.join(fields)}, found none of them")
+    return lambda bodies: _made(decoder.decode_each(bodies), takes)
+
+
+def revisions_of(schema: Any, fields: Fields, *, identity: Collection[str]) -> Read:
+    """Return what reads the revisions of one writer: op as a text, and both sides.
+
+    Raises:
+        WriterSchemaError: If ``op`` or ``after`` is missing, or a field is, or of another type.
+        UnsupportedSchemaError: If one is nothing that can be read.
+    """
+    wanted = {f"{side}.{name}" for side in SIDES for name in fields}
+    decoder = Decoder(schema, wanted={"op", *wanted})
+    op = _leaves(decoder.layout).get("op")
+    ops = None if op is None else conversion(op, FieldType("string"))
+    if op is None or ops is None:
+        raise WriterSchemaError("needs a field 'op', an enum or a string, found none")
+    sides = {part.name: part for part in decoder.layout if isinstance(part, Nested)}
+    if "after" not in sides and "message" not in _names(schema):
+        raise WriterSchemaError("needs a record field 'after', found none")
+    takes = [_has(side, sides.get(side)) for side in SIDES]
+    for side in SIDES:
+        leaves = _leaves(sides[side].leaves) if side in sides else {}
+        for name, kind in fields.items():
+            asked = side in sides and (side == "after" or name in identity)
+            column = f"{side}.{name}"
+            takes.append(_take(name, column, kind, leaves, may_miss=kind.optional or not asked))
+
+    def take_op(made: Made, frame: pl.DataFrame) -> None:
+        made.columns["op"] = ops(frame["op"])
+
+    return lambda bodies: _made(decoder.decode_each(bodies), [take_op, *takes])
+
+
+def says_nothing(schema: Any) -> bool:
+    """Whether a writer's records are Debezium's heartbeats or the bounds of its transactions."""
+    names = _names(schema)
+    return names == {"ts_ms"} or (names >= {"status", "id"} and not names & {"op", *SIDES})
+
+
+def _names(schema: Any) -> set[str]:
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    named = fields if isinstance(fields, list) else []
+    return {str(field.get("name")) for field in named if isinstance(field, dict)}
+
+
+def _leaves(layout: Sequence[object]) -> dict[str, Leaf]:
+    return {part.name: part for part in layout if isinstance(part, Leaf)}
+
+
+def _made(found: decode.Decoded, takes: Sequence[Take]) -> Decoded:
+    made = Made()
+    for take in takes:
+        take(made, found.frame)
+    done = made.decoded(found.good)
+    refused = [Refusal(row, UNDECODABLE, why) for row, why in found.bad]
+    return replace(done, refused=refused + done.refused) if refused else done
+
+
+def _take(
+    name: str, column: str, kind: FieldType, leaves: dict[str, Leaf], *, may_miss: bool
+) -> Take:
+    """Return what makes the column of a declared field."""
+    leaf = leaves.get(column)
+    if leaf is None:
+        if not may_miss:
+            place = column.removesuffix(name).strip(".")
+            raise WriterSchemaError(f"missing field {name!r}" + (f" in {place!r}" if place else ""))
+        return lambda made, frame: made.add_constant(column, None, kind.dtype, frame.height)
+    convert = conversion(leaf, kind)
+    if convert is None:
+        raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {described(leaf)}")
+
+    def take(made: Made, frame: pl.DataFrame) -> None:
+        given = frame[column]
+        values = convert(given)
+        shown = given.struct.field("value") if isinstance(given.dtype, pl.Struct) else given
+        made.columns[column] = made.checked(name, values, given=shown, kind=kind)
+
+    return take
+
+
+def _has(side: str, part: Nested | None) -> Take:
+    """Return what makes the column that says where a side is there."""
+    column = f"has_{side}"
+    if part is None or part.null_at is None:
+        return lambda made, frame: made.add_constant(
+            column, part is not None, pl.Boolean, frame.height
+        )
+
+    def take(made: Made, frame: pl.DataFrame) -> None:
+        made.columns[column] = frame[side]
+
+    return take

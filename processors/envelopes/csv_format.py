@@ -1,0 +1,72 @@
+"""Records in CSV: one line each, no header, a cell for each declared field in its order.
+
+An empty cell is null; a quoted empty one is an empty text, or no bytes. A line that is not
+well-formed, or has another number of cells, is refused before the lines are read together, so that
+none can reach into the next.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import polars as pl
+
+from processors.dead_letter import UNDECODABLE
+from processors.envelopes.checks import Decoded, Refusal
+from processors.envelopes.made import Made
+from processors.envelopes.texts import decoded, parsed
+from schemas.fields import Fields
+
+_CELL = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'
+
+
+class CsvFormat:
+    """Reads tuples of a source in CSV.
+
+    Args:
+        fields: The declared fields.
+
+    Example:
+        >>> from schemas.fields import FieldType
+        >>> fields = {"key": FieldType("string"), "size": FieldType.parse("long?")}
+        >>> CsvFormat(fields).tuples([b"a,7", b'"b,c",']).frame.rows()
+        [(0, 'a', 7), (1, 'b,c', None)]
+    """
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self._line = rf"^{_CELL}(?:,{_CELL}){{{len(fields) - 1}}}$"
+
+    def tuples(self, values: Sequence[bytes]) -> Decoded:
+        """Return what the lines hold, and what can't be taken in."""
+        lines = decoded(pl.Series(values, dtype=pl.Binary))
+        lines = lines.str.strip_suffix("\n").str.strip_suffix("\r")
+        good = (lines.str.contains(self._line) & (lines != "")).fill_null(False)
+        rows = good.arg_true().to_numpy()
+        need = f"not UTF-8, or no line of {len(self.fields)} well-formed cells"
+        refused = [Refusal(row, UNDECODABLE, need) for row in (~good).arg_true().to_list()]
+        made = Made()
+        cells = _cells(lines.filter(good), list(self.fields))
+        for name, kind in self.fields.items():
+            given = cells[name]
+            if kind.kind not in ("string", "bytes"):  # there a quoted empty cell is an empty one
+                given = given.zip_with((given != "").fill_null(False), given.clear(1))
+            made.columns[name] = made.checked(name, parsed(given, kind), given=given, kind=kind)
+        done = made.decoded(rows)
+        return Decoded(done.frame, refused + done.refused)
+
+
+def _cells(lines: pl.Series, names: list[str]) -> pl.DataFrame:
+    """Return the cells of well-formed lines as texts."""
+    if lines.is_empty():
+        return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+    # a line of one empty cell would be taken for none: a last cell keeps all lines
+    text = "\n".join((lines + ",.").to_list()) + "\n"
+    return pl.read_csv(
+        io.BytesIO(text.encode()),
+        has_header=False,
+        new_columns=[*names, "."],
+        schema_overrides=dict.fromkeys([*names, "."], pl.String),
+        infer_schema=False,
+    ).select(names)

@@ -1,0 +1,80 @@
+"""The envelope ``debezium``: before, after and op, as Debezium's connectors write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from processors.dead_letter import TRUNCATE
+from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, completed, valued
+from processors.envelopes.formats import Revisions
+from processors.envelopes.keys import Keys
+from processors.envelopes.upsert import identities
+from schemas.fields import Fields
+from schemas.revisions import AFTER, BEFORE, DELETE, INSERT, REPLACE
+
+OPS = {"c": INSERT, "r": INSERT, "u": REPLACE, "d": DELETE}
+_MESSAGE, _TRUNCATED = "m", "t"
+_TOLD = (
+    "the table was truncated, but which tuples that took is not told: the arc keeps them; "
+    "delete them one by one, or start anew under another source name"
+)
+
+
+@dataclass
+class Debezium:
+    """Decodes change events.
+
+    Passed over, and counted: tombstones (the delete before them said it all), messages of the
+    database's log, heartbeats and the bounds of transactions. A truncation is refused.
+
+    Args:
+        fields: The declared fields.
+        identity: Those that name a tuple.
+        revisions: Reads values.
+        keys: Reads keys; they are read only where a delete does not tell the identity.
+    """
+
+    fields: Fields
+    identity: Sequence[str]
+    revisions: Revisions
+    keys: Keys
+
+    def decode(self, batch: Batch) -> Decoded:
+        """Return the revisions of a batch.
+
+        A ``before`` of the key alone, as a database gives by default, is no original: it tells
+        nothing to hold the arc's against.
+        """
+        rows, values = valued(batch.values)
+        found = self.revisions(values).placed(rows)
+        passed = found.passed + len(batch.values) - len(rows) + len(found.absent)
+        frame, refused = found.frame, found.refused
+        truncated = frame.filter(pl.col("op") == _TRUNCATED)[ROW].to_list()
+        refused = refused + [Refusal(row, TRUNCATE, _TOLD) for row in truncated]
+        kept = frame.filter(~pl.col("op").is_in([_MESSAGE, _TRUNCATED]).fill_null(False))
+        passed += frame.height - kept.height - len(truncated)
+        frame = completed(
+            self.fields, kept, op=pl.col("op").replace_strict(OPS, default=None)
+        ).with_columns(self._tells_original().alias("has_before"))
+        nameless = (pl.col("op") == DELETE) & pl.any_horizontal(
+            pl.col(BEFORE + name).is_null() for name in self.identity
+        )
+        lacking = frame.filter(nameless)[ROW].to_list()
+        if lacking:
+            told = identities(self.keys, lacking, batch.keys)
+            frame = frame.join(told.frame, on=ROW, how="left", maintain_order="left")
+            frame = frame.with_columns(
+                pl.coalesce(BEFORE + name, name).alias(BEFORE + name) for name in self.identity
+            ).drop(self.identity)
+            bad = [refusal.row for refusal in told.refused]
+            frame = frame.filter(~pl.col(ROW).is_in(bad))
+            refused = refused + told.refused
+        return Decoded(frame, refused, passed)
+
+    def _tells_original(self) -> pl.Expr:
+        told = [pl.col(BEFORE + n).is_not_null() for n in self.fields if n not in self.identity]
+        moved = [pl.col(BEFORE + n) != pl.col(AFTER + n) for n in self.identity]  # null if not told
+        return pl.col("has_before") & pl.any_horizontal(*told, *moved).fill_null(False)

@@ -1,0 +1,13 @@
+"""What a format gives to envelopes: readers of tuples and of revisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from processors.envelopes.checks import Decoded
+
+Tuples = Callable[[Sequence[bytes]], Decoded]
+"""Reads tuples: a column a field, null where it is missing."""
+
+Revisions = Callable[[Sequence[bytes]], Decoded]
+"""Reads revisions: op as a text, both sides, ``has_before`` and ``has_after``."""

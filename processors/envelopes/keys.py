@@ -1,0 +1,103 @@
+"""The identity that a record's key tells, in whichever of the usual forms.
+
+Avro behind a schema id, a JSON object (also behind a schema block), or, where the identity is one
+field, that value alone: in Avro, as JSON text, or as plain text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from processors.dead_letter import UNDECODABLE
+from processors.envelopes.avro_format import BySchema
+from processors.envelopes.avro_writer import Read, tuples_of
+from processors.envelopes.checks import ROW, Decoded, Refusal, joined, no_tuples, valued
+from processors.envelopes.connect_block import Block
+from processors.envelopes.json_format import ByBlock
+from processors.envelopes.json_records import TupleReader
+from processors.envelopes.made import Made
+from processors.envelopes.texts import decoded, parsed
+from schemas import framing
+from schemas.fields import FieldType
+from topics.registry import Registry
+
+_NEED = "the identity is needed from the key, which "
+
+
+class Keys:
+    """Reads identities from record keys.
+
+    Args:
+        identity: The fields that name a tuple, with their types.
+        registry: Where the schemas of Avro keys are.
+    """
+
+    def __init__(self, identity: Mapping[str, FieldType], registry: Registry) -> None:
+        self.identity = identity
+        self.empty = no_tuples(identity)
+        self._avro = BySchema(registry, partial(_avro_key, identity), Decoded(self.empty, []))
+        self._json = ByBlock(partial(_JsonKeys, identity), self.empty)
+
+    def read(self, keys: Sequence[bytes | None]) -> Decoded:
+        """Return the identities, a column a field, and the keys that tell none."""
+        rows, there = valued(keys)
+        lacking = np.setdiff1d(np.arange(len(keys)), rows).tolist()
+        parts = [Decoded(self.empty, _refused(lacking, "is not there"))]
+        column = pl.Series(there, dtype=pl.Binary)
+        framed = column.bin.starts_with(b"\0") & (column.bin.size() >= framing.HEAD_BYTES)
+        objects = column.bin.starts_with(b"{") | column.bin.starts_with(b'"')
+        for read, chosen in (
+            (self._avro.read, framed),
+            (self._json.read, objects),
+            (self._plain, ~framed & ~objects),
+        ):
+            own = chosen.arg_true().to_numpy()
+            if len(own):
+                parts.append(read([there[i] for i in own.tolist()]).placed(rows[own]))
+        found = joined(parts)
+        nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
+        void = found.frame.filter(nameless)[ROW].to_list()
+        refused = _refused(found.absent, "is null") + _refused(void, "lacks a part of it")
+        return Decoded(found.frame.filter(~nameless), found.refused + refused)
+
+    def _plain(self, keys: Sequence[bytes]) -> Decoded:
+        if len(self.identity) > 1:
+            why = f"is neither Avro nor a JSON object with {', '.join(self.identity)}"
+            return Decoded(self.empty, _refused(range(len(keys)), why))
+        ((name, kind),) = self.identity.items()
+        given, made = pl.Series(keys, dtype=pl.Binary), Made()
+        column = parsed(decoded(given), kind)
+        made.columns[name] = made.checked(name, column, given=given, kind=kind)
+        return made.decoded(np.arange(len(keys)))
+
+
+def _refused(rows: Sequence[int], why: str) -> list[Refusal]:
+    return [Refusal(row, UNDECODABLE, _NEED + why) for row in rows]
+
+
+def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
+    """Return what reads Avro keys of one schema; a value alone is as a record of one field."""
+    kind = schema.get("type") if isinstance(schema, dict) else schema
+    if kind != "record" and len(identity) == 1:
+        (name,) = identity
+        schema = {"type": "record", "name": "Key", "fields": [{"name": name, "type": schema}]}
+    return tuples_of(schema, identity)
+
+
+class _JsonKeys(TupleReader):
+    """Reads JSON keys; a value alone is as an object of one field."""
+
+    def __init__(self, identity: Mapping[str, FieldType], block: Block) -> None:
+        super().__init__(identity, block)
+        self.names = list(identity)
+
+    def read(self, texts: Sequence[bytes]) -> Decoded:
+        if len(self.names) == 1:
+            head = b'{"%s":' % self.names[0].encode()
+            texts = [text if text[:1] == b"{" else head + text + b"}" for text in texts]
+        return super().read(texts)

@@ -1,0 +1,150 @@
+"""The records of a sink: revisions of an arc as others read them, without its hidden part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from schemas import framing
+from schemas import revisions as frames
+from schemas.arc import Arc
+from schemas.avro import NAMESPACE, key_schema, revision_schema, tuple_schema
+from schemas.encode import Encoder
+from schemas.fields import Fields, FieldType
+from schemas.json_text import NULL, json_object, json_tuple, json_value, quoted
+from schemas.visible import visible
+from topics.registry import Registry
+
+Encode = Callable[[pl.DataFrame], list[bytes]]
+
+_LETTERS = {frames.INSERT: "c", frames.REPLACE: "u", frames.DELETE: "d"}
+_CONNECTOR = "errata"
+_SOURCE = {"connector": "string", "name": "string", "table": "string", "epoch": "long"}
+_SOURCE_FIELDS = {n: FieldType(t) for n, t in _SOURCE.items()} | {"ts_ms": FieldType("long")}
+
+
+class Outgoing:
+    """Makes the records of one sink.
+
+    Keys are the identity, in the sink's format. Avro is registered under ``<topic>-key`` and
+    ``<topic>-value``, which is an error of the registry's if it refuses.
+
+    Args:
+        arc: Whose revisions they are.
+        topic: The user's topic.
+        envelope: ``native``: op, before, after. ``debezium``: before, after, source, op (c, u, d),
+            ts_ms, and a tombstone behind each delete. ``upsert``: the tuple, or no value.
+        format: ``avro`` or ``json``.
+        registry: Where Avro schemas go.
+    """
+
+    def __init__(
+        self, arc: Arc, topic: str, envelope: str, format: str, registry: Registry
+    ) -> None:
+        self.arc, self.topic, self.envelope = arc, topic, envelope
+        fields = {name: arc.fields[name] for name in arc.visible}
+        identity = {name: fields[name] for name in arc.identity if name in fields}
+        if format == "json":
+            self._keys, self._values = _json(json_tuple(identity)), _json(_value(envelope, fields))
+        else:
+            key = key_schema(arc.name, fields, list(identity))
+            value = value_schema(arc.name, fields, envelope=envelope)
+            self._keys = _avro(key, registry.register(f"{topic}-key", key))
+            self._values = _avro(value, registry.register(f"{topic}-value", value))
+
+    def encode(
+        self, revisions: pl.DataFrame, *, epoch: int, time_ms: int
+    ) -> tuple[list[bytes], list[bytes | None]]:
+        """Return keys and values of the records, in order; a value of None is a tombstone.
+
+        Args:
+            revisions: A frame of revisions. Those that nobody sees give no record.
+            epoch: Theirs.
+            time_ms: When they were made, ms since the epoch.
+        """
+        seen = visible(self.arc, revisions)
+        if seen.is_empty():
+            return [], []
+        keys = self._keys(frames.identities(seen, self.arc.identity))
+        gone = (seen["op"] == frames.DELETE).to_numpy()
+        if self.envelope == "upsert":
+            tuples = frames.side(seen, frames.AFTER, self.arc.visible)
+            there = seen["op"] != frames.DELETE
+            values = np.full(len(keys), None, object)
+            values[~gone] = self._values(tuples.filter(there))
+            return keys, values.tolist()
+        made: list[bytes | None] = list(self._values(self._sided(seen, epoch, time_ms)))
+        if self.envelope == "debezium" and gone.any():
+            return _with_tombstones(keys, made, gone)
+        return keys, made
+
+    def _sided(self, revisions: pl.DataFrame, epoch: int, time_ms: int) -> pl.DataFrame:
+        """Return revisions with all that an envelope says besides."""
+        frame = revisions.with_columns(
+            (pl.col("op") != frames.INSERT).alias("before"),
+            (pl.col("op") != frames.DELETE).alias("after"),
+        )
+        if self.envelope == "native":
+            return frame
+        told = {"connector": _CONNECTOR, "name": self.topic, "table": self.arc.name, "epoch": epoch}
+        return frame.with_columns(
+            pl.col("op").replace_strict(_LETTERS, return_dtype=pl.String),
+            pl.lit(time_ms, pl.Int64).alias("ts_ms"),
+            *(
+                pl.lit(of).alias(f"source.{name}")
+                for name, of in (told | {"ts_ms": time_ms}).items()
+            ),
+        )
+
+
+def value_schema(arc_name: str, fields: Fields, *, envelope: str) -> dict[str, Any]:
+    """Return the Avro schema of a sink's values."""
+    space = {"namespace": f"{NAMESPACE}.{arc_name}"}
+    if envelope == "upsert":
+        return tuple_schema("Tuple", fields) | space
+    revision = revision_schema(arc_name, fields)
+    op, before, after = revision["fields"][:3]
+    if envelope == "native":
+        return revision | {"fields": [op, before, after]}
+    source = {"name": "source", "type": tuple_schema("Source", _SOURCE_FIELDS)}
+    plain = [{"name": "op", "type": "string"}, {"name": "ts_ms", "type": "long"}]
+    return {"type": "record", "name": "Envelope", "fields": [before, after, source, *plain]} | space
+
+
+def _value(envelope: str, fields: Fields) -> pl.Expr:
+    """Return the JSON of a sink's values."""
+    if envelope == "upsert":
+        return json_tuple(fields)
+    sides = {
+        side: pl.when(pl.col(side)).then(json_tuple(fields, prefix=f"{side}.")).otherwise(NULL)
+        for side in ("before", "after")
+    }
+    if envelope == "native":
+        names = dict(enumerate(frames.OPS))
+        op = pl.col("op").replace_strict(names, return_dtype=pl.String)
+        return json_object({"op": quoted(op), **sides})
+    source = json_tuple(_SOURCE_FIELDS, prefix="source.")
+    time = json_value(pl.col("ts_ms"), FieldType("long"))
+    return json_object({**sides, "source": source, "op": quoted(pl.col("op")), "ts_ms": time})
+
+
+def _json(text: pl.Expr) -> Encode:
+    return lambda frame: frame.select(text.cast(pl.Binary).alias(""))[""].to_list()
+
+
+def _avro(schema: dict[str, Any], schema_id: int) -> Encode:
+    encoder = Encoder(schema)
+    return lambda frame: framing.frame(encoder.encode(frame), schema_id)
+
+
+def _with_tombstones(
+    keys: list[bytes], values: list[bytes | None], gone: np.ndarray[Any, np.dtype[np.bool_]]
+) -> tuple[list[bytes], list[bytes | None]]:
+    """Return records with one without a value behind each delete."""
+    times = 1 + gone.astype(np.int64)
+    both = [np.repeat(np.array(column, object), times) for column in (keys, values)]
+    both[1][np.cumsum(times)[gone] - 1] = None
+    return both[0].tolist(), both[1].tolist()

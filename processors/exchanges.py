@@ -1,0 +1,67 @@
+"""Exchanges: where the tuples of an arc pass to the tasks that own their new partitions.
+
+Boxes that compute a tuple's new partition write into ``<box>.exchange``, all of them into every
+partition; the box itself reads there, nets by identity per epoch, and is the one writer of its arc
+(DESIGN 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from processors.boxes.forward import Forward
+from processors.typed import Typed
+from schemas.arc import Arc
+
+_SUFFIX, _SINK = ".exchange", "-sink"
+
+
+def sink_of(arc: str) -> str:
+    """Return the name of the box that owns what an arc's sinks are written, behind an exchange."""
+    return arc + _SINK
+
+
+def is_sink(name: str) -> bool:
+    """Whether an arc is only written to sinks."""
+    return name.endswith(_SINK)
+
+
+def exchange_of(box: str) -> str:
+    """Return the name of the exchange that a box reads from."""
+    return box + _SUFFIX
+
+
+def read_by(exchange: str) -> str:
+    """Return the box that reads from an exchange."""
+    return exchange.removesuffix(_SUFFIX)
+
+
+def owner_of(name: str) -> str:
+    """Return the box that a user declared and that an exchange, or a sink's owner, is there for.
+
+    Example:
+        >>> owner_of("sums.exchange"), owner_of("sums-sink.exchange"), owner_of("sums")
+        ('sums', 'sums', 'sums')
+    """
+    return name.removesuffix(_SUFFIX).removesuffix(_SINK)
+
+
+def repartitioned(
+    typed: Typed, box: str, above: Arc, *, by: tuple[str, ...], partitions: int | None
+) -> Arc:
+    """Put an exchange between an arc and a box that reads it; return the exchange's arc.
+
+    Args:
+        typed: What is typed so far; gets the exchange.
+        box: The reading box.
+        above: The arc.
+        by: What the exchange is partitioned by.
+        partitions: Its partitions; None: as many as the arc has.
+    """
+    name = exchange_of(box)
+    arc = replace(above, name=name, partition_by=by, keep_ms=None, exchange=True)
+    typed.arcs[name] = arc
+    typed.boxes[name] = Forward(arc, above.name)
+    typed.sources_of[name] = typed.sources_of[above.name]
+    typed.exchanged[name] = partitions
+    return arc

@@ -1,0 +1,196 @@
+"""Writes ``docs/expressions.md`` from the vocabulary; every value in it is computed.
+
+Run as ``python -m processors.expressions.document > docs/expressions.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from processors.expressions import casts, rules
+from processors.expressions.expression import compile_expression
+from processors.expressions.function import Function
+from processors.expressions.functions import GROUPS
+from processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from processors.expressions.text import MAX_REPEAT
+from processors.expressions.vocabulary import ENTRIES
+from schemas.fields import FieldType, physical
+
+FIELDS = {
+    name: FieldType.parse(declared)
+    for name, declared in {
+        "name": "string",
+        "note": "string?",
+        "size": "long",
+        "price": "decimal(18,2)",
+        "unit price": "decimal(18,2)",
+        "rate": "double",
+        "flag": "boolean",
+        "at": "timestamp-millis",
+        "day": "date",
+        "code": "bytes",
+        "trade": "uuid",
+    }.items()
+}
+"""The fields of the tuple that the examples are computed from."""
+
+TUPLE: dict[str, Any] = {
+    "name": "Errata",
+    "note": None,
+    "size": 7,
+    "price": 1250,
+    "unit price": 99,
+    "rate": 0.25,
+    "flag": True,
+    "at": 1_784_107_800_250,
+    "day": 20_484,
+    "code": b"\x00\xff",
+    "trade": "123e4567-e89b-12d3-a456-426614174000",
+}
+"""That tuple, in physical values."""
+
+_INTRODUCTION = f"""\
+# Expressions
+
+What `where`, `map`, `route` and the arguments of aggregates are written in: one SQL scalar
+expression in **Spark's dialect**, with Spark's function names. Values are those of Spark 4.0 in its
+default mode with the `try_` forms of everything that can fail, in the time zone UTC: **a tuple for
+which an expression has no value (an overflow, a division by zero, a failed cast) gets null, and
+nothing stops**. What is not on this page is refused, with its place in the text.
+
+Names of fields are as declared (case counts), in backticks where they are no plain names. Strings
+stand in single quotes; double quotes make a string too, as in Spark, and never a field. A quote
+in a string is written `\\'`.
+
+## Null
+
+An operator or function gives null when one of its arguments is null, unless its line below says
+more. `and` and `or` know three values: `false and null` is false, `true or null` is true. `where`
+keeps a tuple only where its expression is true. `x <=> y` compares nulls as equal values.
+
+## Types
+
+| Type | Literal | Beside another type |
+|---|---|---|
+| `int` | `1` | 32 bits; with `long` a `long`, with `decimal` a decimal of 10 digits |
+| `long` | `1L` | 64 bits; with `decimal` a decimal of 20 digits |
+| `decimal(p,s)` | `1.5`, `1bd` | exact, up to 38 digits |
+| `float` | `1.5f` | single precision among floats; with any other number a `double` |
+| `double` | `1e7`, `1.5d` | wins over all numbers |
+| `boolean` | `true`, `false` | |
+| `string` | `'text'` | |
+| `bytes` | `X'00ff'` | compared and chosen from; `length`, `hex`, `md5`, `sha2` |
+| `date` | `date '2026-07-15'` | with a timestamp its midnight in UTC |
+| `timestamp-millis` | `timestamp '2026-07-15 09:30:00'` | with micros a `timestamp-micros` |
+| `timestamp-micros` | `timestamp '2026-07-15 09:30:00.000001'` | |
+| `uuid` | a string beside one | text in small letters |
+
+*Decimals.* A whole literal beside a decimal counts with its own digits: with `price decimal(18,2)`,
+`price / 1000000` is a `decimal(26,10)`. Results follow Spark's rules for digits, rounded half away
+from zero; more than 38 digits before the point are null.
+
+*Floats and doubles.* NaN equals NaN and is larger than any number; -0.0 equals 0.0.
+
+*Times.* Spark has one timestamp, in microseconds. Here a function of a timestamp gives the kind
+that it got. `cast(x as timestamp)`, `to_timestamp` and literals give `timestamp-millis`, which
+event times need; a microsecond field stays what it is, a literal with more than three digits of a
+second is `timestamp-micros`, and so is what `timestamp_micros` gives. Text that is cast to
+milliseconds is rounded down. A string literal beside a date, timestamp or uuid is read as one and
+refused if it is none. Text is read as `yyyy[-mm[-dd]]`, for timestamps with
+`[ T]hh[:mm[:ss[.fraction][zone]]]` where a zone is `Z`, `UTC` or `+hh:mm`; zones by name are null.
+
+*Casts.* A number to a string is there for whole numbers and decimals. How Spark prints a double
+depends on its Java, so cast it to a decimal first.
+
+## Limits
+
+At most {MAX_LENGTH:,} characters, {MAX_NESTING} brackets inside each other and {MAX_DEPTH}
+operators in a chain. `repeat`, `lpad` and `rpad` give at most {MAX_REPEAT:,} copies or characters.
+Arguments shown as `'text'` or `1` below are written out, no fields. Powers, exponentials and
+logarithms agree with Spark up to the last bit, all else exactly (capital and small letters up to
+the version of Unicode). Left out on purpose: what differs between Java and the columnar engine
+(regular expressions beyond the part named at `rlike`, `initcap`, formats of dates, zones by name)
+and what is not a function of the tuple (the current time, random numbers).
+
+## Examples
+
+The values are computed from a tuple with these fields:
+
+"""
+
+
+def main() -> None:
+    """Print the page."""
+    print("\n".join(page()))
+
+
+def page() -> Iterator[str]:
+    """Return the lines of the page."""
+    yield _INTRODUCTION + "| Field | Type | Value |\n|---|---|---|"
+    for name, kind in FIELDS.items():
+        yield f"| `{name}` | `{kind}` | {_code(shown(_quoted(name)))} |"
+    yield "\n## Operators and forms\n\n| Name | Form | Example | Value |\n|---|---|---|---|"
+    for entry in ENTRIES:
+        yield _row(entry.name, entry.signature, entry.example)
+    for title, functions in GROUPS.items():
+        yield f"\n## {title}\n\n| Name | Form | Example | Value |\n|---|---|---|---|"
+        yield from (_row(f.name, _form(f), f.example) for f in functions)
+
+
+def examples() -> list[str]:
+    """Return every example of the vocabulary."""
+    functions = (function.example for group in GROUPS.values() for function in group)
+    return [*(entry.example for entry in ENTRIES), *functions]
+
+
+def shown(example: str) -> str:
+    """Return the value of an expression over `TUPLE` as one writes it.
+
+    Example:
+        >>> shown("price / 3"), shown("day + 1"), shown("nullif(1, 1)")
+        ('4.166667', "date '2026-02-01'", 'null')
+    """
+    expression = compile_expression(example, FIELDS)
+    tuples = pl.DataFrame([TUPLE], schema=physical(FIELDS), orient="row")
+    values = expression.evaluate(tuples)
+    kind, value = expression.type, values.item()
+    if value is None:
+        return "null"
+    if kind.kind == "bytes":
+        return f"X'{value.hex()}'"
+    if kind.kind in ("float", "double"):
+        return repr(value)
+    text = casts.cast(kind.required, rules.STRING)(values).item()
+    if kind.kind in rules.TEMPORAL:
+        return f"{'date' if kind.kind == 'date' else 'timestamp'} '{text}'"
+    return repr(text) if kind.kind in rules.TEXT else str(text)
+
+
+def _form(function: Function) -> str:
+    also = f"; also {', '.join(function.aliases)}" if function.aliases else ""
+    return function.signature + also
+
+
+def _row(name: str, form: str, example: str) -> str:
+    return f"| {_code(name)} | {_escaped(form)} | {_code(example)} | {_code(shown(example))} |"
+
+
+def _code(text: str) -> str:
+    mark = "``" if "`" in text else "`"
+    pad = " " if "`" in text else ""
+    return f"{mark}{pad}{_escaped(text)}{pad}{mark}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""All functions that an expression may call, by name."""
+
+from __future__ import annotations
+
+from processors.expressions import (
+    choice_functions,
+    number_functions,
+    text_functions,
+    time_functions,
+)
+from processors.expressions.function import Function
+
+GROUPS: dict[str, tuple[Function, ...]] = {
+    "Choices and nulls": choice_functions.FUNCTIONS,
+    "Numbers": number_functions.FUNCTIONS,
+    "Text and bytes": text_functions.FUNCTIONS,
+    "Dates and times": time_functions.FUNCTIONS,
+}
+"""The functions by what they are about."""
+
+FUNCTIONS: dict[str, Function] = {
+    name: function
+    for group in GROUPS.values()
+    for function in group
+    for name in (function.name, *function.aliases)
+}
+"""Each function by each of its names."""

@@ -1,0 +1,79 @@
+"""Which partition of an arc a tuple belongs to, and revisions parted by it (DESIGN 3).
+
+The partition is the hash of the tuple's unframed ``partition_by`` fields. A revision that moves a
+tuple to another partition is a delete in the one and an insert in the other, in one epoch.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from processors.graves import Emission
+from schemas import revisions as frames
+from schemas.arc import Arc
+from schemas.avro import tuple_schema
+from schemas.encode import Encoder
+from schemas.partition import partitions
+
+
+class Spread:
+    """Spreads the revisions of one arc over its partitions.
+
+    Args:
+        arc: The arc.
+        partition_count: How many partitions it has.
+    """
+
+    def __init__(self, arc: Arc, partition_count: int) -> None:
+        self.arc, self.partition_count = arc, partition_count
+        fields = {name: arc.fields[name] for name in arc.partition_by}
+        self._encoder = Encoder(tuple_schema("Partition", fields))
+
+    def places(self, tuples: pl.DataFrame) -> pl.Series:
+        """Return the partition of each tuple."""
+        fields = list(self.arc.partition_by)
+        if not fields or self.partition_count == 1:
+            nowhere = 0 if self.partition_count == 1 else self._of([b""])[0]
+            return pl.Series([nowhere], dtype=pl.Int32).new_from_index(0, tuples.height)
+        return self._of(self._encoder.encode(tuples.select(fields)))
+
+    def _of(self, encoded: list[bytes]) -> pl.Series:
+        return pl.Series(partitions(encoded, self.partition_count)).cast(pl.Int32)
+
+    def emissions(self, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
+        """Return the revisions with their partitions, those that move a tuple in two halves."""
+        if revisions.is_empty():
+            return []
+        before = self._sides(revisions, frames.BEFORE, frames.INSERT)
+        after = self._sides(revisions, frames.AFTER, frames.DELETE)
+        moved = (revisions["op"] == frames.REPLACE) & (before != after)
+        stay = revisions["op"] == frames.DELETE
+        target = after.zip_with(~stay, before)
+        emissions = [Emission(self.arc.name, epoch, revisions, target)]
+        if moved.any():
+            emissions = [
+                Emission(self.arc.name, epoch, revisions.filter(~moved), target.filter(~moved))
+            ]
+            movers = revisions.filter(moved)
+            for op, side, where in (
+                (frames.DELETE, frames.AFTER, before),
+                (frames.INSERT, frames.BEFORE, after),
+            ):
+                half = movers.with_columns(
+                    pl.lit(op, pl.UInt8).alias("op"),
+                    *(pl.lit(None, t.dtype).alias(side + n) for n, t in self.arc.fields.items()),
+                )
+                emissions.append(Emission(self.arc.name, epoch, half, where.filter(moved)))
+        return [emission for emission in emissions if emission.revisions.height]
+
+    def _sides(self, revisions: pl.DataFrame, side: str, absent: int) -> pl.Series:
+        """Return the partition of one side of each revision; 0 where it has none."""
+        there = revisions["op"] != absent
+        fields = list(self.arc.partition_by)
+        found = self.places(
+            frames.side(revisions.filter(there), side, fields)
+            if fields
+            else revisions.filter(there)
+        )
+        result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
+        return result.scatter(there.arg_true(), found)

@@ -1,0 +1,124 @@
+"""`errata dead-letters`: what was refused, listed, shown and sent again, byte for byte."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from errata.testing import Driver
+from processors.dead_letter import decode, encode
+from tests.errata.conftest import Errata
+from topics.cluster import TopicPartition
+
+PLACE = TopicPartition("source.prices", 0)
+LATE = b'{"op": "delete", "before": {"key": "later"}}'
+
+
+def insert(key: str) -> dict:
+    return {"op": "insert", "after": {"key": key, "at": 60_000, "symbol": "IBM", "price": 2}}
+
+
+@pytest.fixture
+def fed(driver: Driver) -> Driver:
+    """Refused: bytes that are no text, and twice a delete of what came only later."""
+    driver.send("prices", insert("a"))
+    driver.send_raw("prices", b"\xff", b"its key")
+    driver.send_raw("prices", LATE)
+    driver.send_raw("prices", LATE)
+    driver.close_epoch()
+    driver.send("prices", insert("later"))
+    driver.close_epoch()
+    return driver
+
+
+def lines(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("word", [["list"], []])
+def test_the_list_is_meant_when_no_command_is_named(
+    fed: Driver, errata: Errata, word: list[str]
+) -> None:
+    done = errata("dead-letters", *word, "tape.py", "--json")
+    assert (done.status, done.err) == (0, "")
+    assert [(x["reason"], x["offset"]) for x in lines(done.out)] == [
+        ("undecodable", 1),
+        ("unknown identity", 2),
+        ("unknown identity", 3),
+    ]
+
+
+def test_a_letter_that_no_report_covers_is_none(fed: Driver, errata: Errata) -> None:
+    known = errata("dead-letters", "tape.py").out
+    topic = "figure.dead-letters"
+    (records,) = fed.cluster.reader({TopicPartition(topic, 0): 0}).poll()
+    head, letter = records.values[0][:5], decode(records.values[0][5:])
+    for ghost in (replace(letter, attempt=9), replace(letter, epoch=99)):
+        fed.cluster.send(topic, partition=0, key=None, value=head + encode(ghost))
+    fed.cluster.send(topic, partition=0, key=None, value=b"a stranger's")
+    assert errata("dead-letters", "tape.py").out == known
+
+
+def test_options_may_come_first_when_no_command_is_named(fed: Driver, errata: Errata) -> None:
+    listed = errata("dead-letters", "tape.py", "--json")
+    assert errata("dead-letters", "--json", "tape.py") == listed
+
+
+def test_one_is_shown_in_full_and_decoded_if_it_can_be(fed: Driver, errata: Errata) -> None:
+    (first,) = lines(errata("dead-letters", "show", "tape.py", "0:1").out)
+    assert (first["key"], first["value_base64"]) == ("its key", "/w==")
+    assert first["value_decoded"] == {"base64": "/w=="}
+    (second,) = lines(errata("dead-letters", "show", "tape.py", "source.prices:0:2").out)
+    assert second["value_decoded"] == json.loads(LATE)
+    assert second["detail"] == "the arc holds no tuple of this identity"
+
+
+def test_people_see_the_bytes_too(fed: Driver, errata: Errata, people: None) -> None:
+    done = errata("dead-letters", "show", "tape.py", "0:1")
+    assert "69 74 73 20 6b 65 79" in done.out
+    assert "undecodable" in errata("dead-letters", "tape.py").out
+
+
+def test_resent_records_are_the_same_bytes_and_are_taken_in(fed: Driver, errata: Errata) -> None:
+    end = fed.cluster.end(PLACE)
+    done = errata("dead-letters", "resend", "tape.py", "--reason", "unknown identity")
+    assert (done.status, done.err) == (0, "")
+    assert done.out == "1 of 3 dead letters sent; 1 like one of these left out\n"
+    (records,) = fed.cluster.reader({PLACE: end}).poll()
+    assert (records.keys, records.values) == ([None], [LATE])
+    fed.close_epoch()
+    assert [row["key"] for row in fed.table("prices")] == ["a"]
+    assert len(fed.dead_letters()) == 3
+
+
+def test_all_or_one_can_be_resent_and_a_dry_run_sends_nothing(fed: Driver, errata: Errata) -> None:
+    end = fed.cluster.end(PLACE)
+    done = errata("dead-letters", "resend", "tape.py", "--all", "--dry-run")
+    assert done.out == "2 of 3 dead letters would be sent; 1 like one of these left out\n"
+    assert fed.cluster.end(PLACE) == end
+    done = errata("dead-letters", "resend", "tape.py", "--at", "0:1", "--json")
+    assert lines(done.out) == [
+        {"topic": "source.prices", "partition": 0, "offset": 1, "sent_as": end}
+    ]
+    (records,) = fed.cluster.reader({PLACE: end}).poll()
+    assert (records.keys, records.values) == ([b"its key"], [b"\xff"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["show", "tape.py", "0:7"], 1, "no record at 0:7 was refused; the newest that were: "),
+        (["show", "tape.py", "seven"], 2, ""),
+        (["resend", "tape.py"], 2, ""),
+        (["resend", "tape.py", "--reason", "x"], 1, "undecodable, unknown identity"),
+        (["resend", "tape.py", "--at", "0:0"], 1, "no record at 0:0 was refused"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(
+    fed: Driver, errata: Errata, arguments: list[str], status: int, told: str
+) -> None:
+    end = fed.cluster.end(PLACE)
+    done = errata("dead-letters", *arguments)
+    assert (done.status, done.out) == (status, "")
+    assert told in done.err
+    assert fed.cluster.end(PLACE) == end

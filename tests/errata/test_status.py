@@ -1,0 +1,276 @@
+"""`errata status`: frontiers, lags, and the task that holds each one back, since when."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from errata.cli.status import as_data, shown_to_people, why_held, why_watermark
+from errata.loading import load
+from errata.progress import NetworkStatus, Progress, status
+from errata.testing import Driver
+from processors import report as reports
+from processors.plan import compile_network
+from processors.report import FOREVER, IDLE, Report
+from schemas import framing
+from tests.errata.conftest import Errata
+from tests.errata.network_file import write_network
+from topics.cluster import TopicPartition
+from topics.memory import MemoryCluster
+
+SECOND = 1_000
+NOW_MS = 1_000 * SECOND
+ARC = "figure.prices"
+
+
+class World:
+    """Reports as they might lie on the progress topic of a network with two partitions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now_ms = NOW_MS
+        self.cluster = MemoryCluster(clock_ms=lambda: self.now_ms)
+        network = load(str(write_network(folder)))
+        self.plan = compile_network(network).placed({"prices": 2})
+        for topic, count in (("figure.progress", 1), ("figure.plan", 1), ("figure-prices", 2)):
+            self.cluster.create(topic, count)
+
+    def report(self, task: str, done: int, **more) -> None:
+        more = {"attempt": 1, "committed": {1: done}} | more
+        value = framing.frame([reports.encode(replace(Report(task, done=done), **more))], 1)[0]
+        self.cluster.send("figure.progress", partition=0, key=task.encode(), value=value)
+
+    def ingest(self, partition: int, done: int, watermark: int, *, at: int | None = None) -> None:
+        """An ingest task that wrote its last record, and set its watermark, in an epoch."""
+        at = done if at is None else at
+        place = TopicPartition(ARC, partition)
+        self.report(
+            f"ingest.prices.{partition}",
+            done,
+            watermark=watermark,
+            watermarks=((at, watermark),),
+            ends={place: (10, at)},
+            counts={"read": 10, "dead_letters": 2, "late": 1},
+        )
+
+    def status(self) -> NetworkStatus:
+        progress = Progress(self.cluster, plan=self.plan)
+        progress.catch_up()
+        return status(progress)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def by_task(found: NetworkStatus) -> dict:
+    return {task.task: task for task in found.tasks}
+
+
+def scope(world: World, partition: int, done: int, resume: int = 10) -> None:
+    world.report(f"prices.{partition}", done, resume={TopicPartition(ARC, partition): resume})
+
+
+def test_nothing_is_held_back_when_all_have_done_the_newest_epoch(world: World) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+        scope(world, partition, 100, resume=9)  # what lies behind is of epochs it has done
+    found = world.status()
+    assert found.newest_epoch == 100
+    assert [(t.frontier, t.lag_ms, t.held_by) for t in found.tasks] == [(100, 0, None)] * 4
+    assert {t.waiting for t in found.tasks} == {0}
+    assert found.holds == []
+    ingest = by_task(found)["ingest.prices.0"]
+    assert (ingest.total("read"), ingest.total("dead_letters"), ingest.total("late")) == (10, 2, 1)
+
+
+def test_a_task_with_complete_input_holds_itself_back_since_its_last_report(world: World) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+    scope(world, 1, 100)
+    scope(world, 0, 60, resume=4)
+    found = world.status()
+    held = by_task(found)["prices.0"]
+    assert (held.frontier, held.lag_ms, held.waiting) == (60, 2_000, 6)
+    assert (held.held_by, held.held_since_ms) == ("prices.0", NOW_MS)
+    assert by_task(found)["prices.1"].held_by is None
+    assert why_held(held) == (
+        "holds itself back: 6 records wait for it, its last report is of 1970-01-01 00:16:40; it "
+        "is busy, or needs `errata run --scope prices`"
+    )
+
+
+def test_a_task_waits_for_the_ingest_task_that_is_behind(world: World) -> None:
+    world.ingest(1, 40, 5_000)
+    world.now_ms += 7 * SECOND
+    world.ingest(0, 100, 5_000)
+    for partition in (0, 1):
+        scope(world, partition, 40)
+    found = by_task(world.status())
+    assert {name: task.held_by for name, task in found.items()} == {
+        "ingest.prices.0": None,
+        "ingest.prices.1": "ingest.prices.1",
+        "prices.0": "ingest.prices.1",
+        "prices.1": "ingest.prices.1",
+    }
+    assert why_held(found["prices.0"]) == (
+        "waits for ingest.prices.1; its last report is of 1970-01-01 00:16:40"
+    )
+
+
+def test_a_task_that_never_reported_is_told_to_be_started(world: World) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+    scope(world, 1, 100)
+    held = by_task(world.status())["prices.0"]
+    assert (held.attempt, held.done, held.frontier, held.lag_ms) == (0, None, None, None)
+    assert (held.held_by, held.held_since_ms, held.reported_ms) == ("prices.0", None, None)
+    assert "it has never reported" in why_held(held)
+
+
+def test_records_that_wait_in_a_users_topic_are_held_back_by_their_ingest(world: World) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+        scope(world, partition, 100)
+    for _ in range(3):
+        world.cluster.send("figure-prices", partition=1, key=None, value=b"{}")
+    found = by_task(world.status())
+    assert (found["ingest.prices.1"].waiting, found["ingest.prices.1"].held_by) == (
+        3,
+        "ingest.prices.1",
+    )
+    assert found["ingest.prices.0"].held_by is None
+
+
+def test_the_mark_of_a_transactions_end_is_nothing_that_waits(world: World) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+    producer = world.cluster.transactions("somebody")
+    producer.begin()
+    producer.produce("figure-prices", partitions=[0], keys=[None], values=[b"{}"])
+    producer.commit()
+    place = TopicPartition("figure-prices", 0)
+    assert world.cluster.end(place) == 2
+    assert by_task(world.status())["ingest.prices.0"].waiting == 1
+    world.report("ingest.prices.0", 101, resume={place: 1})
+    found = by_task(world.status())["ingest.prices.0"]
+    assert (found.waiting, found.held_by) == (0, None)
+
+
+def test_a_partition_that_stands_still_holds_the_watermark_of_its_peers(world: World) -> None:
+    world.ingest(0, 1_000, 90_000)
+    world.ingest(1, 1_000, 30_000, at=500)
+    (hold,) = world.status().holds
+    assert (hold.source, hold.task) == ("prices", "ingest.prices.1")
+    assert (hold.watermark_ms, hold.since_ms, hold.peers_ms) == (30_000, 25_000, 90_000)
+    assert why_watermark(hold) == (
+        "ingest.prices.1 stands at 1970-01-01 00:00:30 and has had no newer event since "
+        "1970-01-01 00:00:25, while its peers are at 1970-01-01 00:01:30: no window of 'prices' "
+        "closes beyond; give idle_after=, or say `errata end NET prices`"
+    )
+
+
+def test_a_partition_that_never_had_a_record_holds_the_watermark(world: World) -> None:
+    world.ingest(0, 10, 90_000)
+    world.report("ingest.prices.1", 10)
+    (hold,) = world.status().holds
+    assert (hold.task, hold.watermark_ms, hold.since_ms) == ("ingest.prices.1", None, None)
+    assert "has never had a record" in why_watermark(hold)
+
+
+def test_an_idle_partition_holds_nothing_and_nothing_is_held_back_from_it(world: World) -> None:
+    world.ingest(0, 1_000, 90_000, at=500)
+    world.report("ingest.prices.1", 1_000, watermark=7, watermarks=((500, IDLE),))
+    found = world.status()
+    task = by_task(found)["ingest.prices.1"]
+    assert (task.idle, task.ended, task.watermark_ms) == (True, False, 7)
+    assert found.holds == []
+
+
+def test_a_partition_that_has_not_ended_is_held_against_one_that_has(world: World) -> None:
+    world.ingest(0, 1_000, 90_000, at=500)
+    world.report("ingest.prices.1", 1_000, watermark=7, watermarks=((500, FOREVER),))
+    found = world.status()
+    assert (by_task(found)["ingest.prices.1"].idle, by_task(found)["ingest.prices.1"].ended) == (
+        False,
+        True,
+    )
+    (hold,) = found.holds
+    assert (hold.task, hold.peers_ms) == ("ingest.prices.0", None)
+    assert "while its peers have ended" in why_watermark(hold)
+
+
+def test_a_partition_that_was_slow_for_a_moment_is_not_blamed(world: World) -> None:
+    world.ingest(0, 1_000, 90_000)
+    world.ingest(1, 1_000, 30_000, at=950)
+    assert world.status().holds == []
+
+
+def test_a_network_of_which_nothing_runs_can_be_told(world: World) -> None:
+    found = world.status()
+    assert found.newest_epoch is None
+    assert {task.attempt for task in found.tasks} == {0}
+    assert json.loads(json.dumps(as_data(found)))["newest_epoch"] is None
+
+
+def test_people_are_told_only_of_what_is_stale(world: World) -> None:
+    from rich.console import Console
+
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+    scope(world, 1, 100)
+    scope(world, 0, 60)
+
+    def shown(after_ms: int) -> str:
+        console = Console(width=250)
+        with console.capture() as told:
+            console.print(shown_to_people(world.status(), now_ms=NOW_MS + after_ms))
+        return told.get()
+
+    assert "held back" not in shown(1_000)
+    assert "held back: prices.0: holds itself back" in shown(9_000)
+    assert "9.00 s ago" in shown(9_000)
+
+
+def test_the_command_tells_it_all_as_json_or_as_a_table(
+    driver: Driver, errata: Errata, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"key": "a", "at": 60_000, "symbol": "IBM", "price": 2}
+    driver.send("prices", {"op": "insert", "after": row})
+    driver.close_epoch()
+    done = errata("status", "tape.py", "--json")
+    assert (done.status, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert (found["network"], found["newest_epoch"], found["holds"]) == ("figure", 1, [])
+    (ingest,) = (t for t in found["tasks"] if t["task"] == "ingest.prices.0")
+    assert (ingest["attempt"], ingest["done"], ingest["lag_ms"]) == (1, 1, 0)
+    assert (ingest["watermark_ms"], ingest["counts"]["inserted"]) == (60_000, 1)
+    assert [t["held"] for t in found["tasks"]] == [None] * len(found["tasks"])
+
+    monkeypatch.setattr("errata.cli.status.for_people", lambda: True)
+    table = errata("status", "tape.py")
+    assert table.status == 0
+    assert "ingest.prices.0" in table.out
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_watching_goes_on_until_ctrl_c(
+    driver: Driver, errata: Errata, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    turns = iter([None, None])
+
+    def stop_at_last(progress: Progress) -> None:
+        try:
+            next(turns)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("errata.cli.status._wait", stop_at_last)
+    monkeypatch.setattr("errata.cli.status.for_people", lambda: is_terminal)
+    done = errata("status", "tape.py", "--watch")
+    assert (done.status, done.err) == (130, "")
+    assert next(turns, "all were taken") == "all were taken"
+    if not is_terminal:
+        assert len(done.out.splitlines()) == 3
+    assert "ingest.prices.0" in done.out

@@ -1,0 +1,168 @@
+"""Variances: of whole numbers rounded once, of doubles within the bound."""
+
+import math
+import random
+import statistics
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from processors.aggregates.double_variance import TOO_LARGE, DoubleVariance, two_product
+from processors.aggregates.squares import LIMB, carried, squared
+from processors.aggregates.variance import IntegerVariance, roots
+from schemas.fields import FieldType
+from tests.processors.aggregates.reference import History, nearest_root, same
+
+ONE = pl.Series([0], dtype=pl.UInt32)
+SAMPLE = DoubleVariance(sample=True, root=False)
+
+
+def rows(*values: float) -> tuple[pl.Series, pl.DataFrame]:
+    return ONE.new_from_index(0, len(values)), pl.DataFrame({"x": values}, schema={"x": pl.Float64})
+
+
+def of(*values: float) -> pl.DataFrame:
+    return SAMPLE.accumulate(SAMPLE.init(1), *rows(*values))
+
+
+def test_variance_is_right_after_a_large_value_came_and_went() -> None:
+    """Two doubles are not enough here: the square of the large one fills them."""
+    for large in (1e17, 3.3e20, -1.7e9):
+        states = of(1.0, 3.0, large)
+        assert SAMPLE.emit(SAMPLE.compensate(states, *rows(large)))[0] == 2.0
+
+
+def test_values_that_are_all_the_same_have_no_variance() -> None:
+    for value in (0.1, -1e100, 7e-200, 123456789.123):
+        assert SAMPLE.emit(of(*[value] * 7))[0] == 0.0
+
+
+def test_a_small_spread_about_a_large_mean_is_kept() -> None:
+    values = [1e9 + 0.25, 1e9 + 0.5, 1e9 + 1.0]
+    exact = statistics.variance(map(Fraction, values))
+    assert SAMPLE.emit(of(*values))[0] == float(exact)
+
+
+def test_what_is_not_finite_or_too_large_gives_nan_until_it_leaves() -> None:
+    for special in (math.nan, math.inf, -math.inf, TOO_LARGE, -1e300):
+        states = of(1.0, 3.0, special)
+        assert math.isnan(SAMPLE.emit(states)[0])
+        assert SAMPLE.emit(SAMPLE.compensate(states, *rows(special)))[0] == 2.0
+
+
+def test_an_emptied_group_is_exactly_empty_although_bits_were_lost() -> None:
+    states = of()
+    values = (1e-100, 1.0, 1e100, math.inf)
+    for value in values:
+        states = SAMPLE.accumulate(states, *rows(value))
+    for value in reversed(values):
+        states = SAMPLE.compensate(states, *rows(value))
+    assert states.equals(SAMPLE.init(1))
+
+
+@given(st.floats(-1e140, 1e140), st.floats(-1e140, 1e140))
+def test_a_product_and_what_it_lost_are_exact_together(a: float, b: float) -> None:
+    product, lost = two_product(np.array([a]), np.array([b]))
+    if abs(product[0]) > 2.0**-900:
+        assert Fraction(product[0]) + Fraction(lost[0]) == Fraction(a) * Fraction(b)
+
+
+DOUBLES = st.floats(-1e6, 1e6) | st.integers(-5, 5).map(float) | st.floats() | st.just(1e17)
+
+
+@pytest.mark.parametrize("sample", [True, False])
+@pytest.mark.parametrize("root", [True, False])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_oracle_variances_of_doubles_stay_within_the_bound(
+    sample: bool, root: bool, data: st.DataObject
+) -> None:
+    function = DoubleVariance(sample=sample, root=root)
+    kind = FieldType("double", optional=True)
+    history = History(function, [kind], st.tuples(st.none() | DOUBLES))
+    history.run(data.draw)
+    emitted = function.emit(history.states)
+    for group, inside in enumerate(history.content):
+        there = [v for (v,) in inside if v is not None]
+        usual = [Fraction(v) for v in there if abs(v) < TOO_LARGE]
+        ever = [Fraction(v) for (v,) in history.moved[group] if v is not None if abs(v) < TOO_LARGE]
+        squares = sum(v * v for v in usual)
+        held = sum(
+            Fraction(history.states[f"square_{part}"][group]) for part in ("high", "middle", "low")
+        )
+        drift = 2 * history.change_count * sum(v * v for v in ever) / 2**140
+        drift += Fraction(len(ever), 2**1070)
+        assert abs(held - squares) <= drift
+        if len(there) < 1 + sample:
+            assert emitted[group] is None
+        elif len(usual) < len(there):
+            assert math.isnan(emitted[group])
+        else:
+            mean = sum(usual) / len(usual)
+            moments = 4 * history.change_count * sum(map(abs, ever)) / 2**140 * abs(mean)
+            about = sum((v - mean) ** 2 for v in usual)
+            off = drift + moments + squares / 2**130
+            divisor = len(usual) - sample
+            low, high = (max(about + sign * off, 0) / divisor for sign in (-1, 1))
+            found = Fraction(emitted[group]) ** (2 if root else 1)
+            slack = Fraction(2**50 + 1, 2**50)
+            tiny = Fraction(1, 2**1000)
+            assert low / slack - tiny <= found <= high * slack + tiny
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-(10**38) + 1, 10**38 - 1)), max_size=9),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=9),
+)
+def test_oracle_sums_of_squares_are_exact(
+    wide: list[tuple[int, int]], narrow: list[tuple[int, int]]
+) -> None:
+    for batch in (wide, narrow, wide + narrow):
+        groups = pl.Series([group for group, _ in batch], dtype=pl.UInt32)
+        numbers = pl.Series([number for _, number in batch], dtype=pl.Int128)
+        limbs = squared(groups, numbers, 3, limbs=3)
+        found = [sum(limb[g] * LIMB**n for n, limb in enumerate(limbs)) for g in range(3)]
+        assert found == [sum(n * n for g, n in batch if g == group) for group in range(3)]
+
+
+def test_carrying_leaves_the_number_and_brings_lower_limbs_into_range() -> None:
+    limbs = [pl.Series([n], dtype=pl.Int128) for n in (-5, LIMB + 3, 7)]
+    low, middle, high = (limb[0] for limb in carried(limbs))
+    assert low + middle * LIMB + high * LIMB**2 == -5 + (LIMB + 3) * LIMB + 7 * LIMB**2
+    assert 0 <= low < LIMB
+    assert 0 <= middle < LIMB
+
+
+def test_ten_thousand_longs_of_the_largest_kind_leave_again() -> None:
+    spread = IntegerVariance(FieldType("long"), sample=False, root=True)
+    groups = ONE.new_from_index(0, 10_000)
+    largest = pl.DataFrame({"x": pl.Series([2**63 - 1, -(2**63)] * 5_000)})
+    states = spread.accumulate(spread.init(1), groups, largest)
+    mean = Fraction(-1, 2)
+    expected = ((2**63 - 1 - mean) ** 2 + (-(2**63) - mean) ** 2) / 2
+    assert spread.emit(states)[0] == nearest_root(expected)
+    states = spread.compensate(states, groups[1:], largest[1:])
+    assert spread.emit(states)[0] == 0.0
+    assert spread.compensate(states, ONE, largest[:1]).equals(spread.init(1))
+
+
+def test_a_root_a_hair_above_the_middle_between_two_doubles_is_rounded_up() -> None:
+    middle, unit = 2**53 + 1, 1 << 800
+    squares = [middle**2 * unit + hair for hair in (-1, 0, 1)]
+    assert list(roots(squares, [unit] * 3)) == [2.0**53, 2.0**53, 2.0**53 + 2]
+
+
+def test_oracle_standard_deviations_of_longs_are_the_nearest_double() -> None:
+    drawn = random.Random(3)
+    spread = IntegerVariance(FieldType("long"), sample=True, root=True)
+    for _ in range(200):
+        size = drawn.choice((2, 10**3, 10**9, 10**18))
+        values = [drawn.randrange(-size, size) for _ in range(drawn.randrange(2, 6))]
+        frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Int64)})
+        states = spread.accumulate(spread.init(1), ONE.new_from_index(0, len(values)), frame)
+        exact = Fraction(statistics.variance(map(Fraction, values)))
+        assert same(spread.emit(states)[0], nearest_root(exact))

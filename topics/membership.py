@@ -1,0 +1,78 @@
+"""Which partitions of a topic are this process's, of all that share them: a consumer group.
+
+Only the assignment is used. Nothing is read and no offset is committed: positions come from
+reports, and fencing, not the group, keeps two processes from working on one partition (DESIGN 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as Assigned
+
+from topics.client import Connection
+
+_DEFAULTS = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+_LAWS = {
+    "group.protocol": "classic",
+    "partition.assignment.strategy": "cooperative-sticky",  # what stays is not interrupted
+    "enable.auto.commit": False,
+    "auto.offset.reset": "latest",
+}
+
+
+class Membership:
+    """One member of a group that shares the partitions of a topic.
+
+    Args:
+        connection: The cluster.
+        group: Name of the group.
+        topic: The topic whose partitions are shared.
+        give_up: Called with partitions before others may have them.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        group: str,
+        topic: str,
+        give_up: Callable[[Collection[int]], None],
+    ) -> None:
+        self.partitions: set[int] = set()
+        self._connection, self._give_up = connection, give_up
+        self._consumer: Any = connection.client(Consumer, _DEFAULTS, {**_LAWS, "group.id": group})
+        self._consumer.subscribe(
+            [topic], on_assign=self._take, on_revoke=self._leave, on_lost=self._leave
+        )
+
+    def poll(self) -> None:
+        """Learn what has changed; call it at least every few minutes.
+
+        Raises:
+            ClusterError: If the cluster refuses this client.
+        """
+        message = self._consumer.poll(0)
+        self._connection.check()
+        error = message.error() if message is not None else None
+        if error is not None and error.fatal():
+            raise self._connection.failure("a consumer group", KafkaException(error))
+
+    def _take(self, consumer: Any, assigned: list[Assigned]) -> None:
+        consumer.incremental_assign(assigned)
+        consumer.pause(assigned)
+        self.partitions.update(place.partition for place in assigned)
+
+    def _leave(self, consumer: Any, revoked: list[Assigned]) -> None:
+        gone = {place.partition for place in revoked}
+        self._give_up(gone)
+        self.partitions -= gone
+        consumer.incremental_unassign(revoked)
+
+    def close(self) -> None:
+        """Leave the group, so that others take over at once; safe to call twice."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
