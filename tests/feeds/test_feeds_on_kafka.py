@@ -1,0 +1,77 @@
+"""The same feeds over a real broker, four partitions, a process for each mode."""
+
+import zlib
+from time import monotonic, sleep
+
+import polars as pl
+import pytest
+
+from errata import rows
+from errata.demo.run import environment
+from errata.supervisor import Supervisor, network_commands
+from errata.worker import Place, prepare
+from processors.arc_topic import ArcInput
+from processors.deployed import declare_end
+from processors.report import FOREVER
+from processors.task import Shared
+from processors.view import View
+from tests.feeds.feeds import FEEDS, MODES
+from tests.feeds.test_feeds import in_order
+from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.registry import SchemaRegistry
+from topics.settings import TopicSpec
+
+PARTITIONS, LIMIT_S = 4, 300.0
+
+
+def content(shared, arc):
+    """Return an arc's content as a reader that goes by reports folds it."""
+    found = []
+    for partition in range(PARTITIONS):
+        source = ArcInput(shared.view, shared.codec(arc), partition, done=-1, resume=0)
+        _, end = shared.view.complete(arc, partition)
+        while source.reader.position(source.place) < end:
+            source.poll()
+        source.frontier()
+        found.append(rows.fold(shared.plan.arcs[arc], source.take(source.frontier())))
+        source.close()
+    return rows.tuples(shared.plan.arcs[arc], pl.concat(found))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", FEEDS)
+def test_a_feed_over_kafka_in_every_mode_leaves_what_a_recomputation_gives(name, broker, tmp_path):
+    feed = FEEDS[name]
+    if not feed.file.exists():
+        pytest.skip("this feed's licence keeps it out of the repository")
+    create_topics(broker.settings, [TopicSpec(name, PARTITIONS)])
+    cluster = KafkaCluster(broker.settings)
+    plan = prepare(feed.network(), Place(broker.settings, tmp_path), cluster)
+    commands = network_commands(f"tests.feeds.feeds:{name}_network", plan)
+    environ = environment(broker.bootstrap_servers, state=tmp_path)
+    view = View(cluster, plan=plan)
+    tasks = [f"{mode}.{partition}" for mode in MODES for partition in range(PARTITIONS)]
+    with Supervisor(commands, environ=environ, say=print) as supervisor:
+        supervisor.start()
+        for line in feed.lines():
+            key = (line.get("after") or line["before"])["key"].encode()
+            place = zlib.crc32(key) % PARTITIONS
+            cluster.send(name, partition=place, key=key, value=rows.json_line(line))
+        sleep(0.1)
+        declare_end(cluster, plan, name)
+        deadline = monotonic() + LIMIT_S
+        while any(view.of(task).watermark < FOREVER for task in tasks):
+            supervisor.poll()
+            view.poll()
+            assert monotonic() < deadline, {task: view.of(task).done for task in tasks}
+            sleep(0.05)
+    shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
+    identity = plan.arcs["up"].identity
+    tables = {mode: in_order(content(shared, mode), identity) for mode in MODES}
+    cluster.close()
+    read = [view.of(f"ingest.{name}.{p}").counts for p in range(PARTITIONS)]
+    assert sum(counts["read"] for counts in read) == feed.count
+    assert sum(counts["dead_letters"] for counts in read) == 0
+    assert tables["up"] == in_order(feed.truth(feed.left()), identity)
+    assert tables["down"] == tables["res"] == tables["up"]
