@@ -11,15 +11,18 @@ from typing import Any
 import polars as pl
 
 from errata import rows
+from errata.recorded import Borrowed
 from processors.arc_topic import ArcInput
 from processors.dead_letter import DeadLetter
 from processors.dead_letter import decode as decode_letter
+from processors.declarations import EARLIEST
 from processors.deployed import declare_end, topic_specs
 from processors.ingest_task import IngestTask
 from processors.network import Network
+from processors.owner_task import OwnerTask
 from processors.plan import compile_network
 from processors.scope_task import ScopeTask
-from processors.task import Shared
+from processors.task import Shared, Task
 from processors.view import View
 from schemas import framing
 from schemas.errors import ErrataError
@@ -28,7 +31,7 @@ from sweepers.sweeper import Sweeper
 from topics import names
 from topics.cluster import Records, TopicPartition
 from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
+from topics.registry import Registry, SchemaRegistry
 
 Line = Mapping[str, Any] | str | bytes
 
@@ -45,6 +48,8 @@ class Driver:
     Args:
         network: What to run.
         mode: Overrides the mode of every aggregate.
+        live: Sources get records as their topics have them (`send_raw`), in their own envelope and
+            format, with the schemas of this registry. None: native revisions in JSON.
 
     Example:
         >>> from errata import Network, tumbling
@@ -59,12 +64,22 @@ class Driver:
         [{'window_start': 0, 'window_end': 60000, 'total': 7}]
     """
 
-    def __init__(self, network: Network, mode: str | None = None) -> None:
+    def __init__(
+        self, network: Network, mode: str | None = None, *, live: Registry | None = None
+    ) -> None:
         plan = compile_network(network, mode=mode, every_arc=True)
         sources = {
-            n: replace(s, envelope="native", format="json", topic=f"source.{n}", partitions=1)
-            for n, s in plan.sources.items()
+            name: replace(
+                source,
+                envelope="native" if live is None else source.envelope,
+                format="json" if live is None else source.format,
+                topic=f"source.{name}",
+                partitions=1,
+                start=EARLIEST,
+            )
+            for name, source in plan.sources.items()
         }
+        self._live = live
         alone: dict[str, int | None] = dict.fromkeys(plan.exchanged, 1)
         plan = replace(plan, sources=sources, exchanged=alone)
         self.plan = plan.placed(dict.fromkeys(sources, 1))
@@ -82,7 +97,10 @@ class Driver:
         for source in plan.sources.values():
             cluster.create(source.topic, 1)
         view = View(cluster, plan=plan)
-        self.shared = shared = Shared(cluster, plan, SchemaRegistry(cluster), view, LAG_MS)
+        schemas: Registry = SchemaRegistry(cluster)
+        if self._live is not None:
+            schemas = Borrowed(schemas, self._live)
+        self.shared = shared = Shared(cluster, plan, schemas, view, LAG_MS)
         folder = Path(self._folder.name)
         self.sweepers = {
             arc: Sweeper(shared, arc, partition=0, folder=folder / arc, clock_ms=self._clock)
@@ -100,8 +118,14 @@ class Driver:
             for name, source in plan.sources.items()
         }
         desk = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
-        scopes = [ScopeTask(shared, s, partition=0, desk=desk) for s in plan.scopes.values()]
-        self.tasks = [*self.ingests.values(), *scopes]
+        self.tasks: list[Task] = [*self.ingests.values()]
+        for scope in plan.scopes.values():
+            owned, place = plan.owned(scope.name), folder / f"index.{scope.name}"
+            self.tasks.append(
+                ScopeTask(shared, scope, partition=0, desk=desk)
+                if owned is None
+                else OwnerTask(shared, owned, partition=0, folder=place)
+            )
         self.lives = [task.life() for task in self.tasks]
         self.inputs = {
             arc: ArcInput(view, shared.codec(arc), 0, done=-1, resume=0) for arc in plan.topics
@@ -131,7 +155,7 @@ class Driver:
             else:
                 self.send_raw(source, text)
 
-    def send_raw(self, source: str, value: bytes, key: bytes | None = None) -> None:
+    def send_raw(self, source: str, value: bytes | None, key: bytes | None = None) -> None:
         """Give a source the bytes of one record, whatever they are."""
         self.cluster.send(self._source(source).topic, partition=0, key=key, value=value)
 

@@ -10,12 +10,9 @@ import json
 from dataclasses import dataclass, field, replace
 
 from processors.arcs import type_boxes
-from processors.boxes.forward import Forward
-from processors.boxes.map import Map
-from processors.boxes.union import Union
-from processors.boxes.where import Where
+from processors.boxes.description import describe_box as describe_box
 from processors.declarations import Sink
-from processors.exchanges import is_sink, read_by
+from processors.exchanges import exchange_of, is_sink, owning_scope, read_by
 from processors.faults import Fault, NetworkError
 from processors.modes import Choice, choose
 from processors.network import Network
@@ -34,7 +31,7 @@ class Plan:
         network: Its name.
         sources: By name; each is a scope of its own, ``ingest.<source>``.
         boxes: By name, in topological order.
-        scopes: By name; only those of boxes.
+        scopes: By name; those of boxes, and of the owners of rekeyed sources.
         arcs: By name: what each carries.
         topics: Names of the arcs that are written to topics.
         paths: By name of an aggregate: how its inputs are replayed.
@@ -73,9 +70,14 @@ class Plan:
         return names.arc_topic(self.network, arc)
 
     def scope_of(self, arc: str) -> str:
-        """Return the scope that writes an arc; that of a source is ``ingest.<source>``."""
-        if arc in self.sources:
-            return f"{INGEST}{arc}"
+        """Return the scope that writes an arc; that of a source is ``ingest.<source>``.
+
+        Of a rekeyed one that is the scope of its exchange, and its arc's ``<source>-owner``.
+        """
+        if arc in self.sources and self.sources[arc].rekey:
+            return owning_scope(arc)
+        if read_by(arc) in self.sources:
+            return f"{INGEST}{read_by(arc)}"
         return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
 
     def placed(
@@ -94,6 +96,7 @@ class Plan:
             name: source.partitions or topic_partitions[name]
             for name, source in self.sources.items()
         }
+        counts |= {exchange_of(s): counts[s] for s, source in self.sources.items() if source.rekey}
         for name, box in self.boxes.items():
             counts[name] = self.exchanged.get(name) or counts[reads(box)[0]]
         faults = []
@@ -124,6 +127,16 @@ class Plan:
         else:
             count = self.partition_count(self.scopes[scope].inputs[0])
         return [f"{scope}.{partition}" for partition in range(count)]
+
+    def owned(self, scope: str) -> Source | None:
+        """Return the source that the tasks of a scope own; None if they run boxes."""
+        found = self.scopes[scope]
+        return None if found.boxes else self.sources[found.outputs[0]]
+
+    def sources_behind(self, scope: str) -> tuple[str, ...]:
+        """Return the sources that the inputs of a scope come from, in order."""
+        inputs = self.scopes[scope].inputs
+        return tuple(dict.fromkeys(s for arc in inputs for s in self.sources_of[arc]))
 
     def shared_by(self, scope: str) -> str:
         """Return a topic with a partition for each task of a scope, by which processes share it."""
@@ -211,27 +224,6 @@ class Plan:
         """Return a digest that is the same for the same plan."""
         text = json.dumps(self.describe(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def describe_box(box: Box) -> dict[str, object]:
-    """Return what defines a box, as plain data."""
-    if isinstance(box, Where):
-        earlier = {"unless": [e.text for e in box.earlier]} if box.earlier else {}
-        return {"where": box.predicate.text, **earlier, "input": box.input}
-    if isinstance(box, Map):
-        texts = {name: expression.text for name, expression in box.expressions.items()}
-        return {"map": texts, "input": box.input}
-    if isinstance(box, Union):
-        return {"union": list(box.inputs), "tag": box.tag}
-    if isinstance(box, Forward):
-        return {"forward": box.input}
-    return {
-        "aggregate": {name: result.text for name, result in box.results.items()},
-        "by": list(box.by),
-        **box.window.describe(),
-        **({"emit": "on_update"} if box.on_update else {}),
-        "input": box.input.name,
-    }
 
 
 def compile_network(network: Network, *, mode: str | None = None, every_arc: bool = False) -> Plan:

@@ -1,13 +1,16 @@
 """A broker for the tests that need one, and the rule that required tests are never skipped."""
 
 import os
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from topics import jars
 from topics.broker import EmbeddedBroker
 from topics.jars import JarsError
-from topics.java import NoJavaError
+from topics.java import NoJavaError, find_java
 from topics.kafka import KafkaCluster
 
 NEEDS = {"kafka", "spark"}
@@ -29,6 +32,38 @@ def cluster(broker: EmbeddedBroker) -> Iterator[KafkaCluster]:
     kafka = KafkaCluster(broker.settings)
     yield kafka
     kafka.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session that reads Kafka and Avro."""
+    sql = pytest.importorskip("pyspark.sql")
+    try:
+        java = find_java()
+        needed = jars.class_path(java, jars.connectors())
+    except (NoJavaError, JarsError) as error:
+        pytest.skip(str(error))
+    settings = {
+        "spark.jars": ",".join(map(str, needed)),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # a few hundred rows
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.log.level": "OFF",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(java.resolve().parent.parent))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        builder = sql.SparkSession.builder.master("local[1]").appName("errata tests")
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        yield session
+        session.stop()
 
 
 @pytest.hookimpl(wrapper=True)

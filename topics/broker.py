@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from schemas.errors import ErrataError
-from topics.jars import kafka_jars
+from topics import jars
 from topics.java import find_java
 
 _HOST = "127.0.0.1"
@@ -141,7 +141,7 @@ class EmbeddedBroker:
         if self.port and not _is_free(self.port):
             raise PortTakenError(self.port)
         java = find_java()
-        class_path = os.pathsep.join(map(str, kafka_jars(java)))
+        class_path = os.pathsep.join(map(str, jars.class_path(java)))
         self.port, controller = self.port or _free_port(), _free_port()
         self._configure(controller)
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"

@@ -1,14 +1,19 @@
-"""Kafka's jars, fetched once by the Ivy that PySpark ships and kept in the user's cache folder."""
+"""Jars of Kafka's broker and of Spark's connectors, fetched once and kept in the user's cache.
+
+The Ivy that PySpark ships fetches them.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 from zipfile import is_zipfile
@@ -22,20 +27,39 @@ from topics.trust import java_options
 KAFKA = "4.3.1"
 """The version of Kafka that the embedded broker runs."""
 
-_MODULES = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),  # else the broker logs nothing
+
+@dataclass(frozen=True)
+class Jars:
+    """Some modules and all that they need.
+
+    Args:
+        name: Of their folder, with the version; as messages name them.
+        modules: Organisation, name and version of each.
+        about: How many jars these are; only the bar's length depends on it.
+    """
+
+    name: str
+    modules: tuple[tuple[str, str, str], ...]
+    about: int
+
+
+BROKER = Jars(
+    f"kafka-{KAFKA}",
+    (
+        ("org.apache.kafka", "kafka_2.13", KAFKA),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),  # else the broker logs nothing
+    ),
+    46,
 )
-_ABOUT = 46  # jars; only the bar's length depends on it
 _LIMIT_S = 900
 _UNTRUSTED = "PKIX path building failed"
 
 
 class JarsError(ErrataError):
-    """Kafka's jars are not in the cache and can't be fetched."""
+    """Jars are not in the cache and can't be fetched."""
 
-    def __init__(self, reason: str, *, remedy: str) -> None:
-        super().__init__(f"the jars of Kafka {KAFKA} can't be had: {reason}; {remedy}")
+    def __init__(self, name: str, reason: str, *, remedy: str) -> None:
+        super().__init__(f"the jars of {name} can't be had: {reason}; {remedy}")
 
 
 def cache_folder() -> Path:
@@ -45,36 +69,55 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "errata")
 
 
-def kafka_jars(java: Path, *, cache: Path | None = None) -> list[Path]:
-    """Return the jars of Kafka's class path, fetching those that are missing or cut short.
+def connectors() -> Jars:
+    """Return Spark's connectors to Kafka and Avro, of the version of PySpark that is installed.
+
+    Raises:
+        JarsError: If none is.
+    """
+    try:
+        version = importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError as error:
+        remedy = "pip install 'errata[spark]'"
+        raise JarsError("Spark's connectors", "PySpark is missing", remedy=remedy) from error
+    names = ("spark-sql-kafka-0-10_2.13", "spark-avro_2.13")
+    modules = tuple(("org.apache.spark", name, version) for name in names)
+    return Jars(f"spark-{version}-connectors", modules, 20)
+
+
+def class_path(java: Path, jars: Jars = BROKER, *, cache: Path | None = None) -> list[Path]:
+    """Return jars and all that they need, fetching those that are missing or cut short.
 
     With a full cache nothing is run and no network is needed. Processes that come at once wait for
     the first one. A bar is shown while fetching if stderr is a terminal.
 
     Args:
         java: A `java` that can run Ivy.
+        jars: Which ones.
         cache: Where to keep them; `cache_folder()` by default.
 
     Raises:
         JarsError: If something is missing and can't be fetched.
     """
-    folder = (cache or cache_folder()) / f"kafka-{KAFKA}"
-    class_path = folder / "class-path"
+    folder = (cache or cache_folder()) / jars.name
+    listed = folder / "class-path"
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder / "lock"):
-        damaged = _damaged(class_path)
+        damaged = _damaged(listed)
         for _attempt in range(2):
             if damaged == []:
                 break
             for jar in damaged or []:
                 jar.unlink(missing_ok=True)
-            _fetch(java, folder, class_path)
-            damaged = _damaged(class_path)
+            _fetch(java, jars, folder)
+            damaged = _damaged(listed)
         if damaged != []:
             raise JarsError(
-                f"{len(damaged or [])} of them arrive damaged", remedy=f"delete {folder}, try again"
+                jars.name,
+                f"{len(damaged or [])} of them arrive damaged",
+                remedy=f"delete {folder}, try again",
             )
-        return _jars(class_path)
+        return _jars(listed)
 
 
 def _jars(class_path: Path) -> list[Path]:
@@ -101,14 +144,15 @@ def _ivy() -> Path:
     for place in (spark and spark.submodule_search_locations) or []:
         for jar in Path(place, "jars").glob("ivy-*.jar"):
             return jar
-    raise JarsError("PySpark, which ships Ivy, is missing", remedy="pip install 'errata[broker]'")
+    remedy = "pip install 'errata[broker]'"
+    raise JarsError("a broker", "PySpark, which ships Ivy, is missing", remedy=remedy)
 
 
-def _fetch(java: Path, folder: Path, class_path: Path, *, trust: Sequence[str] = ()) -> None:
+def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ()) -> None:
     """Run Ivy; what an earlier run has fetched is kept."""
     dependencies = "".join(
         f'<dependency org="{org}" name="{name}" rev="{version}" conf="default"/>'
-        for org, name, version in _MODULES
+        for org, name, version in wanted.modules
     )
     module = folder / "ivy.xml"
     module.write_text(
@@ -136,7 +180,7 @@ def _fetch(java: Path, folder: Path, class_path: Path, *, trust: Sequence[str] =
     ):
         limit = Timer(_LIMIT_S, ivy.kill)
         limit.start()
-        jars = bar.add_task(f"Kafka {KAFKA}, first use", total=2 * _ABOUT)
+        jars = bar.add_task(f"{wanted.name}, first use", total=2 * wanted.about)
         assert ivy.stdout is not None
         for line in ivy.stdout:
             lines.append(line.strip())
@@ -146,15 +190,16 @@ def _fetch(java: Path, folder: Path, class_path: Path, *, trust: Sequence[str] =
     if not trust and any(_UNTRUSTED in line for line in lines):
         options = java_options(folder)
         if options:  # this Java does not know an authority that the machine does
-            _fetch(java, folder, class_path, trust=options)
+            _fetch(java, wanted, folder, trust=options)
             return
     if ivy.returncode or not listed.exists():
         reason = next((line for line in lines if "UNRESOLVED" in line or "FAILED" in line), "")
         raise JarsError(
+            wanted.name,
             reason or (lines[-1] if lines else f"Ivy ended with status {ivy.returncode}"),
             remedy="a network is needed for the first use, "
             f"or copy {folder} from a machine that has had it",
         )
     jars_found = sorted(set(listed.read_text().strip().split(os.pathsep)) - {""})
     listed.write_text("\n".join(os.path.relpath(jar, folder) for jar in jars_found))
-    listed.replace(class_path)
+    listed.replace(folder / "class-path")

@@ -6,8 +6,10 @@ import os
 import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import IO, Annotated
 
 import typer
@@ -18,8 +20,19 @@ from errata.cli.app import JsonOption, NetworkArgument, command, complain
 from errata.cli.input_file import open_input, read_input
 from errata.cli.output import for_people, print_lines, print_table, shown
 from errata.loading import load
+from errata.recorded import Recorded, recorded
+from errata.settings import read_settings
 from errata.testing import Driver, UnknownNameError
+from processors.declarations import Source
+from processors.network import Network
+from processors.resolve import resolve
 from schemas.errors import ErrataError
+from topics.cluster import Cluster
+from topics.kafka import KafkaCluster
+from topics.registry_server import registry
+
+RECORDS_AN_EPOCH = 10_000
+"""Of a topic that is played again."""
 
 
 class OutputError(ErrataError):
@@ -33,14 +46,25 @@ class OutputError(ErrataError):
 def local(
     net: NetworkArgument,
     inputs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--input",
             metavar="SOURCE=FILE",
             help="Revisions of a source: JSON lines or CSV, gzipped or not; - is standard input. "
             "May be repeated.",
         ),
-    ],
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Instead of files, take what the sources' topics recorded from this time on.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="And before this one.")
+    ] = None,
     revisions: Annotated[
         list[str] | None,
         typer.Option(metavar="ARC", help="Print an arc's revisions. May be repeated."),
@@ -64,22 +88,40 @@ def local(
     CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x;
     or plain columns alone, which are inserts. An empty cell is null.
 
+    With --from, --until or both the input is what the topics of all sources, on the cluster of the
+    settings, recorded in that time, in their own envelopes and formats: a day, played again. Times
+    are ISO-8601 (UTC if they name no zone); nothing is written to the cluster.
+
     Prints JSON lines (tables on a terminal, unless --json): first the revisions, with their epoch,
     then the tables' tuples. If more than one arc is asked for, each line names its own as "arc".
     What was refused is counted on standard error.
     """
     people = for_people() and not as_json
-    with Driver(load(net), mode=mode) as driver, ExitStack() as stack:
+    replays = since is not None or until is not None
+    if replays == bool(inputs):
+        raise typer.BadParameter("needs --input, or --from and --until")
+    with ExitStack() as stack:
+        network, live = load(net), None
+        if replays:
+            place = read_settings()
+            cluster = stack.enter_context(closing(KafkaCluster(place.kafka)))
+            live = registry(cluster, url=place.registry_url)
+            network = resolve(network, live)
+        driver = stack.enter_context(Driver(network, mode=mode, live=live))
         _check_outputs(driver, revisions or [], table or [])
         progress = stack.enter_context(_progress())
-        pieces = []
-        for text in inputs:
-            source, file = _source_and_file(text)
-            _check_known(driver, "source", source, driver.plan.sources)
-            stream = stack.enter_context(open_input(file))
-            found = read_input(stream, file=file, arc=driver.plan.sources[source].arc)
-            pieces.append((source, _tracked(found, stream, progress, file)))
-        play(driver, pieces)
+        if replays:
+            times = [None if text is None else _moment_ms(text) for text in (since, until)]
+            replay(driver, cluster, network, from_ms=times[0], until_ms=times[1])
+        else:
+            pieces = []
+            for text in inputs or ():
+                source, file = _source_and_file(text)
+                _check_known(driver, "source", source, driver.plan.sources)
+                stream = stack.enter_context(open_input(file))
+                found = read_input(stream, file=file, arc=driver.plan.sources[source].arc)
+                pieces.append((source, _tracked(found, stream, progress, file)))
+            play(driver, pieces)
         progress.stop()
         _tell_refused(driver)
         several = len({*(revisions or ()), *(table or ())}) > 1
@@ -110,6 +152,49 @@ def play(driver: Driver, inputs: Sequence[tuple[str, Iterator[list[bytes] | None
         if some:
             driver.close_epoch()
     driver.end()
+
+
+def replay(
+    driver: Driver,
+    cluster: Cluster,
+    network: Network,
+    *,
+    from_ms: int | None,
+    until_ms: int | None,
+) -> None:
+    """Give a driver what the topics of its sources recorded, an epoch a piece, and the end."""
+    left: dict[str, Iterator[Recorded]] = {}
+    for name in driver.plan.sources:
+        declaration = network.declarations[name]
+        assert isinstance(declaration, Source)
+        pieces = recorded(cluster, declaration.topic, from_ms=from_ms, until_ms=until_ms)
+        left[name] = chain.from_iterable(map(_cut, pieces))
+    while left:
+        for name, found in list(left.items()):
+            piece = next(found, None)
+            if piece is None:
+                del left[name]
+            else:
+                keys, values = piece
+                deque(map(partial(driver.send_raw, name), values, keys), maxlen=0)
+        driver.close_epoch()
+    driver.end()
+
+
+def _cut(piece: Recorded) -> Iterator[Recorded]:
+    keys, values = piece
+    for start in range(0, len(values), RECORDS_AN_EPOCH):
+        part = slice(start, start + RECORDS_AN_EPOCH)
+        yield keys[part], values[part]
+
+
+def _moment_ms(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        need = f"{text!r} needs the form 2026-07-15T09:30:00Z"
+        raise typer.BadParameter(need, param_hint="--from and --until") from error
+    return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _source_and_file(text: str) -> tuple[str, str]:

@@ -125,7 +125,7 @@ class Extreme(Compensating):
         if sign > 0 and len(group) > 2 * self.rungs * states.height:
             # Not of a group that has a ladder: what is behind the bound may be a tie of a rung.
             within = key.reaches(rows[name], bound(key, group, rows[name], rungs=self.rungs))
-            pass
+            within |= ladders.used[group] > 0
             group, rows = group[within], rows[np.flatnonzero(within)]
         if not len(group) and count.all():
             return states.with_columns(pl.Series("count", count))

@@ -1,6 +1,7 @@
 """A scope goes from one process to four and back while records come in, and loses nothing."""
 
 from contextlib import ExitStack
+from itertools import pairwise
 from time import monotonic, sleep
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_scope_from_one_process_to_four_and_back_while_it_runs():
         tasks = [f"{scope}.{partition}" for partition in range(4)]
         moved, back = (
             [task for task in tasks if later[task] > earlier[task]]
-            for earlier, later in zip(attempts, attempts[1:], strict=False)
+            for earlier, later in pairwise(attempts)
         )
         assert len(moved) == MORE, f"{scope}: each process takes one partition"
         assert set(moved) <= set(back), f"{scope}: and gives it back"

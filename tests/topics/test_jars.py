@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from topics.jars import JarsError, cache_folder, kafka_jars
+from topics.jars import JarsError, cache_folder, class_path
 
 IVY = """#!/bin/sh
 [ ! -e {folder}/offline ] || {{ echo ':: UNRESOLVED DEPENDENCIES'; exit 1; }}
@@ -44,39 +44,39 @@ def runs(java: Path) -> int:
 
 
 def test_jars_are_fetched_once_and_a_full_cache_runs_nothing(java, tmp_path):
-    jars = kafka_jars(java, cache=tmp_path / "cache")
+    jars = class_path(java, cache=tmp_path / "cache")
     assert [jar.name for jar in jars] == ["a.jar", "b.jar"]
-    assert kafka_jars(Path("/no/java"), cache=tmp_path / "cache") == jars
+    assert class_path(Path("/no/java"), cache=tmp_path / "cache") == jars
     assert runs(java) == 1
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda jar: jar.write_bytes(b"PK\3\4 cut")])
 def test_a_jar_that_is_missing_or_cut_short_is_fetched_again(java, tmp_path, damage):
-    jars = kafka_jars(java, cache=tmp_path / "cache")
+    jars = class_path(java, cache=tmp_path / "cache")
     damage(jars[1])
-    assert kafka_jars(java, cache=tmp_path / "cache") == jars
+    assert class_path(java, cache=tmp_path / "cache") == jars
     assert runs(java) == 2
     assert jars[1].read_bytes() == jars[0].read_bytes()
 
 
 def test_jars_that_an_interrupted_first_use_left_cut_short_are_fetched_again(java, tmp_path):
-    (first, _) = kafka_jars(java, cache=tmp_path / "cache")
+    (first, _) = class_path(java, cache=tmp_path / "cache")
     first.write_bytes(b"PK\3\4 cut")
     (first.parents[1] / "class-path").unlink()
-    kafka_jars(java, cache=tmp_path / "cache")
+    class_path(java, cache=tmp_path / "cache")
     assert first.read_bytes() == (tmp_path / "whole.jar").read_bytes()
 
 
 def test_jars_that_never_arrive_whole_are_an_error(java, tmp_path):
     (tmp_path / "whole.jar").write_bytes(b"a portal's login page")
     with pytest.raises(JarsError, match="2 of them arrive damaged; delete"):
-        kafka_jars(java, cache=tmp_path / "cache")
+        class_path(java, cache=tmp_path / "cache")
 
 
 def test_no_network_is_an_error_that_says_what_to_do(java, tmp_path):
     (tmp_path / "offline").touch()
     with pytest.raises(JarsError, match="UNRESOLVED DEPENDENCIES; a network is needed"):
-        kafka_jars(java, cache=tmp_path / "cache")
+        class_path(java, cache=tmp_path / "cache")
 
 
 def test_processes_that_come_meanwhile_wait_at_the_lock(java, tmp_path):
@@ -87,13 +87,13 @@ def test_processes_that_come_meanwhile_wait_at_the_lock(java, tmp_path):
     )
     java.write_text(begin)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
+        first = pool.submit(class_path, java, cache=tmp_path / "cache")
         (tmp_path / "started").read_text()  # the first one is running Ivy
         (lock,) = (tmp_path / "cache").glob("*/lock")
         try:
             with lock.open() as file, pytest.raises(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            second = pool.submit(kafka_jars, java, cache=tmp_path / "cache")
+            second = pool.submit(class_path, java, cache=tmp_path / "cache")
         finally:
             (tmp_path / "go-on").write_text("\n")
         assert first.result() == second.result()

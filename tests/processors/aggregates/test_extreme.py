@@ -20,7 +20,9 @@ LONG, TEXT = FieldType("long"), FieldType("string")
 
 
 def rows(*values: Any) -> tuple[pl.Series, pl.DataFrame]:
-    return pl.Series([0] * len(values), dtype=pl.UInt32), pl.DataFrame({"x": values})
+    return pl.Series([0] * len(values), dtype=pl.UInt32), pl.DataFrame(
+        {"x": pl.Series(values, dtype=pl.Int64)}
+    )
 
 
 @pytest.mark.parametrize("rungs", [1, 2, 4])
@@ -155,3 +157,22 @@ def test_oracle_large_batches_that_enter_and_leave(call: Call, expected: Any) ->
 
 def test_a_live_state_has_as_many_rungs_as_it_says() -> None:
     assert sum(name.startswith("ties") for name in Max(TEXT).parts) == RUNGS
+
+
+@pytest.mark.parametrize("rungs", [1, 2, 4])
+def test_oracle_floods_of_few_values_leave_no_wrong_count_of_ties(rungs: int) -> None:
+    for seed in range(40):
+        drawn = random.Random(seed)
+        largest = Max(LONG, rungs=rungs)
+        states, inside = largest.init(1), list[int]()
+        for _ in range(12):
+            entering = [drawn.randrange(4) for _ in range(drawn.choice((0, 1, 2, 20)))]
+            top = max(inside, default=None) if drawn.random() < 0.7 else drawn.randrange(4)
+            leaving = [value for value in inside if value == top]
+            inside = [value for value in inside if value != top] + entering
+            states = largest.accumulate(
+                largest.compensate(states, *rows(*leaving)), *rows(*entering)
+            )
+            if largest.exact(states)[0]:
+                again = largest.accumulate(largest.init(1), *rows(*inside))
+                assert states.select(largest.kept).equals(again.select(largest.kept))

@@ -53,6 +53,13 @@ def test_a_function_that_keeps_to_the_contract_is_passed_through() -> None:
     assert total.text.endswith("test_user_function.Total('size')")
 
 
+def test_what_a_user_keeps_is_kept() -> None:
+    forgetful = type("Forgetful", (Total,), {"parts": {"total": "long", "best": "long?"}})
+    assert UserFunction(forgetful("size")).kept == ("total", "best")
+    forgetful.kept = ("total",)
+    assert UserFunction(forgetful("size")).kept == ("total",)
+
+
 def test_objects_share_a_state_only_with_themselves() -> None:
     one = Total("size")
     assert UserFunction(one).state_key == UserFunction(one).state_key

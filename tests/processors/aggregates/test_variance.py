@@ -64,6 +64,7 @@ def test_an_emptied_group_is_exactly_empty_although_bits_were_lost() -> None:
     assert states.equals(SAMPLE.init(1))
 
 
+@settings(deadline=None)
 @given(st.floats(-1e140, 1e140), st.floats(-1e140, 1e140))
 def test_a_product_and_what_it_lost_are_exact_together(a: float, b: float) -> None:
     product, lost = two_product(np.array([a]), np.array([b]))
@@ -114,6 +115,7 @@ def test_oracle_variances_of_doubles_stay_within_the_bound(
             assert low / slack - tiny <= found <= high * slack + tiny
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(-(10**38) + 1, 10**38 - 1)), max_size=9),
     st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=9),

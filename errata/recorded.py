@@ -1,0 +1,145 @@
+"""What a topic recorded between two moments, in the order of its record timestamps.
+
+For `errata local --from ... --until ...`: a day of a live source, played again without touching it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic, sleep
+from typing import Any
+
+import numpy as np
+
+from schemas.errors import ErrataError
+from topics.cluster import Cluster, TopicPartition
+from topics.registry import Registry
+
+LIMIT_S = 60.0
+"""Without a record for so long, the partition that is behind is named, and it ends."""
+_PAUSE_S = 0.01
+
+Recorded = tuple[list[bytes | None], list[bytes | None]]
+"""Keys and values."""
+
+
+class StuckReadError(ErrataError):
+    """A partition can't be read to its end."""
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """A registry of one's own that also knows what another one holds, and never writes there.
+
+    Args:
+        own: Takes what is registered.
+        other: Is asked for schemas first.
+    """
+
+    own: Registry
+    other: Registry
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Return the id of a schema, new or not."""
+        return self.own.register(subject, schema)
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Return the schema of an id."""
+        try:
+            return self.other.schema(schema_id)
+        except ErrataError:
+            return self.own.schema(schema_id)
+
+    def latest(self, subject: str) -> tuple[int, Any] | None:
+        """Return a subject's newest id and schema; None if it has none."""
+        return self.other.latest(subject)
+
+
+def recorded(
+    cluster: Cluster, topic: str, *, from_ms: int | None, until_ms: int | None
+) -> Iterator[Recorded]:
+    """Yield the records of a topic, oldest first, in pieces.
+
+    Records of one partition stay in their order.
+
+    Args:
+        cluster: Where the topic is.
+        topic: The topic.
+        from_ms: Record timestamp to begin at; None: the start of the log.
+        until_ms: Record timestamp to end before; None: the end of the log, as it is now.
+
+    Raises:
+        StuckReadError: If a partition is not read to its end for a minute.
+    """
+    places = [TopicPartition(topic, p) for p in range(cluster.partitions(topic))]
+    ends = {
+        p: cluster.end(p) if until_ms is None else cluster.offset_at(p, until_ms) for p in places
+    }
+    starts = {p: 0 if from_ms is None else cluster.offset_at(p, from_ms) for p in places}
+    left = {p: _Waiting() for p in places if starts[p] < ends[p]}
+    if not left:
+        return
+    reader = cluster.reader({p: starts[p] for p in left})
+    heard = monotonic()
+    try:
+        while left:
+            some = reader.poll()
+            for records in some:
+                if records.source in left:
+                    count = int(np.searchsorted(records.offsets, ends[records.source]))
+                    left[records.source].add(
+                        records.times_ms[:count], records.keys[:count], records.values[:count]
+                    )
+            reading = [p for p in left if reader.position(p) < ends[p]]
+            horizon = min((left[p].reached for p in reading), default=None)
+            yield from _piece(left, horizon)
+            left = {p: waiting for p, waiting in left.items() if p in reading or waiting.values}
+            heard = monotonic() if some else heard
+            if monotonic() - heard > LIMIT_S:
+                behind = ", ".join(f"{p.partition} at {reader.position(p)}" for p in reading)
+                raise StuckReadError(
+                    f"topic {topic!r}: no record for {LIMIT_S:g} s, but its end is not reached by "
+                    f"partition {behind}; a transaction may be open there: try again later"
+                )
+            if not some and left:
+                sleep(_PAUSE_S)
+    finally:
+        reader.close()
+
+
+class _Waiting:
+    """Records of one partition that wait for those of others; times never fall."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.reached = -(2**62)
+
+    def add(self, times: list[int], keys: list[bytes | None], values: list[bytes | None]) -> None:
+        rising = np.maximum.accumulate([self.reached, *times])[1:]
+        self.times += rising.tolist()
+        self.keys += keys
+        self.values += values
+        self.reached = self.times[-1] if self.times else self.reached
+
+    def take(self, horizon: int | None) -> tuple[list[int], Recorded]:
+        """Return what is no later than a time; None: everything."""
+        count = len(self.times)
+        if horizon is not None:
+            count = int(np.searchsorted(self.times, horizon, side="right"))
+        taken = self.times[:count], (self.keys[:count], self.values[:count])
+        del self.times[:count], self.keys[:count], self.values[:count]
+        return taken
+
+
+def _piece(left: dict[TopicPartition, _Waiting], horizon: int | None) -> Iterator[Recorded]:
+    """Yield what every partition has up to a time, by time."""
+    parts = [waiting.take(horizon) for waiting in left.values()]
+    times = [time for part, _ in parts for time in part]
+    if times:
+        order = np.argsort(times, kind="stable").tolist()
+        keys = [key for _, (part, _) in parts for key in part]
+        values = [value for _, (_, part) in parts for value in part]
+        yield [keys[i] for i in order], [values[i] for i in order]

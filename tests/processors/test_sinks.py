@@ -1,0 +1,108 @@
+"""What stands in a user's topic is what the arc holds, in every envelope and format."""
+
+import io
+import json
+
+import fastavro
+import pytest
+
+from errata import Network, tumbling
+from errata.testing import Driver
+from schemas import framing
+from topics.cluster import TopicPartition
+
+FIELDS = {"key": "string", "at": "timestamp-millis", "desk": "string", "price": "decimal(9,2)"}
+
+
+def network(**sink):
+    net = Network("sunk")
+    trades = net.source(
+        "trades", fields=FIELDS, identity=["key"], event_time="at", partition_by=["desk"], keep="1d"
+    )
+    trades.sink("out.trades", **sink)
+    sums = trades.aggregate(
+        "sums", by=["desk"], window=tumbling("1m"), total="sum(price)", keep="1d"
+    )
+    sums.sink("out.sums", **sink)
+    return net
+
+
+def trade(key, price, desk="x"):
+    return {"key": key, "at": 5, "desk": desk, "price": price}
+
+
+def played(**sink):
+    """Play a tape whose windows close early; return the driver and the records of a topic."""
+    driver = Driver(network(**sink))
+    late = {"key": "z", "at": 120_000, "desk": "y", "price": 1}
+    for after in (trade("a", 3), trade("b", 4, "y"), late):
+        driver.send("trades", {"op": "insert", "after": after})
+    driver.close_epoch()
+    driver.send("trades", {"op": "replace", "before": trade("a", 3), "after": trade("a", 5, "y")})
+    driver.send("trades", {"op": "delete", "before": trade("b", 4, "y")})
+    driver.close_epoch()
+    driver.end()
+    return driver
+
+
+def records(driver, topic):
+    found = driver.cluster.reader({TopicPartition(topic, 0): 0}).poll()
+    return [pair for some in found for pair in zip(some.keys, some.values, strict=True)]
+
+
+def decoded(driver, value):
+    """Read a record without our codec."""
+    if value is None or value[:1] == b"{":
+        return None if value is None else json.loads(value, parse_float=str)
+    schema = driver.shared.registry.schema(int.from_bytes(value[1:5], "big"))
+    return fastavro.schemaless_reader(
+        io.BytesIO(value[framing.HEAD_BYTES :]), fastavro.parse_schema(schema), None
+    )
+
+
+def folded(driver, topic):
+    """Return the last tuple by record key, as a consumer of upserts keeps it."""
+    held = {}
+    for key, value in records(driver, topic):
+        held[key] = value
+    return [decoded(driver, value) for value in held.values() if value is not None]
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize("topic", ["trades", "sums"])
+def test_upserts_fold_by_key_to_the_arc(topic, form):
+    with played(envelope="upsert", format=form) as driver:
+        found, wanted = folded(driver, f"out.{topic}"), driver.table(topic)
+    assert len(found) == len(wanted) > 0
+    visible = [{n: str(v) for n, v in row.items() if n not in ("at", "window_start", "window_end")}
+               for row in (*found, *wanted)]  # fmt: skip
+    half = len(found)
+    assert sorted(map(str, visible[:half])) == sorted(map(str, visible[half:]))
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_debezium_records_tell_both_sides_and_a_delete_has_its_tombstone(form):
+    with played(envelope="debezium", format=form) as driver:
+        told = [(key, decoded(driver, value)) for key, value in records(driver, "out.trades")]
+    ops = [None if value is None else value["op"] for _, value in told]
+    assert ops == ["c", "c", "c", "u", "d", None] or ops == ["c", "c", "c", "d", None, "u"]
+    (change,) = [value for _, value in told if value is not None and value["op"] == "u"]
+    assert (str(change["before"]["price"]), str(change["after"]["price"])) == ("3.00", "5.00")
+    gone = ops.index(None)
+    assert told[gone][0] == told[gone - 1][0]
+    assert all("__" not in name for _, value in told if value for name in value)
+
+
+def test_a_revision_of_the_hidden_part_alone_is_not_told():
+    net = Network("quiet")
+    trades = net.source("trades", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
+    trades.aggregate("top", by=[], window=tumbling("1m"), top="max(price)", keep="1d").sink(
+        "out", format="json"
+    )
+    with Driver(net) as driver:
+        for after in (trade("a", 9), trade("b", 4), {**trade("z", 1), "at": 120_000}):
+            driver.send("trades", {"op": "insert", "after": after})
+        driver.close_epoch()
+        driver.send("trades", {"op": "delete", "before": trade("b", 4)})
+        driver.close_epoch()
+        assert len(records(driver, "out")) == 1
