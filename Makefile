@@ -5,10 +5,10 @@ BIN := .venv/bin
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench clean
+.PHONY: help demo test lint mutants bench live-state clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/ready ## the main job on real data: a real broker, both modes, an audit
 	@$(BIN)/errata demo $(if $(FAST),--fast)
@@ -27,6 +27,9 @@ mutants: .venv/ready ## plant ten bugs, one at a time: a law must kill each
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)
+
+live-state: .venv/ready ## rows in memory while history grows a hundredfold, as a picture
+	@$(BIN)/python -m bench.live_state $(ARGS)
 
 clean: ## remove what make has made
 	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,0 +1,142 @@
+"""Live state while history grows a hundredfold (L7): ``make live-state``.
+
+A feed of corrected trades goes through one aggregate, in each mode; what its task holds in memory
+is noted five times in every tenfold. Prints it, and draws it as ``docs/live_state.svg``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from errata import Network, tumbling
+from errata.testing import Driver
+from processors.scope_task import ScopeTask
+
+MODES = {"upstream": "#2a6f97", "downstream": "#2f9e44", "resident": "#c92a2a"}
+FIRST, A_DECADE = 1_000, 5
+OPEN_TUPLES, GROUPS, SPACING_MS = 500, 20, 1_000
+SVG = Path(__file__).parents[1] / "docs" / "live_state.svg"
+WIDTH, HEIGHT, LEFT, TOP = 640, 360, 70, 30
+
+Point = tuple[int, int]
+
+
+def network(mode: str) -> Network:
+    """Return the network that is measured."""
+    net = Network("live")
+    trades = net.source(
+        "trades",
+        fields={"key": "string", "at": "timestamp-millis", "desk": "string", "price": "long"},
+        identity=["key"],
+        event_time="at",
+        keep="10y",
+    )
+    trades.aggregate(
+        "totals",
+        by=["desk"],
+        window=tumbling(OPEN_TUPLES * SPACING_MS),
+        mode=mode,
+        keep="10y",
+        total="sum(price)",
+        best="max(price)",
+    )
+    return net
+
+
+def lines(since: int, upto: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """Yield trades, and corrections of one in a hundred of all that there have been."""
+    for number in range(since, upto):
+        yield {"op": "insert", "after": trade(number, int(rng.integers(1, 1000)))}
+    for number in rng.integers(0, upto, (upto - since) // 100):
+        yield {"op": "replace", "after": trade(int(number), int(rng.integers(1, 1000)))}
+
+
+def trade(number: int, price: int) -> dict[str, Any]:
+    """Return the trade of a number."""
+    desk = f"desk {number % GROUPS}"
+    return {"key": f"{number}", "at": number * SPACING_MS, "desk": desk, "price": price}
+
+
+def held(driver: Driver) -> int:
+    """Return how many rows the tasks hold in memory for their windows."""
+    tasks = (task for task in driver.tasks if isinstance(task, ScopeTask))
+    found = [live for task in tasks for live in task.memory.live.values()]
+    tuples = sum(live.tuples.height for live in found if live.tuples is not None)
+    return tuples + sum(live.states.height for live in found)
+
+
+def measure(mode: str, most: int) -> list[Point]:
+    """Return (trades so far, rows in memory) while history grows from 1,000 trades."""
+    steps = np.geomspace(FIRST, most, 1 + round(A_DECADE * np.log10(most / FIRST))).astype(int)
+    rng, points, done = np.random.default_rng(7), [], 0
+    with Driver(network(mode)) as driver:
+        for upto in steps.tolist():
+            while done < upto:
+                then = min(upto, done + 1_000)
+                driver.send("trades", lines(done, then, rng))
+                driver.close_epoch()
+                done = then
+            points.append((upto, held(driver)))
+    return points
+
+
+def drawn(found: dict[str, list[Point]]) -> str:
+    """Return the measurement as SVG, both axes logarithmic."""
+    most = max(x for points in found.values() for x, _ in points)
+    top = max(10, *(y for points in found.values() for _, y in points))
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = np.log10(x / FIRST) / np.log10(most / FIRST)
+        up = np.log10(max(y, 1)) / np.log10(top)
+        return LEFT + across * (WIDTH - LEFT - 110), HEIGHT - 40 - up * (HEIGHT - 40 - TOP)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="18">rows in memory while history grows (both logarithmic)</text>',
+    ]
+    for power in range(int(np.log10(top)) + 1):
+        x, y = place(FIRST, 10**power)
+        parts.append(
+            f'<text x="{x - 8:.0f}" y="{y + 4:.0f}" text-anchor="end">{10**power:,}</text>'
+        )
+        parts.append(f'<path d="M{x:.0f} {y:.0f}H{WIDTH - 110}" stroke="#ddd"/>')
+    for power in range(3, int(np.log10(most)) + 1):
+        x, _ = place(10**power, 1)
+        parts.append(
+            f'<text x="{x:.0f}" y="{HEIGHT - 20}" text-anchor="middle">{10**power:,}</text>'
+        )
+    shown = LEFT + (WIDTH - LEFT - 110) / 2
+    parts.append(f'<text x="{shown:.0f}" y="{HEIGHT - 4}" text-anchor="middle">trades</text>')
+    last = TOP
+    for mode, points in found.items():
+        at = [place(x, y) for x, y in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+        colour, (x, y) = MODES[mode], at[-1]
+        last = max(last + 16, int(y) + 4)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{x + 6:.0f}" y="{last}" fill="{colour}">{mode}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def main() -> None:
+    """Measure, print and draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=100 * FIRST, help="trades")
+    parser.add_argument("--draw", type=Path, default=SVG, help="where the picture goes")
+    options = parser.parse_args()
+    found = {mode: measure(mode, options.most) for mode in reversed(MODES)}
+    print(f"{'trades':>10}" + "".join(f"{mode:>12}" for mode in found))
+    for row in zip(*found.values(), strict=True):
+        print(f"{row[0][0]:10,}" + "".join(f"{rows:12,}" for _, rows in row))
+    options.draw.write_text(drawn(found))
+
+
+if __name__ == "__main__":
+    main()
