@@ -116,7 +116,7 @@ def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) 
 
     Example:
         >>> frame = pl.DataFrame({"op": [0, 1], "before.x": [None, 1], "after.x": [1, None],
-        ...     "before.y": [None, 5], "after.y": [6, None]})
+        ...     "before.y": [None, 5], "after.y": [6, None]}, schema_overrides={"op": pl.UInt8})
         >>> net(frame, ["x"], ["x", "y"]).select("op", "before.y", "after.y").row(0)
         (2, 5, 6)
     """

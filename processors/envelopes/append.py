@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from processors.dead_letter import UNDECODABLE
@@ -28,9 +27,9 @@ class Append:
 
     def decode(self, batch: Batch) -> Decoded:
         """Return an insert for each record; one without a value is refused."""
-        rows, values = valued(batch.values)
+        rows, values, void = valued(batch.values)
         found = self.tuples(values).placed(rows)
-        void = [*np.setdiff1d(np.arange(len(batch.values)), rows).tolist(), *found.absent]
+        void += found.absent
         why = "no value, but envelope append has no deletes; declare it as upsert"
         refused = [Refusal(row, UNDECODABLE, why) for row in void]
         return Decoded(entering(self.fields, found.frame), found.refused + refused)
@@ -39,5 +38,5 @@ class Append:
 def entering(fields: Fields, tuples: pl.DataFrame) -> pl.DataFrame:
     """Return tuples as inserts."""
     frame = tuples.rename({name: AFTER + name for name in fields})
-    there = pl.lit(True).alias("has_after")
-    return completed(fields, frame.with_columns(there), op=pl.lit(INSERT))
+    told = pl.lit(INSERT, pl.UInt8).alias("op"), pl.lit(True).alias("has_after")
+    return completed(fields, frame.with_columns(*told))

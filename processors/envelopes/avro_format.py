@@ -6,7 +6,7 @@ types; Debezium's and Connect's names for types count (`processors.envelopes.mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from processors.dead_letter import UNDECODABLE
 from processors.envelopes.avro_writer import Read, revisions_of, says_nothing, tuples_of
-from processors.envelopes.checks import Decoded, Refusal, joined, no_revisions, no_tuples
+from processors.envelopes.checks import Decoded, Refusal, joined, no_tuples, nothing
 from schemas import framing
 from schemas.errors import ErrataError
 from schemas.fields import Fields
@@ -77,6 +77,7 @@ class AvroFormat:
         fields: The declared fields.
         registry: Where the writers' schemas are.
         identity: Those that name a tuple; a tuple need not have them, its key has.
+        ops: Codes of the ops of revisions.
         connector: Whether Debezium writes the records: its heartbeats and bounds of transactions
             are passed over.
     """
@@ -87,15 +88,16 @@ class AvroFormat:
         registry: Registry,
         *,
         identity: Collection[str],
+        ops: Mapping[str, int],
         connector: bool = False,
     ) -> None:
         flat = partial(tuples_of, fields=fields, missing=identity)
         self.tuples = BySchema(registry, flat, Decoded(no_tuples(fields), [])).read
-        empty = Decoded(no_revisions(fields), [])
+        empty = Decoded(nothing(fields), [])
 
         def sided(schema: Any) -> Read:
             if connector and says_nothing(schema):
                 return lambda bodies: Decoded(empty.frame, [], passed=len(bodies))
-            return revisions_of(schema, fields, identity=identity)
+            return revisions_of(schema, fields, identity=identity, ops=ops)
 
         self.revisions = BySchema(registry, sided, empty).read

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,8 +51,16 @@ def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> 
     return lambda bodies: _made(decoder.decode_each(bodies), takes)
 
 
-def revisions_of(schema: Any, fields: Fields, *, identity: Collection[str]) -> Read:
-    """Return what reads the revisions of one writer: op as a text, and both sides.
+def revisions_of(
+    schema: Any, fields: Fields, *, identity: Collection[str], ops: Mapping[str, int]
+) -> Read:
+    """Return what reads the revisions of one writer: op as a code, and both sides.
+
+    Args:
+        schema: The writer's.
+        fields: The declared ones.
+        identity: Those that a ``before`` needs.
+        ops: Codes of the ops.
 
     Raises:
         WriterSchemaError: If ``op`` or ``after`` is missing, or a field is, or of another type.
@@ -61,8 +69,7 @@ def revisions_of(schema: Any, fields: Fields, *, identity: Collection[str]) -> R
     wanted = {f"{side}.{name}" for side in SIDES for name in fields}
     decoder = Decoder(schema, wanted={"op", *wanted})
     op = _leaves(decoder.layout).get("op")
-    ops = None if op is None else conversion(op, FieldType("string"))
-    if op is None or ops is None:
+    if op is None or not (op.symbols or op.kind == "string"):
         raise WriterSchemaError("needs a field 'op', an enum or a string, found none")
     sides = {part.name: part for part in decoder.layout if isinstance(part, Nested)}
     if "after" not in sides and "message" not in _names(schema):
@@ -75,8 +82,15 @@ def revisions_of(schema: Any, fields: Fields, *, identity: Collection[str]) -> R
             column = f"{side}.{name}"
             takes.append(_take(name, column, kind, leaves, may_miss=kind.optional or not asked))
 
+    codes = pl.Series([ops.get(symbol) for symbol in op.symbols], dtype=pl.UInt8)
+
     def take_op(made: Made, frame: pl.DataFrame) -> None:
-        made.columns["op"] = ops(frame["op"])
+        told = frame["op"]
+        made.columns["op"] = (
+            told.replace_strict(ops, default=None, return_dtype=pl.UInt8)
+            if codes.is_empty()
+            else codes.gather(told)
+        )
 
     return lambda bodies: _made(decoder.decode_each(bodies), [take_op, *takes])
 

@@ -104,38 +104,35 @@ def nothing(fields: Fields) -> pl.DataFrame:
     return pl.DataFrame(schema=columns(fields))
 
 
-def completed(fields: Fields, frame: pl.DataFrame, *, op: pl.Expr) -> pl.DataFrame:
+def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
     """Return a batch of revisions with all their columns; those that it lacks are null or false."""
     lacking = [
         pl.lit(False if name in ("has_before", "has_after") else None, kind).alias(name)
         for name, kind in columns(fields).items()
-        if name != "op" and name not in frame.columns
+        if name not in frame.columns
     ]
-    return frame.with_columns(*lacking, op.cast(pl.UInt8).alias("op")).select(list(columns(fields)))
+    return frame.with_columns(*lacking).select(list(columns(fields)))
 
 
-def valued(values: Sequence[bytes | None]) -> tuple[npt.NDArray[np.int64], list[bytes]]:
-    """Return the values that are there, and their places.
+def valued(
+    values: Sequence[bytes | None],
+) -> tuple[npt.NDArray[np.int64], list[bytes], list[int]]:
+    """Return the places of the values that are there, these, and the places of the others.
 
     Example:
         >>> valued([b"a", None])
-        (array([0]), [b'a'])
+        (array([0]), [b'a'], [1])
     """
     found = [value for value in values if value is not None]
     if len(found) == len(values):
-        return np.arange(len(values)), found
+        return np.arange(len(values)), found, []
     there = np.fromiter(map(is_not, values, repeat(None)), np.bool_, len(values))
-    return np.flatnonzero(there), found
+    return np.flatnonzero(there), found, np.flatnonzero(~there).tolist()
 
 
 def no_tuples(fields: Fields) -> pl.DataFrame:
     """Return what a format reads of no tuples."""
     return pl.DataFrame(schema={ROW: pl.Int64, **physical(fields)})
-
-
-def no_revisions(fields: Fields) -> pl.DataFrame:
-    """Return what a format reads of no revisions: their op is still a text."""
-    return pl.DataFrame(schema=columns(fields) | {"op": pl.String})
 
 
 def check(arc: Arc, frame: pl.DataFrame) -> Decoded:

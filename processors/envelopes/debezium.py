@@ -8,15 +8,22 @@ from dataclasses import dataclass
 import polars as pl
 
 from processors.dead_letter import TRUNCATE
-from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, completed, valued
+from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, valued
 from processors.envelopes.formats import Revisions
 from processors.envelopes.keys import Keys
 from processors.envelopes.upsert import identities
 from schemas.fields import Fields
 from schemas.revisions import AFTER, BEFORE, DELETE, INSERT, REPLACE
 
-OPS = {"c": INSERT, "r": INSERT, "u": REPLACE, "d": DELETE}
-_MESSAGE, _TRUNCATED = "m", "t"
+_MESSAGE, _TRUNCATED = 8, 9
+CODES = {
+    "c": INSERT,
+    "r": INSERT,
+    "u": REPLACE,
+    "d": DELETE,
+    "m": _MESSAGE,
+    "t": _TRUNCATED,
+}
 _TOLD = (
     "the table was truncated, but which tuples that took is not told: the arc keeps them; "
     "delete them one by one, or start anew under another source name"
@@ -48,17 +55,15 @@ class Debezium:
         A ``before`` of the key alone, as a database gives by default, is no original: it tells
         nothing to hold the arc's against.
         """
-        rows, values = valued(batch.values)
+        rows, values, void = valued(batch.values)
         found = self.revisions(values).placed(rows)
-        passed = found.passed + len(batch.values) - len(rows) + len(found.absent)
+        passed = found.passed + len(void) + len(found.absent)
         frame, refused = found.frame, found.refused
         truncated = frame.filter(pl.col("op") == _TRUNCATED)[ROW].to_list()
         refused = refused + [Refusal(row, TRUNCATE, _TOLD) for row in truncated]
         kept = frame.filter(~pl.col("op").is_in([_MESSAGE, _TRUNCATED]).fill_null(False))
         passed += frame.height - kept.height - len(truncated)
-        frame = completed(
-            self.fields, kept, op=pl.col("op").replace_strict(OPS, default=None)
-        ).with_columns(self._tells_original().alias("has_before"))
+        frame = kept.with_columns(self._tells_original().alias("has_before"))
         nameless = (pl.col("op") == DELETE) & pl.any_horizontal(
             pl.col(BEFORE + name).is_null() for name in self.identity
         )

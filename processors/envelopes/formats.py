@@ -10,4 +10,4 @@ Tuples = Callable[[Sequence[bytes]], Decoded]
 """Reads tuples: a column a field, null where it is missing."""
 
 Revisions = Callable[[Sequence[bytes]], Decoded]
-"""Reads revisions: op as a text, both sides, ``has_before`` and ``has_after``."""
+"""Reads revisions: op as a code (null: none of the known), both sides, which of them are there."""

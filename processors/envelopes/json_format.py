@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from msgspec import Raw
 
-from processors.envelopes.checks import Decoded, joined, no_revisions, no_tuples
+from processors.envelopes.checks import Decoded, joined, no_tuples, nothing
 from processors.envelopes.connect_block import Block
 from processors.envelopes.json_records import RevisionReader, TupleReader, decoded_each
 from schemas.fields import Fields
@@ -42,14 +42,15 @@ class JsonFormat:
 
     Args:
         fields: The declared fields.
+        ops: Codes of the ops of revisions.
         connector: Whether Debezium writes the records: its heartbeats and bounds of transactions
             are passed over.
     """
 
-    def __init__(self, fields: Fields, *, connector: bool = False) -> None:
+    def __init__(self, fields: Fields, *, ops: Mapping[str, int], connector: bool = False) -> None:
         self.tuples = ByBlock(partial(TupleReader, fields), no_tuples(fields)).read
-        sided = partial(RevisionReader, fields, connector=connector)
-        self.revisions = ByBlock(sided, no_revisions(fields)).read
+        sided = partial(RevisionReader, fields, ops=ops, connector=connector)
+        self.revisions = ByBlock(sided, nothing(fields)).read
 
 
 @dataclass
@@ -83,7 +84,9 @@ class ByBlock:
             own = np.flatnonzero((of == number) & ~void)
             texts = [payloads[i] for i in own.tolist()]
             parts.append(self._reader(block).read(texts).placed(rows[own]))
-        plain = np.setdiff1d(np.arange(len(values)), rows)
+        others = np.ones(len(values), np.bool_)
+        others[rows] = False
+        plain = np.flatnonzero(others)
         if len(plain):
             texts = [values[row] for row in plain.tolist()]
             parts.append(self._reader(b"").read(texts).placed(plain))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from operator import attrgetter, is_
@@ -61,10 +61,14 @@ class RevisionReader:
     Args:
         fields: The declared fields.
         block: What the schema block in front of them says.
+        ops: Codes of the ops.
         connector: Whether Debezium's heartbeats and bounds of transactions are passed over.
     """
 
-    def __init__(self, fields: Fields, block: Block, *, connector: bool) -> None:
+    def __init__(
+        self, fields: Fields, block: Block, *, ops: Mapping[str, int], connector: bool
+    ) -> None:
+        self.ops = ops
         inner = block.structs.get("after", block.structs.get("before", Block()))
         self.tuples, self.connector = JsonTuples(fields, inner), connector
         side = self.tuples.struct | None | UnsetType
@@ -77,7 +81,9 @@ class RevisionReader:
         """Return what the objects hold, and what can't be taken in."""
         found, rows, refused = decoded_each(self.decode, texts)
         made, passed = Made(), 0
-        made.columns["op"], there = _attribute(found, "op", pl.String)
+        ops = list(map(attrgetter("op"), found))
+        there = len(ops) - ops.count(UNSET)
+        made.columns["op"] = pl.Series(list(map(self.ops.get, ops)), dtype=pl.UInt8)
         for name in SIDES:
             sides = list(map(attrgetter(name), found))
             there += len(sides) - sides.count(UNSET)
@@ -169,21 +175,14 @@ def says_nothing(text: bytes) -> bool:
     return set(found) == {"ts_ms"} or ("id" in found and found.get("status") in ("BEGIN", "END"))
 
 
-def _attribute(found: Sequence[Any], name: str, dtype: Any) -> tuple[pl.Series, int]:
-    """Return an attribute of all structs, and how many have it."""
-    values = list(map(attrgetter(name), found))
-    missing = values.count(UNSET)
-    if missing:
-        values = [None if value is UNSET else value for value in values]
-    return pl.Series(values, dtype=dtype), len(values) - missing
-
-
 def _spread(
     columns: dict[str, pl.Series], has: npt.NDArray[np.bool_], places: Places
 ) -> dict[str, pl.Series]:
     """Return columns of some records as columns of all, null for the others."""
     if len(places) == len(has):
         return columns
+    if not len(places):
+        return {name: column.clear(len(has)) for name, column in columns.items()}
     at = pl.Series(np.where(has, np.cumsum(has) - 1, 0))
     at = at.set(pl.Series(~has), None)
     return {name: column.gather(at) for name, column in columns.items()}

@@ -80,6 +80,8 @@ class JsonTuples:
             places: Where each belongs.
             prefix: Put before the fields' names.
         """
+        if not len(found):
+            return {prefix + n: pl.Series([], dtype=k.dtype) for n, k in self.fields.items()}, 0
         columns, there = {}, 0
         for name, kind in self.fields.items():
             values = list(map(attrgetter(name), found))

@@ -45,8 +45,7 @@ class Keys:
 
     def read(self, keys: Sequence[bytes | None]) -> Decoded:
         """Return the identities, a column a field, and the keys that tell none."""
-        rows, there = valued(keys)
-        lacking = np.setdiff1d(np.arange(len(keys)), rows).tolist()
+        rows, there, lacking = valued(keys)
         parts = [Decoded(self.empty, _refused(lacking, "is not there"))]
         column = pl.Series(there, dtype=pl.Binary)
         framed = column.bin.starts_with(b"\0") & (column.bin.size() >= framing.HEAD_BYTES)

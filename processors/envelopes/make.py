@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from processors.envelopes import debezium, native
 from processors.envelopes.append import Append
 from processors.envelopes.avro_format import AvroFormat
 from processors.envelopes.checks import Batch, Decoded
 from processors.envelopes.csv_format import CsvFormat
-from processors.envelopes.debezium import Debezium
 from processors.envelopes.json_format import JsonFormat
 from processors.envelopes.keys import Keys
-from processors.envelopes.native import Native
 from processors.envelopes.upsert import Upsert
 from processors.typed import Source
 from schemas.arc import HIDDEN_PREFIX
@@ -36,11 +35,12 @@ def make(source: Source, registry: Registry) -> Envelope:
     fields = {n: kind for n, kind in arc.fields.items() if not n.startswith(HIDDEN_PREFIX)}
     identity, connector = arc.identity, source.envelope == "debezium"
     keys = Keys({name: fields[name] for name in identity}, registry)
+    ops = debezium.CODES if connector else native.CODES
     form: AvroFormat | JsonFormat | CsvFormat
     if source.format == "avro":
-        form = AvroFormat(fields, registry, identity=identity, connector=connector)
+        form = AvroFormat(fields, registry, identity=identity, ops=ops, connector=connector)
     elif source.format == "json":
-        form = JsonFormat(fields, connector=connector)
+        form = JsonFormat(fields, ops=ops, connector=connector)
     else:
         form = CsvFormat(fields)
     if source.envelope == "append":
@@ -49,5 +49,5 @@ def make(source: Source, registry: Registry) -> Envelope:
         return Upsert(fields, identity, form.tuples, keys)
     assert not isinstance(form, CsvFormat)  # typing a source sees to it
     if connector:
-        return Debezium(fields, identity, form.revisions, keys)
-    return Native(fields, form.revisions)
+        return debezium.Debezium(fields, identity, form.revisions, keys)
+    return native.Native(form.revisions)

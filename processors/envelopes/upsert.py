@@ -37,9 +37,9 @@ class Upsert:
 
         An identity that the value lacks is the key's.
         """
-        rows, values = valued(batch.values)
+        rows, values, void = valued(batch.values)
         found = self.tuples(values).placed(rows)
-        void = [*np.setdiff1d(np.arange(len(batch.values)), rows).tolist(), *found.absent]
+        void += found.absent
         tuples, refused = self._named(found.frame, batch.keys)
         parts = [Decoded(entering(self.fields, tuples), found.refused + refused)]
         if void:
@@ -74,4 +74,5 @@ def deletes(
     """Return deletes of the identities that the keys of some records tell."""
     told = identities(keys, rows, all_keys)
     frame = told.frame.rename({name: BEFORE + name for name in keys.identity})
-    return Decoded(completed(fields, frame, op=pl.lit(DELETE)), told.refused)
+    frame = frame.with_columns(pl.lit(DELETE, pl.UInt8).alias("op"))
+    return Decoded(completed(fields, frame), told.refused)

@@ -112,7 +112,7 @@ operators in a chain. `repeat`, `lpad` and `rpad` give at most {MAX_REPEAT:,} co
 Arguments shown as `'text'` or `1` below are written out, no fields. Powers, exponentials and
 logarithms agree with Spark up to the last bit, all else exactly (capital and small letters up to
 the version of Unicode). Left out on purpose: what differs between Java and the columnar engine
-(regular expressions beyond the part named at `rlike`, `initcap`, formats of dates, zones by name)
+(regular expressions beyond the part named at `rlike`, `initcap`, formats of dates)
 and what is not a function of the tuple (the current time, random numbers).
 
 ## Examples

@@ -158,14 +158,12 @@ class Lowering:
         return constant(text, rules.STRING, position=at)
 
     def _number(self, node: exp.Expr, digits: str) -> Part:
-        read = literals.number(digits)
-        if read is None:
+        if (read := literals.number(digits)) is None:
             raise self._refusal(node, "a number of at most 38 digits", found=digits)
         return constant(*read, position=position(node))
 
     def _octets(self, node: exp.HexString) -> Part:
-        octets = literals.octets(node.name)
-        if octets is None:
+        if (octets := literals.octets(node.name)) is None:
             raise self._refusal(node, "bytes such as X'00ff'", found=repr(node.name))
         return constant(octets, rules.BYTES, position=position(node))
 
@@ -280,8 +278,7 @@ class Lowering:
         return replace(cast, type=rules.LONG, literal=part.literal) if written_long else cast
 
     def _target(self, node: exp.Cast | exp.TryCast) -> FieldType:
-        target = targets.target(node.to)
-        if target is None:
+        if (target := targets.target(node.to)) is None:
             need = f"a cast to {targets.NAMES}, p from 1 to 38"
             raise self._refusal(node.to, need, found=node.to.sql("spark"))
         return target

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from processors.expressions import civil, clock, operators, rules
+from processors.expressions import civil, clock, operators, rules, zones
 from processors.expressions.function import (
     DATE,
     INSTANT,
@@ -51,7 +51,7 @@ def _date_trunc(unit: str, value: Part) -> Part:
 
 def _trunc(value: Part, unit: str) -> Part:
     unit = _unit(unit, _DATE_UNITS, argument=1)
-    return apply(clock.truncate_date(unit), value.type, value)
+    return apply(clock.truncate_date(unit), value.type.nullable, value)
 
 
 def _time_field(unit: str, value: Part) -> Part:
@@ -194,6 +194,27 @@ FUNCTIONS: tuple[Function, ...] = (
         "timestamp-micros",
         partial(_instant, 1_000_000),
         "timestamp_micros(1500)",
+    ),
+    Function(
+        "from_utc_timestamp",
+        (TIMESTAMP, SOME_TEXT),
+        "timestamp, what clocks in a zone show",
+        zones.from_utc,
+        "from_utc_timestamp(at, 'America/New_York')",
+    ),
+    Function(
+        "to_utc_timestamp",
+        (TIMESTAMP, SOME_TEXT),
+        "timestamp, from what clocks in a zone show",
+        zones.to_utc,
+        "to_utc_timestamp(at, 'America/New_York')",
+    ),
+    Function(
+        "convert_timezone",
+        (SOME_TEXT, SOME_TEXT, TIMESTAMP),
+        "timestamp, from one zone's clocks to another's",
+        zones.convert,
+        "convert_timezone('Europe/Berlin', 'Asia/Tokyo', at)",
     ),
     Function("unix_seconds", (INSTANT,), "long", partial(_count, 1), "unix_seconds(at)"),
     Function("unix_millis", (INSTANT,), "long", partial(_count, 1000), "unix_millis(at)"),

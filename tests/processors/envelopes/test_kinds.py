@@ -181,8 +181,8 @@ def test_csv_is_read_exactly(given_rows, end) -> None:
     lines = []
     for row in given_rows:
         out = io.StringIO()
-        csv.writer(out, lineterminator=end).writerow([cell(n, row[n]) for n in FIELDS])
-        lines.append(out.getvalue().encode())
+        csv.writer(out).writerow([cell(n, row[n]) for n in FIELDS])
+        lines.append((out.getvalue().removesuffix("\r\n") + end).encode())
     found = decode("upsert", "csv", lines, fields=FIELDS)
     assert not found.refused
     for (_, _, after), row in zip(rows(found), given_rows, strict=True):
@@ -253,3 +253,28 @@ def test_another_type_of_a_writer_is_refused_by_name(written, declared, found_ty
     fields = {"key": "long", "at": "timestamp-millis", "x": declared}
     found = decode("append", "avro", [b"\0\0\0\0\1"], registry=Registry({1: schema}), fields=fields)
     assert found_type in why(found)[0][1]
+
+
+def test_slashes_may_be_escaped_in_base64() -> None:
+    fields = {"key": "long", "at": "timestamp-millis", "y": "bytes"}
+    value = b'{"key": 1, "at": 0, "y": "\\/\\/\\/\\/"}'
+    found = decode("append", "json", [value], fields=fields)
+    assert rows(found)[0][2]["y"] == b"\xff\xff\xff"
+
+
+def test_a_float_in_json_that_is_too_large_is_refused() -> None:
+    fields = {"key": "long", "at": "timestamp-millis", "f": "float"}
+    values = [b'{"key": 1, "at": 0, "f": %s}' % number for number in (b"1e39", b"1", b"1e400")]
+    found = decode("append", "json", values, fields=fields)
+    assert [after["f"] for _, _, after in rows(found)] == [1.0]
+    assert [row for row, _ in why(found)] == [0, 2]
+
+
+def test_coarser_instants_are_widened_and_those_beyond_the_years_refused() -> None:
+    millis = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
+    schema = record({"key": "long", "at": FieldType("timestamp-millis").avro, "u": millis})
+    fields = {"key": "long", "at": "timestamp-millis", "u": "timestamp-micros"}
+    values = [avro(schema, {"key": 1, "at": 0, "u": u}) for u in (-7, 2**62, 10**12)]
+    found = decode("append", "avro", values, registry=Registry({1: schema}), fields=fields)
+    assert [after["u"] for _, _, after in rows(found)] == [-7_000, 10**15]
+    assert [row for row, _ in why(found)] == [1]

@@ -125,3 +125,10 @@ def test_a_field_named_schema_is_no_schema_block():
     value = b'{"schema":"x", "at":5}'
     found = decode("append", "json", [value], fields=fields, identity=("schema",))
     assert rows(found) == [("i", {}, {"schema": "x", "at": 5})]
+
+
+def test_records_stay_in_their_order_whoever_tells_the_identity():
+    batch = [(b"a", NAMELESS_VALUES["json"]), (None, VALUES["json"]), (b"a", None)]
+    for records in (batch, batch[:2]):
+        found = decode("upsert", "json", records, fields=FIELDS)
+        assert found.frame["__row"].to_list() == list(range(len(records)))

@@ -253,8 +253,12 @@ def cast_cases():
     for target, name in product(["string", "date", "timestamp"], ["day", "w"]):
         yield f"cast({name} as {target})", f"try_cast({name} as {target})"
     yield from both(["cast(i as timestamp)", "cast(s as binary)"])
-    yield "to_date(w)", "try_cast(w as date)"
-    yield "to_timestamp(w)", "try_to_timestamp(w)"
+    zones = ["America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Sao_Paulo"]
+    for name, zone in product(["at", "mi", "day"], [*zones, "UTC"]):
+        yield from both(f"{way}_utc_timestamp({name}, '{zone}')" for way in ("from", "to"))
+        converted = f"convert_timezone('{zone}', 'Europe/Berlin', {name})"
+        yield converted, f"cast({converted} as timestamp)"
+    yield from [("to_date(w)", "try_cast(w as date)"), ("to_timestamp(w)", "try_to_timestamp(w)")]
     yield "cast(cast(s as binary) as string)", "s"
     yield "make_date(n + 2000, n, n)", "case when n > 0 then make_date(n + 2000, n, n) end"
     yield (
@@ -279,20 +283,9 @@ FAMILIES = {
     "casts": cast_cases,
 }
 
-ALIASES = {
-    "ucase",
-    "lcase",
-    "ceiling",
-    "signum",
-    "pow",
-    "log",
-    "ifnull",
-    "timestamp",
-    "date_diff",
-    "dateadd",
-    "character_length",
-    "len",
-    "rlike",
-    "regexp",
-}
+_ALIASES = """
+    ceiling character_length date_diff dateadd ifnull lcase len log
+    pow regexp rlike signum timestamp ucase
+"""
+ALIASES = set(_ALIASES.split())
 """Other names of functions that are compared."""

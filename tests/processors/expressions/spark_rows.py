@@ -4,6 +4,8 @@ import math
 import random
 import struct
 
+import numpy as np
+
 from schemas.fields import FieldType
 
 FIELDS = {
@@ -151,7 +153,9 @@ def rows():
     def micros():
         return rng.randrange(-(10**15), 4 * 10**15) // 10 ** rng.randrange(4)
 
-    times = [
+    jumps = ["2026-03-08T02:30", "2026-11-01T01:30", "2026-10-04T02:15", "2026-04-05T01:45:00.0007"]
+    times = np.array(jumps, "M8[us]").astype(int).tolist()  # shown never, or twice
+    times += [
         0,
         -1,
         1,

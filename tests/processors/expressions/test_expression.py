@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import compile_event_time, compile_expression
+from processors.expressions.expression import compile_expression
 from schemas.fields import FieldType, physical
 
 FIELDS = {
@@ -276,38 +276,6 @@ def test_an_operand_of_case_runs_once_however_deep_the_nesting():
     for _ in range(15):
         text = f"case {text} when 1 then 2 when 2 then 3 else 4 end"
     assert value(text) == 4  # 2^15 runs of the operand would be felt
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    {
-        "at": [JULY, -1],
-        "mi": [JULY, -1],
-        "day": [JULY, -86_400_000],
-        "event-time": [JULY, 7],
-        "at + interval 1 second": [JULY + 1000, 999],
-        "timestamp_seconds(i)": [7000, 7000],
-        "coalesce(mi, day)": [JULY, -1],
-    }.items(),
-)
-def test_an_event_time_is_a_timestamp_in_milliseconds_rounded_down(text, expected):
-    fields = FIELDS | {"event-time": FieldType("timestamp-millis", optional=True)}
-    first = ROW | {"event-time": JULY}
-    then = ROW | {"at": -1, "mi": -1, "day": -1, "event-time": 7}
-    tuples = pl.DataFrame([first, then], schema=physical(fields), orient="row")
-    expression = compile_event_time(text, fields)
-    assert expression.type.kind == "timestamp-millis"
-    assert expression.evaluate(tuples).to_list() == expected
-    assert expression.columns <= set(fields)
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    {"l": "timestamp_millis(x)", "s": "to_timestamp(x)", "null": "found void"}.items(),
-)
-def test_an_event_time_that_is_no_time_is_refused_with_the_way_to_make_one(text, hint):
-    with pytest.raises(ExpressionError, match=hint.replace("(", r"\(").replace(")", r"\)")):
-        compile_event_time(text, FIELDS)
 
 
 def test_a_formula_over_many_rows_is_that_of_each():

@@ -66,6 +66,7 @@ def refusal(text):
         ("repeat(name, 10001)", 13, "at most 10000"),
         ("split_part(name, ',', 0)", 22, "from 1, or from -1"),
         ("date_trunc('fortnight', at)", 11, "one of year, quarter"),
+        ("to_utc_timestamp(at, 'Mars/Base')", 21, "an IANA time zone"),
         ("sha2(name, 1)", 11, "one of (0, 224"),
         ("hour(price)", 5, "timestamp as argument 1 of hour, found double"),
         ("unix_millis(day)", 12, "found date"),
