@@ -9,6 +9,7 @@ from typing import Protocol
 
 from processors.desk import Desk, TopicDesk
 from processors.ingest_task import IngestTask
+from processors.owner_task import OwnerTask
 from processors.scope_task import ScopeTask
 from processors.scopes import INGEST, Scope
 from processors.task import Shared
@@ -72,6 +73,10 @@ class Parts:
                     clock_ms=_now_ms,
                 )
             ]
+        source = self.plan.owned(scope)
+        if source is not None:
+            folder = self.state / f"{scope}.{partition}"
+            return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
         found, sweepers = self.plan.scopes[scope], []
         desk: Desk
         if scope in self.beside:

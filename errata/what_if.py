@@ -90,7 +90,7 @@ def _computed(
 ) -> Mapping[str, pl.DataFrame]:
     """Return the content of every arc."""
     found = dict(contents)
-    left = list(progress.plan.scopes.values())
+    left = [scope for scope in progress.plan.scopes.values() if scope.boxes]
     while left:  # scopes never read each other in a circle
         scope = next(s for s in left if all(arc in found for arc in s.inputs))
         left.remove(scope)

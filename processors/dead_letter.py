@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
@@ -70,7 +70,7 @@ class DeadLetter:
 def encode(letter: DeadLetter) -> bytes:
     """Return the Avro body of a dead letter."""
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, _PARSED, asdict(letter))
+    fastavro.schemaless_writer(out, _PARSED, vars(letter))
     return out.getvalue()
 
 

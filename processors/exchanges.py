@@ -13,7 +13,7 @@ from processors.boxes.forward import Forward
 from processors.typed import Typed
 from schemas.arc import Arc
 
-_SUFFIX, _SINK = ".exchange", "-sink"
+_SUFFIX, _SINK, _OWNER = ".exchange", "-sink", "-owner"
 
 
 def sink_of(arc: str) -> str:
@@ -26,13 +26,18 @@ def is_sink(name: str) -> bool:
     return name.endswith(_SINK)
 
 
+def owning_scope(source: str) -> str:
+    """Return the scope whose tasks own the identities of a rekeyed source, behind an exchange."""
+    return source + _OWNER
+
+
 def exchange_of(box: str) -> str:
-    """Return the name of the exchange that a box reads from."""
+    """Return the name of the exchange that a box, or the owner of a source, reads from."""
     return box + _SUFFIX
 
 
 def read_by(exchange: str) -> str:
-    """Return the box that reads from an exchange."""
+    """Return the box that reads from an exchange, or the source whose owner does."""
     return exchange.removesuffix(_SUFFIX)
 
 

@@ -1,42 +1,39 @@
 """The ingest task: one partition of a user's topic, into the source's arc (DESIGN 4 and 5).
 
 It stamps what it takes with an epoch of its own choosing, at least the largest that any ingest has
-reported: the clock only picks a number, order comes from the reports.
+reported: the clock only picks a number, order comes from the reports. Of a rekeyed source it only
+decodes, and passes the records on to the owners of their identities (`owner_task`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import polars as pl
 
-from processors import dead_letter
-from processors.dead_letter import DeadLetter
 from processors.declarations import EARLIEST
 from processors.envelopes.checks import ROW, Refusal
-from processors.index import Index
-from processors.intake import Intake
+from processors.exchanges import exchange_of
+from processors.graves import Emission
+from processors.holdings import Holdings
+from processors.intake import Intake, owners
+from processors.letters import letters, tally
+from processors.originals import NEWEST_MS, originals
 from processors.report import FOREVER, IDLE, NEVER
-from processors.spread import Spread
+from processors.taking import NEWEST
 from processors.task import INTERVAL_MS, Shared, Task
 from processors.typed import Source
-from schemas import framing
 from schemas import revisions as frames
-from schemas.errors import ErrataError
-from topics import names
 from topics.cluster import Reader, Records, TopicPartition
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
-
-
-class LostIndexError(ErrataError):
-    """An index is gone and can't be made anew."""
 
 
 class IngestTask(Task):
@@ -63,27 +60,26 @@ class IngestTask(Task):
         epoch_of: Callable[[], int] | None = None,
     ) -> None:
         arc = source.arc
-        super().__init__(shared, f"ingest.{arc.name}.{partition}", outputs=(arc.name,))
+        output = exchange_of(arc.name) if source.rekey else arc.name
+        super().__init__(shared, f"ingest.{arc.name}.{partition}", outputs=(output,))
         self.source, self.arc, self.clock_ms = source, arc, clock_ms
         self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
         self.paced = epoch_of is None
         self.place = TopicPartition(source.topic, partition)
-        self.folder = folder
         self.intake = Intake(source, shared.codec(arc.name))
-        self.spread = Spread(arc, self.plan.partition_count(arc.name))
+        self.holdings: Holdings | None = None
+        if not source.rekey:
+            self.holdings = Holdings(
+                shared, source, intake=self.intake, task=self.name, folder=folder
+            )
         self.reader: Reader | None = None
-        self.index: Index | None = None
-
-    def own_partitions(self, arc: str) -> list[int]:
-        """Return all partitions: an ingest task writes wherever its tuples belong."""
-        return list(range(self.plan.partition_count(arc)))
 
     def close(self) -> None:
         """Give all connections and files back."""
         if self.reader is not None:
             self.reader.close()
-        if self.index is not None:
-            self.index.close()
+        if self.holdings is not None:
+            self.holdings.close()
         super().close()
 
     # ---------------------------------------------------------------- a new life
@@ -99,40 +95,14 @@ class IngestTask(Task):
 
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
-        topic = self.plan.topic(self.arc.name)
-        self.index = Index(self.folder, label=f"{topic} {self.name} {self.plan.fingerprint()}")
-        if self.index.is_new and self.report.done < 0:
-            self.index.begin(put=([], []), delete=[], done=-1, positions={})
-            self.index.commit()
-        elif self.index.is_new and not self.arc.is_connection_point:
-            raise LostIndexError(
-                f"{self.name}: its index is lost, and source {self.arc.name!r} keeps no history "
-                'to read it from again; put the state folder back, or give the source keep="..."'
-            )
-        if self.index.done != self.report.done:
-            yield from self._catch_up(self.index)
+        if self.holdings is not None:
+            yield from self.holdings.open(self.report, self._history)
         resume = self.report.resume.get(self.place, 0)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
         self.stamped_ms = self.heard_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
         yield True
-
-    def _catch_up(self, index: Index) -> Generator[bool, None, None]:
-        """Read what was committed since the index was last brought up to date."""
-        codec = self.shared.codec(self.arc.name)
-        since, found = index.positions, [codec.empty]
-        reached: dict[TopicPartition, int] = {}
-        for partition in self.own_partitions(self.arc.name):
-            place = TopicPartition(codec.topic, partition)
-            reached[place] = self.cluster.end(place)
-            history = yield from self._history(codec, place, since.get(place, 0))
-            own = history.filter((pl.col("task") == self.name) & (pl.col("epoch") > index.done))
-            found.append(self.view.believed(own))
-        # A tuple that moved between partitions was deleted in one and inserted in the other.
-        last = frames.last(pl.concat(found), self.arc.identity)
-        self.intake.change(index, last, done=self.report.done, positions=reached)
-        index.commit()
 
     # ---------------------------------------------------------------- a step
 
@@ -185,7 +155,7 @@ class IngestTask(Task):
         return [
             task
             for scope in self.plan.scopes.values()
-            if self.arc.name in self.plan.sources_of[scope.boxes[0]]
+            if self.arc.name in self.plan.sources_behind(scope.name)
             for task in self.view.tasks(scope.name)
         ]
 
@@ -220,84 +190,67 @@ class IngestTask(Task):
 
     def _take(self, epoch: int, now: int) -> Iterator[bool]:
         """Process what is held as one epoch."""
-        assert self.index is not None
         assert self.reader is not None
         held, self.held = self.held, []
         idle, ends = not held and self._falls_idle(now), self._has_end()
         values = list(chain.from_iterable(records.values for records in held))
         keys = list(chain.from_iterable(records.keys for records in held))
         decoded = self.intake.decode(values, keys)
-        oldest = None
-        if self.arc.keep_ms is not None and self.newest_ms > NEVER:
-            oldest = self.newest_ms - self.arc.keep_ms
-        taken = self.intake.judge(
-            self.index, decoded.frame, oldest_ms=oldest, watermark=self.newest_ms
-        )
-        refused = decoded.refused + [
-            Refusal(*row) for row in taken.refused.select(ROW, "reason", "detail").iter_rows()
-        ]
-        letters = self._letters(refused, held, epoch)
-        newest = NEVER if taken.newest_ms is None else taken.newest_ms - self.source.lateness_ms
-        self.newest_ms = max(self.newest_ms, newest)
+        refused, counts = list(decoded.refused), Counter(self.report.counts)
+        if self.holdings is None:
+            emissions = self._passed_on(decoded.frame, held, epoch)
+            at = decoded.frame[frames.AFTER + self.arc.event_time]  # null for deletes
+            newest_ms: int | None = at.max()  # type: ignore[assignment]
+        else:
+            newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
+            taken = self.holdings.judge(decoded.frame.with_columns(newest))
+            found = taken.refused.select(ROW, "reason", "detail")
+            refused += [Refusal(*row) for row in found.iter_rows()]
+            newest_ms = taken.newest_ms
+            counts.update(taken.counts)
+            emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+        counts.update(read=len(values), passed=decoded.passed)
+        counts.update(tally(refused))
+        if newest_ms is not None:
+            self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
         watermark = FOREVER if ends else IDLE if idle else self.newest_ms
         told = self.report.watermarks[-1][1] if self.report.watermarks else NEVER
         if told == FOREVER:
             watermark = FOREVER
-        counts = dict(self.report.counts)
-        found = {**taken.counts, **_tally(refused, len(values)), "passed": decoded.passed}
-        for name, count in found.items():
-            counts[name] = counts.get(name, 0) + count
         report = replace(
             self.report,
             done=epoch,
             watermark=self.newest_ms,
             watermarks=self._pairs(epoch, watermark),
             resume={self.place: self.reader.position(self.place)},
-            counts=counts,
+            counts=dict(counts),
         )
-        dead = {names.dead_letters_topic(self.plan.network): letters} if letters else None
-        positions = self.index.positions | {p: o for p, (o, _) in self.report.ends.items()}
-        self.intake.change(
-            self.index, taken.revisions, keys=taken.keys, done=epoch, positions=positions
+        dead = letters(
+            self.shared,
+            refused,
+            originals(held if refused else []),
+            topic=self.place.topic,
+            report=self.report,
+            epoch=epoch,
         )
-        emissions = self.spread.emissions(taken.revisions, epoch)
         yield from self.commit(emissions, report, records=dead)
-        self.index.commit()
+        if self.holdings is not None:
+            self.holdings.commit()
         self.stamped_ms = now
         yield True
 
-    def _letters(
-        self, refused: list[Refusal], held: list[Records], epoch: int
-    ) -> list[tuple[bytes | None, bytes]]:
-        """Return dead letters, with the bytes as they came."""
-        if not refused:
+    def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
+        """Return the records of these revisions, each for the owners of its identities."""
+        if given.is_empty():
             return []
-        topic = names.dead_letters_topic(self.plan.network)
-        schema_id = self.shared.registry.register(f"{topic}-value", dead_letter.SCHEMA)
-        where = [(records, i) for records in held for i in range(len(records))]
-        letters: list[tuple[bytes | None, bytes]] = []
-        for refusal in sorted(refused, key=lambda r: r.row):
-            records, i = where[refusal.row]
-            letter = DeadLetter(
-                self.name,
-                self.report.attempt,
-                epoch,
-                refusal.reason,
-                refusal.detail,
-                self.place.topic,
-                self.place.partition,
-                records.offsets[i],
-                records.times_ms[i],
-                records.keys[i],
-                records.values[i],
-            )
-            letters.append((None, framing.frame([dead_letter.encode(letter)], schema_id)[0]))
-        return letters
-
-
-def _tally(refused: list[Refusal], read: int) -> dict[str, int]:
-    found = {"read": read, "dead_letters": len(refused)}
-    for refusal in refused:
-        name = f"refused.{refusal.reason}"
-        found[name] = found.get(name, 0) + 1
-    return found
+        (exchange,) = self.outputs
+        owner = owners(given, self.plan.partition_count(exchange)).alias("owner")
+        where = given.select(ROW, owner).unique(maintain_order=True)  # two, if it changes identity
+        records = originals(held)[where[ROW]].rename(lambda name: frames.AFTER + name)
+        inserts = records.with_columns(
+            pl.lit(frames.INSERT, pl.UInt8).alias("op"),
+            pl.lit(self.newest_ms, pl.Int64).alias(frames.AFTER + NEWEST_MS),
+        )
+        nothing = frames.none(self.plan.arcs[exchange].fields)
+        inserts = pl.concat([nothing, inserts], how="diagonal")
+        return [Emission(exchange, epoch, inserts, where["owner"])]

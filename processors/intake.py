@@ -1,4 +1,4 @@
-"""What an ingest task makes of a batch: decoded, judged by what the arc holds, spread over it."""
+"""What is made of a batch of a source's records: decoded, and judged by what the arc holds."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from schemas import revisions as frames
 from schemas.avro import tuple_schema
 from schemas.decode import Decoder
 from schemas.encode import Encoder
+from schemas.partition import partitions
 from topics.cluster import TopicPartition
 
 LONGEST_VALUE = 200_000
@@ -84,9 +85,7 @@ class Intake:
             for side in (frames.BEFORE, frames.AFTER)
         )
 
-    def judge(
-        self, index: Index, given: pl.DataFrame, *, oldest_ms: int | None, watermark: int
-    ) -> Taken:
+    def judge(self, index: Index, given: pl.DataFrame) -> Taken:
         """Return what a batch changes, given what the arc holds; see `taking.take`."""
         keys = given[KEY].unique().sort()  # neighbours in the index lie on one page
         found = pl.DataFrame(
@@ -94,7 +93,7 @@ class Intake:
         )
         found = found.filter(pl.col("held").is_not_null())
         held = self.decoder.decode(found["held"].to_list()).with_columns(found[KEY])
-        return take(self.arc, given, held, oldest_ms=oldest_ms, watermark=watermark)
+        return take(self.arc, given, held)
 
     def change(
         self,
@@ -121,6 +120,11 @@ class Intake:
 
     def _keys(self, tuples: pl.DataFrame) -> list[bytes]:
         return self.key_encoder.encode(tuples.select(self.arc.identity))
+
+
+def owners(given: pl.DataFrame, count: int) -> pl.Series:
+    """Return which of `count` owners each revision's identity has: by the hash of its key."""
+    return pl.Series(partitions(given[KEY].to_list(), count)).cast(pl.Int32)
 
 
 def _usable(batch: Batch) -> tuple[npt.NDArray[np.int64], list[Refusal]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from processors.exchanges import owner_of
+from processors.exchanges import exchange_of, owner_of, owning_scope
 from processors.faults import Fault
 from processors.network import Network
 from processors.replay import reads
@@ -17,7 +17,10 @@ INGEST = "ingest."
 
 @dataclass(frozen=True)
 class Scope:
-    """Boxes that run together in one process, a task a partition, in topological order."""
+    """Boxes that run together in one process, a task a partition, in topological order.
+
+    One without boxes is that of the owners of a rekeyed source (`exchanges.owning_scope`).
+    """
 
     name: str
     boxes: tuple[str, ...]
@@ -76,6 +79,11 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
     for scope in dict.fromkeys(scopes.values()):
         if ("." in scope and not scope.startswith(INGEST)) or not scope:
             yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
+    taken = {owning_scope(name) for name, source in typed.sources.items() if source.rekey}
+    for scope in sorted(taken & set(scopes.values())):
+        yield Fault(
+            scope, "a scope name of its own", "that of a rekeyed source", "rename the scope"
+        )
     for scope, sources in sources_by_scope(typed, scopes).items():
         if len(sources) > 1:
             told = " and ".join(sorted(", ".join(some) for some in sources))
@@ -107,7 +115,12 @@ def make_scopes(
     members: dict[str, list[str]] = {}
     for name in typed.boxes:
         members.setdefault(scopes[name], []).append(name)
-    return {
+    owning = {
+        owning_scope(name): Scope(owning_scope(name), (), (exchange_of(name),), (name,))
+        for name, source in typed.sources.items()
+        if source.rekey
+    }
+    return owning | {
         scope: Scope(
             name=scope,
             boxes=tuple(boxes),

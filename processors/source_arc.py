@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from processors import declarations as declared
 from processors.expressions.expression import Expression, compile_event_time
 from processors.network import Network
+from processors.originals import original_arc
 from processors.partitioning import partition_fields
 from processors.typed import NAME_RULE, Source, Typed, bad_name, duration, fault, known, positive
 from schemas.arc import HIDDEN_PREFIX, Arc
@@ -70,6 +71,9 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
         at, fields = EVENT_TIME, {**fields, EVENT_TIME: TIMESTAMP}
     arc = Arc(box.name, fields, identity, at, tuple(partition_by), keep_ms=keep)
     typed.arcs[box.name] = arc
+    if box.rekey:
+        passing = original_arc(box.name)
+        typed.arcs[passing.name], typed.sources_of[passing.name] = passing, (box.name,)
     typed.sources[box.name] = Source(
         arc,
         box.topic,

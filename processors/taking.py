@@ -18,7 +18,10 @@ from processors.dead_letter import TOO_OLD, UNKNOWN_IDENTITY
 from schemas import revisions as frames
 from schemas.arc import Arc
 
-KEY, ROW = "__key", "__row"
+KEY, ROW, NEWEST = "__key", "__row", "__newest"
+
+
+_NOT_HELD = "the arc holds no tuple of this identity"
 
 
 @dataclass(frozen=True)
@@ -40,30 +43,29 @@ class Taken:
     counts: Mapping[str, int]
 
 
-def take(
-    arc: Arc, given: pl.DataFrame, held: pl.DataFrame, *, oldest_ms: int | None, watermark: int
-) -> Taken:
+def take(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
     """Return what a batch of source revisions changes.
 
     Args:
         arc: The source's arc.
         given: In order of arrival: op, both sides, ``__key`` (encoded identity), ``__row``,
-            ``has_before`` (whether the record told its original).
+            ``has_before`` (whether the record told its original), ``__newest`` (event time that its
+            source partition had seen before, less lateness: what is older is late, and what is
+            older by more than `keep` is refused).
         held: What the arc holds, by ``__key``; only keys it holds.
-        oldest_ms: Event times below this are refused; None: none are.
-        watermark: Of this task before the batch: what is older counts as late.
     """
     fresh, rest = _parted(given, held)
-    rest_taken = _judge(arc, rest, held, oldest_ms=oldest_ms, watermark=watermark)
+    rest_taken = _judge(arc, rest, held)
     if fresh.is_empty():
         return rest_taken
-    at = fresh[frames.AFTER + arc.event_time]
     refused = rest_taken.refused
-    if oldest_ms is not None and (old := at < oldest_ms).any():
-        refused = pl.concat([_too_old(fresh.filter(old), oldest_ms), refused])
-        fresh, at = fresh.filter(~old), at.filter(~old)
+    old = fresh.select(_is_old(arc, pl.col(frames.AFTER + arc.event_time))).to_series()
+    if old.any():
+        refused = pl.concat([_too_old(arc, fresh.filter(old)), refused])
+        fresh = fresh.filter(~old)
+    at = fresh[frames.AFTER + arc.event_time]
     counts = Counter(rest_taken.counts)
-    counts.update(inserted=fresh.height, late=int((at < watermark).sum()))
+    counts.update(inserted=fresh.height, late=int((at < fresh[NEWEST]).sum()))
     newest: int | None = pl.Series([at.max(), rest_taken.newest_ms]).max()  # type: ignore[assignment]
     return Taken(
         pl.concat([fresh.select(list(frames.schema(arc.fields))), rest_taken.revisions]),
@@ -87,9 +89,7 @@ def _parted(given: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
     return given.filter(alone), given.filter(~alone)
 
 
-def _judge(
-    arc: Arc, given: pl.DataFrame, held: pl.DataFrame, *, oldest_ms: int | None, watermark: int
-) -> Taken:
+def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
     """Return what a batch changes, whatever is in it."""
     names = list(arc.fields)
     known = held.rename({name: f"held.{name}" for name in names}).with_columns(
@@ -99,13 +99,8 @@ def _judge(
         pl.col("held").fill_null(False)
     )
     at, was = frames.AFTER + arc.event_time, "held." + arc.event_time
-    if oldest_ms is None:
-        rows = rows.with_columns(pl.lit(False).alias("old"))
-    else:
-        entering = (pl.col("op") != frames.DELETE) & (pl.col(at) < oldest_ms)
-        rows = rows.with_columns(
-            (entering | (pl.col("held") & (pl.col(was) < oldest_ms))).alias("old")
-        )
+    entering = (pl.col("op") != frames.DELETE) & _is_old(arc, pl.col(at))
+    rows = rows.with_columns((entering | (pl.col("held") & _is_old(arc, pl.col(was)))).alias("old"))
     if rows["moved"].any():  # both halves of a record are taken, or neither
         rows = rows.with_columns(pl.col("old").any().over(ROW))
     aged = rows.filter("old")
@@ -127,7 +122,7 @@ def _judge(
         (alive & (op != frames.DELETE) & ~same).sum().alias("replaced"),
         (op == frames.DELETE).sum().alias("deleted"),
         (alive & pl.col("has_before") & differs).sum().alias("disagreed"),
-        (~alive & (op == frames.INSERT) & (pl.col(at) < watermark)).sum().alias("late"),
+        (~alive & (op == frames.INSERT) & (pl.col(at) < pl.col(NEWEST))).sum().alias("late"),
     ).row(0, named=True)
 
     last = rows.unique(subset=KEY, keep="last", maintain_order=True)
@@ -145,8 +140,8 @@ def _judge(
         keys,
         pl.concat(
             [
-                _too_old(aged, oldest_ms),
-                _refusal(unknown, UNKNOWN_IDENTITY, "the arc holds no tuple of this identity"),
+                _too_old(arc, aged),
+                _refusal(unknown, UNKNOWN_IDENTITY, pl.lit(_NOT_HELD)),
             ]
         ).unique(subset=ROW, maintain_order=True),
         rows.filter(op != frames.DELETE)[at].max(),  # type: ignore[arg-type]
@@ -184,12 +179,18 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     return pl.concat([alone, followed.select(alone.columns)])
 
 
-def _too_old(rows: pl.DataFrame, oldest_ms: int | None) -> pl.DataFrame:
-    return _refusal(rows, TOO_OLD, f"event time before {oldest_ms}, the oldest that is kept")
+def _is_old(arc: Arc, at: pl.Expr) -> pl.Expr:
+    return pl.lit(False) if arc.keep_ms is None else at < pl.col(NEWEST) - arc.keep_ms
 
 
-def _refusal(rows: pl.DataFrame, reason: str, detail: str) -> pl.DataFrame:
-    return rows.select(ROW, pl.lit(reason).alias("reason"), pl.lit(detail).alias("detail"))
+def _too_old(arc: Arc, rows: pl.DataFrame) -> pl.DataFrame:
+    oldest = pl.col(NEWEST) - (arc.keep_ms or 0)
+    detail = pl.format("event time before {}, the oldest that is kept", oldest)
+    return _refusal(rows, TOO_OLD, detail)
+
+
+def _refusal(rows: pl.DataFrame, reason: str, detail: pl.Expr) -> pl.DataFrame:
+    return rows.select(ROW, pl.lit(reason).alias("reason"), detail.alias("detail"))
 
 
 def split_moves(arc: Arc, given: pl.DataFrame) -> pl.DataFrame:

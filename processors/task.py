@@ -257,7 +257,9 @@ class Task:
                     yield from self._cover(codec, place, codec.identities(dead).unique())
 
     def own_partitions(self, arc: str) -> list[int]:
-        """Return the partitions of an arc that this task writes to."""
+        """Return the partitions of an arc that this task writes to: of a source's, all."""
+        if arc in self.plan.sources:
+            return list(range(self.plan.partition_count(arc)))
         return [self.partition]
 
     def _history(

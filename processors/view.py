@@ -159,8 +159,7 @@ class View:
 
     def rises(self, task: str, *, since: int, upto: int, from_ms: int) -> list[tuple[int, int]]:
         """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""
-        scope = self.plan.scopes[task.rpartition(".")[0]]
-        sources = self.plan.sources_of[scope.inputs[0]]
+        sources = self.plan.sources_behind(task.rpartition(".")[0])
         tasks = [task for source in sources for task in self.tasks(f"{INGEST}{source}")]
         events = sorted(
             (epoch, number, watermark)

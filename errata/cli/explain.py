@@ -21,6 +21,7 @@ from processors.network import Network
 from processors.plan import Plan, compile_network, describe_box
 from processors.replay import reads
 from processors.typed import Typed
+from processors.windows import FOREVER_MS
 
 
 @command("explain", example="errata explain tape.py --json")
@@ -68,6 +69,7 @@ def _source(network: Network, plan: Plan, name: str) -> dict[str, Any]:
         "format": source.format,
         "fields": {field: str(kind) for field, kind in arc.fields.items()},
         "identity": arc.identity,
+        "rekey": source.rekey,
         "event_time": arc.event_time,
         "partition_by": arc.partition_by,
         "partition_by_from": _partitioned_why(plan, declaration),
@@ -96,10 +98,17 @@ def _partitioned_why(plan: Plan, source: declared.Source) -> str:
     return f"the groups that {', '.join(behind)} share"
 
 
+def _kind(plan: Plan, name: str) -> str:
+    if plan.arcs[name].exchange:
+        return "exchange"
+    box = plan.boxes[name]
+    return "aggregate" if isinstance(box, Aggregate) else type(box).__name__.lower()
+
+
 def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any]:
     box = plan.boxes[name]
     found: dict[str, Any] = {
-        "kind": "exchange" if plan.arcs[name].exchange else type(box).__name__.lower(),
+        "kind": _kind(plan, name),
         "scope": plan.scope_of(name),
         "input": ", ".join(reads(box)),
         "does": describe_box(box),
@@ -183,7 +192,9 @@ def _print(found: dict[str, Any]) -> None:
                 box["scope"],
                 box.get("mode"),
                 box.get("anchor"),
-                as_duration(box.get("radius_ms")),
+                "for ever"
+                if box.get("radius_ms", 0) >= FOREVER_MS
+                else as_duration(box.get("radius_ms")),
                 as_duration(box["keep_ms"]),
             )
             for name, box in found["boxes"].items()

@@ -111,6 +111,7 @@ def test_a_plain_consumer_reads_json_sinks(broker, sunk):
 
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore")  # of sockets that py4j leaves open
 @pytest.mark.parametrize(
     ("envelope", "column"), [("upsert", "t"), ("debezium", "t.after"), ("native", "t.after")]
 )

@@ -1,24 +1,21 @@
 """The laws of DESIGN 2, checked on all that a simulation made visible."""
 
+import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import fastavro
 import msgspec
 
 from schemas.partition import partitions
 from tests.laws.history import Row
-from tests.laws.networks import KEEP, LATENESS, SOURCE
-from tests.laws.oracle import FOREVER, IDLE, NEVER, Content, Intake, Tuple, contents, watermark
+from tests.laws.intake import Findings, IntakeAudit, Report
+from tests.laws.networks import SOURCE
+from tests.laws.oracle import Content, Tuple, contents, watermark
 from tests.laws.simulation import Simulation
 from topics.cluster import TopicPartition
-
-_JSON = msgspec.json.Decoder(float_hook=Decimal)
-
-Findings = dict[str, list[str]]
-Report = dict[str, Any]
 
 
 class Audit:
@@ -40,7 +37,8 @@ class Audit:
             for arc, places in self.history.arcs.items()
         }
         self._progress()
-        self._intake()
+        intake = IntakeAudit(self.simulation, self.reports, self._letters(), self.found)
+        self.pairs, self.arrived = intake.pairs, intake.arrived
         self._epochs()
         self._agree()
         self._compacted()
@@ -74,11 +72,17 @@ class Audit:
                 found.append(row.content)
         return sorted(found, key=lambda r: (r["epoch"], r["op"] != "delete"))
 
+    def _letters(self) -> list[Report]:
+        rows = self.history.rows[self.history.letters]
+        found = [row.content for row in rows if row.content and self._covers(row.content)]
+        self.seen["dead letters"] += len(found)
+        return found
+
     def _identity(self, arc: str, revision: Report) -> tuple[Any, ...]:
         side = revision["before"] if revision["op"] == "delete" else revision["after"]
         return tuple(side[name] for name in self.plan.arcs[arc].identity)
 
-    # ---------------------------------------------------------------- progress and intake
+    # ---------------------------------------------------------------- progress
 
     def _progress(self) -> None:
         if self.simulation.seen["never quiet"]:
@@ -90,54 +94,6 @@ class Audit:
             for task in view.tasks(scope):
                 if view.frontier(task) < last:
                     self.found["Progress"].append(f"{task} never completes epoch {last}")
-
-    def _intake(self) -> None:
-        """L6, and the source's arc and watermarks epoch by epoch, from the source records."""
-        rows = self.history.rows[self.history.letters]
-        letters = [row.content for row in rows if row.content and self._covers(row.content)]
-        self.pairs: list[dict[int, int]] = []
-        self.arrived: dict[int, dict[tuple[str, str], Tuple | None]] = defaultdict(dict)
-        self.letters = letters
-        tapes = [
-            (source, partition, lines)
-            for source, tape in self.simulation.tape.items()
-            for partition, lines in enumerate(tape)
-        ]
-        for source, partition, lines in tapes:
-            task = f"ingest.{source}.{partition}"
-            intake = Intake(KEEP, LATENESS)
-            told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
-            self.pairs.append(told)
-            self._take(intake, source, partition, [_read(line.value) for line in lines], told)
-            refused = Counter((r["offset"], r["reason"]) for r in letters if r["task"] == task)
-            for letter in (refused - Counter(intake.refused.items())).elements():
-                self.found["L6"].append(f"{task}: dead letter {letter} is twice or wrong")
-            for letter in (Counter(intake.refused.items()) - refused).elements():
-                self.found["L6"].append(f"{task}: no dead letter {letter}")
-
-    def _take(
-        self, intake: Intake, source: str, partition: int, lines: list[Any], told: dict[int, int]
-    ) -> None:
-        at, known, task = 0, NEVER, f"ingest.{source}.{partition}"
-        for report in self.reports[task]:
-            end = max((place["offset"] for place in report["resume"]), default=0)
-            epoch = report["done"]
-            known = told.get(epoch, known)
-            if end > at:
-                held = dict(intake.held)
-                intake.take(list(enumerate(lines))[at:end])
-                for key in held.keys() | intake.held.keys():
-                    if held.get(key) != intake.held.get(key):
-                        self.arrived[epoch][source, key] = intake.held.get(key)
-                at = end
-                if known not in (intake.newest, FOREVER):
-                    self.found["L1"].append(
-                        f"{task} epoch {epoch}: watermark {known}, should be {intake.newest}"
-                    )
-            elif known not in (intake.newest, FOREVER, IDLE):
-                self.found["L1"].append(f"{task} epoch {epoch}: watermark {known} out of nothing")
-        if at < len(lines):
-            self.found["Progress"].append(f"{task} stopped at record {at} of {len(lines)}")
 
     # ---------------------------------------------------------------- epoch by epoch
 
@@ -204,13 +160,10 @@ class Audit:
 
     def _partition(self, arc: str, content: Tuple, count: int) -> int:
         """Return the partition of a tuple: that of its fields' Avro bytes."""
-        kind, encoded = self.plan.arcs[arc], b""
+        kind, encoded = self.plan.arcs[arc], io.BytesIO()
         for name in kind.partition_by:
-            value = content[name]
-            encoded += b"" if not kind.fields[name].optional else bytes([2 * (value is not None)])
-            if value is not None:
-                encoded += bytes([2 * len(value)]) + value.encode()
-        return int(partitions([encoded], count)[0])
+            fastavro.schemaless_writer(encoded, kind.fields[name].avro, content[name])
+        return int(partitions([encoded.getvalue()], count)[0])
 
     # ---------------------------------------------------------------- modes, compaction
 
@@ -258,7 +211,6 @@ class Audit:
                 if arc == SOURCE and before and after:
                     self.seen["moved event times"] += before["at"] != after["at"]
         self.seen["moved partitions"] += sum(self._moves())
-        self.seen["dead letters"] += len(self.letters)
         for rows in self.history.rows.values():
             self.seen["tombstones"] += sum(row.content is None for row in rows)
         for task, report in self.newest.items():
@@ -291,15 +243,6 @@ class Audit:
         return sum(
             sum(low < epoch <= high for epoch in epochs) > 1 for low, high in pairwise(edges)
         )
-
-
-def _read(value: bytes | None) -> Any:
-    """Return a source record as the oracle takes it: a line, or None for what is none."""
-    try:
-        line = _JSON.decode(value or b"")
-    except msgspec.DecodeError:
-        return None
-    return line if isinstance(line, dict) else None
 
 
 def _matches(have: Tuple | None, want: Tuple | None) -> bool:

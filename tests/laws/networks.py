@@ -5,12 +5,14 @@ trades -> wanted (where) -> scaled (map) -> aggregates, in pairs that must agree
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from errata import Network, Stream, hopping, tumbling
 from processors.plan import Plan, compile_network
 from tests.laws import oracle
 from tests.laws.oracle import Aggregate, Box, closed_at, count, largest, mean, total
+from tests.laws.tape import Tape
 
 PARTITIONS = 2
 LATENESS, KEEP, IDLE_AFTER_MS = 3, 45, 1500
@@ -57,11 +59,7 @@ SECOND_ORACLE = Aggregate(
     ("product",),
     24,
     12,
-    {
-        "all": total("total"),
-        "top": largest("biggest"),
-        "trades": mean("n"),
-    },
+    {"all": total("total"), "top": largest("biggest"), "trades": mean("n")},
     time=closed_at,
 )
 
@@ -74,14 +72,20 @@ class Shape:
         plan: The network, compiled.
         boxes: The oracle's, in topological order.
         agree: Pairs of arcs of one content, made in different modes.
+        keep: That of its sources, in ms.
+        lateness: That of its sources, in ms.
+        tape: Makes the records of a source.
     """
 
     plan: Plan
     boxes: tuple[Box, ...]
     agree: tuple[tuple[str, str], ...]
+    keep: int = KEEP
+    lateness: int = LATENESS
+    tape: Callable[..., Tape] = Tape
 
 
-def _source(net: Network, name: str, *, keep: int | None = KEEP) -> Stream:
+def _source(net: Network, name: str, **more: Any) -> Stream:
     return net.source(
         name,
         topic=f"{name}.swaps",
@@ -97,16 +101,16 @@ def _source(net: Network, name: str, *, keep: int | None = KEEP) -> Stream:
         identity=["key"],
         event_time="at",
         partition_by=["product"],
-        partitions=PARTITIONS,
         lateness=LATENESS,
         idle_after=IDLE_AFTER_MS,
-        keep=keep,
+        keep=KEEP,
+        **{"partitions": PARTITIONS, **more},
     )
 
 
-def _front(*, kept: bool) -> tuple[Network, Stream]:
+def _front(*, kept: bool, **more: Any) -> tuple[Network, Stream]:
     net = Network("tape")
-    trades = _source(net, SOURCE)
+    trades = _source(net, SOURCE, **more)
     wanted = trades.where("wanted", "amount >= -1", scope="front")
     scaled = wanted.map("scaled", fields={"value": "amount * 2"}, keep=KEEP if kept else None)
     return net, scaled
@@ -134,7 +138,10 @@ def _shape(
 
 def apart(*, kept: bool) -> Shape:
     """Upstream and downstream in processes of their own."""
-    net, scaled = _front(kept=kept)
+    return _apart(*_front(kept=kept))
+
+
+def _apart(net: Network, scaled: Stream) -> Shape:
     _sums(scaled, "up", scope="a", mode="upstream")
     _sums(scaled, "down", scope="b", mode="downstream", keep=KEEP)
     boxes = tuple(replace(SUMS_ORACLE, name=name) for name in ("up", "down"))
@@ -271,6 +278,12 @@ def united(*, kept: bool) -> Shape:
     return _shape(net, boxes, ("up", "down"))
 
 
+def rekeyed(*, kept: bool) -> Shape:
+    """A source whose records of an identity come from any partition of its topic."""
+    shape = _apart(*_front(kept=kept, partitions=4, rekey=True))
+    return replace(shape, tape=partial(Tape, scattered=True))
+
+
 SHAPES: tuple[Callable[..., Shape], ...] = (
     apart,
     together,
@@ -280,4 +293,5 @@ SHAPES: tuple[Callable[..., Shape], ...] = (
     moved,
     routed,
     united,
+    rekeyed,
 )

@@ -6,10 +6,12 @@ is a dict, an arc's content a dict of tuples by identity.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+
+from tests.laws.windows import Windows, hopping
 
 Tuple = dict[str, Any]
 Content = dict[tuple[Any, ...], Tuple]
@@ -35,22 +37,36 @@ class Where:
 
 @dataclass(frozen=True)
 class Map:
-    """Adds fields, or replaces them."""
+    """Adds fields, or replaces them; a tuple that gets no event time is left out."""
 
     name: str
     input: str
     fields: Mapping[str, Callable[[Tuple], Any]]
 
     def content(self, tuples: Content, wm: int) -> Content:
-        return {
+        made = {
             identity: t | {name: make(t) for name, make in self.fields.items()}
             for identity, t in tuples.items()
         }
+        return {identity: t for identity, t in made.items() if t.get("at", 0) is not None}
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Windows [k * slide, k * slide + size) by group; results once the watermark passed the end."""
+    """Windows by group; results once the watermark has passed their end.
+
+    Args:
+        name: Of its arc.
+        input: Of the arc that it reads.
+        by: Group fields.
+        size: Windows are [k * slide, k * slide + size).
+        slide: How far apart they start.
+        results: By name.
+        time: Gives a tuple's event time.
+        windows: Gives other windows: those that hold some of the event times of a group.
+        on_update: Whether results don't wait for the watermark.
+        is_whole: Whether there is one window alone, which nobody sees.
+    """
 
     name: str
     input: str
@@ -59,22 +75,32 @@ class Aggregate:
     slide: int
     results: Mapping[str, Callable[[list[Tuple]], Any]]
     time: Callable[[Tuple], int] = lambda t: t["at"]
+    windows: Windows | None = None
+    on_update: bool = False
+    is_whole: bool = False
 
     def content(self, tuples: Content, wm: int) -> Content:
-        windows: dict[tuple[Any, ...], list[Tuple]] = defaultdict(list)
+        groups: dict[tuple[Any, ...], list[Tuple]] = defaultdict(list)
         for t in tuples.values():
-            group = tuple(t[name] for name in self.by)
-            start = self.time(t) // self.slide * self.slide
-            while start + self.size > self.time(t):
-                if start + self.size <= wm:
-                    windows[*group, start].append(t)
-                start -= self.slide
-        return {
-            key: dict(zip((*self.by, "window_start"), key, strict=True))
-            | {"window_end": key[-1] + self.size, "__rows": len(inside)}
-            | {name: result(inside) for name, result in self.results.items()}
-            for key, inside in windows.items()
-        }
+            groups[tuple(t[name] for name in self.by)].append(t)
+        windows = self.windows or hopping(self.size, self.slide)
+        return dict(
+            self._result(group, start, end, members)
+            for group, members in groups.items()
+            for start, end in windows({self.time(t) for t in members})
+            if end <= wm or self.on_update
+        )
+
+    def _result(
+        self, group: tuple[Any, ...], start: int, end: int, members: list[Tuple]
+    ) -> tuple[tuple[Any, ...], Tuple]:
+        inside = [t for t in members if start <= self.time(t) < end]
+        hidden = "__" if self.is_whole else ""
+        found = dict(zip(self.by, group, strict=True))
+        found |= {f"{hidden}window_start": start, f"{hidden}window_end": end}
+        found |= {"__rows": len(inside)}
+        found |= {name: result(inside) for name, result in self.results.items()}
+        return group if group and self.is_whole else (*group, start), found
 
 
 @dataclass(frozen=True)
@@ -164,61 +190,3 @@ def watermark(pairs: Iterable[Mapping[int, int]], epoch: int) -> int:
                for own in known]  # fmt: skip
         highest = max(highest, min((w for w in now if w != IDLE), default=NEVER))
     return highest
-
-
-# -------------------------------------------------------------------------------- ingest
-
-
-@dataclass
-class Intake:
-    """What one source partition's records make of its share of the arc.
-
-    Args:
-        keep: Event times further behind the newest one (less lateness) are refused.
-        lateness: How far the watermark stays behind.
-    """
-
-    keep: int
-    lateness: int
-    held: dict[str, Tuple] = field(default_factory=dict)
-    newest: int = NEVER
-    refused: dict[int, str] = field(default_factory=dict)
-
-    def take(self, records: Iterable[tuple[int, Any]]) -> None:
-        """Take one epoch's (offset, record); a record is a line as a dict, or anything else."""
-        oldest = self.newest - self.keep if self.newest > NEVER else NEVER
-        at_first = dict(self.held)
-        newest = NEVER
-        for offset, line in records:
-            reason = _fault(line) or self._judge(line, at_first, oldest)
-            if reason is not None:
-                self.refused[offset] = reason
-                continue
-            before, after = line.get("before"), line.get("after")
-            if before is not None and (after is None or before["key"] != after["key"]):
-                self.held.pop(before["key"], None)
-            if after is not None:
-                self.held[after["key"]] = after
-                newest = max(newest, after["at"] - self.lateness)
-        self.newest = max(self.newest, newest)
-
-    def _judge(self, line: Any, at_first: dict[str, Tuple], oldest: int) -> str | None:
-        before, after = line.get("before"), line.get("after")
-        keys = {t["key"] for t in (before, after) if t is not None}
-        old = [at_first[key]["at"] for key in keys if key in at_first]
-        if after is not None:
-            old.append(after["at"])
-        if min(old, default=oldest) < oldest:
-            return "older than keep"
-        moves = len(keys) == 2
-        if line["op"] != "insert" and not moves and not keys & self.held.keys():
-            return "unknown identity"
-        return None
-
-
-def _fault(line: Any) -> str | None:
-    if not isinstance(line, dict):
-        return "undecodable"
-    if line["op"] != "delete" and line["after"]["at"] is None:
-        return "event time"
-    return None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from processors.desk import TopicDesk
 from processors.ingest_task import IngestTask
+from processors.owner_task import OwnerTask
 from processors.plan import Plan
 from processors.scope_task import ScopeTask
 from processors.task import Shared, Task
@@ -108,6 +109,13 @@ class Process:
 
     def _scope(self) -> None:
         scope = self.plan.scopes[self.kind.name]
+        source = self.plan.owned(scope.name)
+        if source is not None:
+            for partition in self.kind.partitions:
+                folder = self.folder / f"index.{partition}"
+                task = OwnerTask(self.shared, source, partition=partition, folder=folder)
+                self.tasks.append(task)
+            return
         everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
         besides: dict[str, dict[int, Sweeper]] = {}
         for partition in self.kind.partitions:

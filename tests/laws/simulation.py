@@ -94,7 +94,8 @@ class Simulation:
 
     def run(self) -> None:
         """Run the scenario to its end."""
-        tapes = {source: Tape(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
+        make = self.shape.tape
+        tapes = {source: make(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
         self._first_act(tapes)
         self.drain()
         self._second_act(tapes)

@@ -1,14 +1,34 @@
 """A random tape of source records: everything that makes revisions, and much that is refused."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 GARBAGE = b'{"op": "insert", "after": {"key"'
+WIDE = {
+    "lots": "int",
+    "rate": "double",
+    "fee": "decimal(5,1)",
+    "day": "date?",
+    "flag": "boolean",
+    "seen": "timestamp-millis",
+}
+"""The fields of a wide tuple beside the others."""
+
 _JSON = msgspec.json.Encoder(decimal_format="number")
+_DAY = date(2026, 1, 1)
+_READ: dict[str, Callable[[Any], Any]] = {"rate": float, "day": date.fromisoformat}
+
+
+def typed(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a tuple from JSON with what JSON has no type for made what it is."""
+    found = {name: _READ[name](plain[name]) for name in _READ if plain.get(name) is not None}
+    return plain | found
 
 
 @dataclass(frozen=True)
@@ -26,16 +46,31 @@ class Line:
 
 
 class Tape:
-    """Makes lines; all of an identity come in one source partition.
+    """Makes lines; all of an identity come in one source partition, or scattered over all.
 
     Args:
         rng: The dice.
         partitions: Partitions of the user's topic.
         identities: How many keys there are in a partition.
+        base: Added to all event times, in ms.
+        unit: Length of what `now` counts, in ms.
+        wide: Whether tuples have fields of every type.
+        scattered: Whether a line may come in any partition, whatever its identity.
     """
 
-    def __init__(self, rng: random.Random, *, partitions: int, identities: int = 5) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        *,
+        partitions: int,
+        identities: int = 5,
+        base: int = 0,
+        unit: int = 1,
+        wide: bool = False,
+        scattered: bool = False,
+    ) -> None:
         self.rng, self.partitions, self.identities = rng, partitions, identities
+        self.base, self.unit, self.wide, self.scattered = base, unit, wide, scattered
         self.told: dict[str, dict[str, Any]] = {}
         self.undo: Line | None = None
 
@@ -47,7 +82,7 @@ class Tape:
             return undo
         if partition is None:
             partition = rng.randrange(self.partitions)
-        key = f"{partition}.{rng.randrange(self.identities)}"
+        key = f"{self._other(partition)}.{rng.randrange(self.identities)}"
         known, dice = self.told.get(key), rng.random()
         if dice < 0.03:
             return Line(partition, rng.choice([GARBAGE, b"[]", None]))
@@ -58,12 +93,16 @@ class Tape:
         if dice < 0.55:  # also of identities that are gone: refused
             return self._delete(partition, known)
         if dice < 0.60:
-            other = f"{partition}.{rng.randrange(self.identities)}"
+            other = f"{self._other(partition)}.{rng.randrange(self.identities)}"
             return self._tell(partition, "replace", known | {"key": other}, known)
         if dice < 0.72:  # there and back again
-            self.undo = Line(partition, {"op": "replace", "after": known})
+            self.undo = Line(self._other(partition), {"op": "replace", "after": known})
             return Line(partition, {"op": "replace", "after": self._changed(known, now)})
         return self._tell(partition, "replace", self._changed(known, now), known)
+
+    def _other(self, partition: int) -> int:
+        """Return the partition, or any if lines are scattered."""
+        return self.rng.randrange(self.partitions) if self.scattered else partition
 
     def _tell(self, partition: int, op: str, after: Any, before: Any = None) -> Line:
         if after["at"] is not None:
@@ -79,20 +118,33 @@ class Tape:
 
     def _tuple(self, key: str, now: int) -> dict[str, Any]:
         rng = self.rng
-        at: int | None = max(0, now + rng.choice([0, 1, 2, 3, -2, -6, -15, -25, -35, -60]))
-        return {
+        at = max(0, now + rng.choice([0, 1, 2, 3, -2, -6, -15, -25, -35, -60]))
+        found = {
             "key": key,
-            "at": None if rng.random() < 0.02 else at,
+            "at": None if rng.random() < 0.02 else self.base + self.unit * at,
             "product": rng.choice(["tea", "fig", "yam"]),
             "desk": rng.choice(["x", "x", None]),
             "amount": self._amount(),
             "size": self._size(),
         }
+        return found | self._more() if self.wide else found
+
+    def _more(self) -> dict[str, Any]:
+        rng = self.rng
+        return {
+            "lots": rng.choice([-3, 0, 1, 1, 2, 40]),
+            "rate": rng.choice([-1.5, 0.0, 0.5, 0.5, 2.0, 1024.5]),
+            "fee": Decimal(rng.choice([-5, 0, 5, 15, 15])).scaleb(-1),
+            "day": rng.choice([None, *map(_DAY.__add__, map(timedelta, range(3)))]),
+            "flag": rng.random() < 0.6,
+            "seen": self.base + self.unit * rng.choice([-70, 0, 3, 3, 9]),
+        }
 
     def _changed(self, known: dict[str, Any], now: int) -> dict[str, Any]:
         """Return a tuple with one thing changed, or all, or nothing."""
         fresh = self._tuple(known["key"], now)
-        which = self.rng.choice(["amount", "size", "at", "product", "desk", "all", "none"])
+        names = ["amount", "size", "at", "product", "desk", "all", "none"]
+        which = self.rng.choice([*names, *(WIDE if self.wide else ())])
         if which in ("all", "none"):
             return fresh if which == "all" else known
         return known | {which: fresh[which]}

@@ -7,7 +7,6 @@ exp, power and logarithms: the last bits of those belong to the C library and to
 
 import math
 import struct
-import sys
 from decimal import Context, Decimal
 
 import polars as pl
@@ -19,7 +18,6 @@ from processors.expressions.vocabulary import ENTRIES
 from schemas.fields import physical
 from tests.processors.expressions.spark_cases import ALIASES, FAMILIES
 from tests.processors.expressions.spark_rows import FIELDS, ROWS, rows
-from topics.java import NoJavaError, find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
@@ -36,34 +34,6 @@ _READ_AS = {
 }
 _SHOWN_AS = {"timestamp": "unix_micros({0})", "date": "unix_date({0})"}
 _NEAR = ("exp", "power", "ln", "log10", "log2")
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    sql = pytest.importorskip("pyspark.sql")
-    try:
-        java = find_java()
-    except NoJavaError as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_HOME", str(java.resolve().parent.parent))
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        builder = sql.SparkSession.builder.master("local[1]").appName("errata expressions")
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # a few hundred rows
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            "spark.log.level": "OFF",
-        }
-        for key, value in settings.items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
-        yield session
-        session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,122 @@
+"""What a source's arc holds of the identities that come to one task, which alone writes them.
+
+The task is an ingest task, or of a rekeyed source the owner of the identities. It keeps an index on
+disk; what it takes is judged by that, spread over the partitions of the arc, and put into the index
+for good once it is committed to Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from processors.arc_topic import ArcCodec
+from processors.graves import Emission
+from processors.index import Index
+from processors.intake import Intake
+from processors.report import Report
+from processors.spread import Spread
+from processors.taking import Taken
+from processors.task import Shared
+from processors.typed import Source
+from schemas import revisions as frames
+from schemas.errors import ErrataError
+from topics.cluster import TopicPartition
+
+History = Callable[[ArcCodec, TopicPartition, int], Generator[bool, None, pl.DataFrame]]
+"""Reads a partition of an arc from an offset to its present end."""
+
+
+class LostIndexError(ErrataError):
+    """An index is gone and can't be made anew."""
+
+
+class Holdings:
+    """The share of a source's arc that one task writes.
+
+    Args:
+        shared: What its process shares.
+        source: The source.
+        intake: Judges what comes.
+        task: Name of the task.
+        folder: Where the index is kept.
+    """
+
+    def __init__(
+        self, shared: Shared, source: Source, *, intake: Intake, task: str, folder: Path
+    ) -> None:
+        self.view, self.plan = shared.view, shared.plan
+        self.arc, self.intake, self.task, self.folder = source.arc, intake, task, folder
+        self.codec = shared.codec(self.arc.name)
+        self.spread = Spread(self.arc, self.plan.partition_count(self.arc.name))
+        self._index: Index | None = None
+
+    @property
+    def index(self) -> Index:
+        """The index of this life."""
+        assert self._index is not None
+        return self._index
+
+    def open(self, report: Report, history: History) -> Iterator[bool]:
+        """Bring the index up to what the task reported.
+
+        Raises:
+            LostIndexError: If it is lost, and so is what the arc held.
+        """
+        label = f"{self.codec.topic} {self.task} {self.plan.fingerprint()}"
+        self._index = index = Index(self.folder, label=label)
+        if index.is_new and report.done < 0:
+            index.begin(put=([], []), delete=[], done=-1, positions={})
+            index.commit()
+        elif index.is_new and not self.arc.is_connection_point:
+            raise LostIndexError(
+                f"{self.task}: its index is lost, and source {self.arc.name!r} keeps no history "
+                'to read it from again; put the state folder back, or give the source keep="..."'
+            )
+        if index.done != report.done:
+            yield from self._catch_up(index, report, history)
+
+    def _catch_up(self, index: Index, report: Report, history: History) -> Iterator[bool]:
+        """Read what was committed since the index was last brought up to date."""
+        since, found = index.positions, [self.codec.empty]
+        reached: dict[TopicPartition, int] = {}
+        for partition in range(self.spread.partition_count):
+            place = TopicPartition(self.codec.topic, partition)
+            reached[place] = self.view.cluster.end(place)
+            there = yield from history(self.codec, place, since.get(place, 0))
+            own = there.filter((pl.col("task") == self.task) & (pl.col("epoch") > index.done))
+            found.append(self.view.believed(own))
+        # A tuple that moved between partitions was deleted in one and inserted in the other.
+        last = frames.last(pl.concat(found), self.arc.identity)
+        self.intake.change(index, last, done=report.done, positions=reached)
+        index.commit()
+
+    def judge(self, given: pl.DataFrame) -> Taken:
+        """Return what a batch of source revisions changes; see `taking.take`."""
+        return self.intake.judge(self.index, given)
+
+    def change(self, taken: Taken, *, epoch: int, report: Report) -> list[Emission]:
+        """Make the changes of an epoch in the index, until `commit`; return them for the arc.
+
+        Args:
+            taken: The changes.
+            epoch: The epoch.
+            report: The newest report: the index is read again from where it ends.
+        """
+        ends = {place: offset for place, (offset, _) in report.ends.items()}
+        positions = self.index.positions | ends
+        self.intake.change(
+            self.index, taken.revisions, keys=taken.keys, done=epoch, positions=positions
+        )
+        return self.spread.emissions(taken.revisions, epoch)
+
+    def commit(self) -> None:
+        """Keep the changes: they are committed to Kafka."""
+        self.index.commit()
+
+    def close(self) -> None:
+        """Undo what is not committed and give the files back; safe to call twice."""
+        if self._index is not None:
+            self._index.close()

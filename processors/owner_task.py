@@ -1,0 +1,121 @@
+"""The owner task of a rekeyed source: one partition of its exchange, into the source's arc.
+
+Records of one identity lie anywhere in the user's topic; ingest tasks pass them on, as they are, to
+the task that owns the identity. It takes every epoch's in the order of partition and offset, as if
+they came from one partition, and alone writes what they make of the arc (DESIGN 4).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from processors.arc_topic import ArcInput
+from processors.envelopes.checks import ROW, Refusal
+from processors.exchanges import exchange_of, owning_scope
+from processors.holdings import Holdings
+from processors.intake import Intake, owners
+from processors.letters import letters, tally
+from processors.originals import NEWEST_MS
+from processors.taking import NEWEST
+from processors.task import Shared, Task
+from processors.typed import Source
+from schemas import revisions as frames
+from topics.cluster import TopicPartition
+
+
+class OwnerTask(Task):
+    """Takes in the records of the identities that it owns.
+
+    Args:
+        shared: What its process shares.
+        source: The rekeyed source.
+        partition: Partition of the source's exchange.
+        folder: Where its index is kept.
+    """
+
+    def __init__(self, shared: Shared, source: Source, *, partition: int, folder: Path) -> None:
+        arc = source.arc
+        name = f"{owning_scope(arc.name)}.{partition}"
+        super().__init__(shared, name, outputs=(arc.name,))
+        self.source, self.codec = source, shared.codec(exchange_of(arc.name))
+        self.intake = Intake(source, shared.codec(arc.name))
+        self.holdings = Holdings(shared, source, intake=self.intake, task=name, folder=folder)
+        self.input: ArcInput | None = None
+
+    def close(self) -> None:
+        """Give all connections and files back."""
+        if self.input is not None:
+            self.input.close()
+        self.holdings.close()
+        super().close()
+
+    def start(self) -> Iterator[bool]:
+        """Bring the index up to the arc, and go on reading where the report says."""
+        yield from self.holdings.open(self.report, self._history)
+        place = TopicPartition(self.codec.topic, self.partition)
+        self.input = ArcInput(
+            self.view,
+            self.codec,
+            self.partition,
+            done=self.report.done,
+            resume=self.report.resume.get(place, 0),
+        )
+        yield True
+
+    def step(self) -> Iterator[bool]:
+        """Take the oldest epoch that is complete, and commit it."""
+        assert self.input is not None
+        self.view.poll()
+        self.input.poll()
+        epochs = self.input.epochs(self.input.frontier())
+        if epochs:
+            yield from self._take(self.input, epochs[0])
+        else:
+            yield from self.bury()
+
+    def _take(self, source: ArcInput, epoch: int) -> Iterator[bool]:
+        """Process one epoch."""
+        passed = frames.entering(source.take(epoch), list(self.codec.arc.fields))
+        passed = passed.sort("partition", "offset")
+        rows, given, refused = self._own(passed)
+        taken = self.holdings.judge(given)
+        found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
+        refused += [Refusal(*row) for row in found.unique(ROW, keep="first").iter_rows()]
+        dead = letters(
+            self.shared,
+            refused,
+            passed.drop(NEWEST_MS),
+            topic=self.source.topic,
+            report=self.report,
+            epoch=epoch,
+        )
+        counts = Counter(self.report.counts)
+        counts.update(taken.counts)
+        counts.update(tally(refused))
+        resume = {source.place: source.drop(epoch)}
+        emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+        report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
+        yield from self.commit(emissions, report, records=dead)
+        self.holdings.commit()
+
+    def _own(self, passed: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
+        """Return the revisions of own identities, and the place of each among what was passed on.
+
+        A record that changes an identity is two revisions. They may have different owners, so each
+        is judged by itself, also where they have the same: the result must not depend on how many
+        partitions there are.
+        """
+        decoded = self.intake.decode(passed["value"].to_list(), passed["key"].to_list())
+        places = owners(decoded.frame, self.plan.partition_count(self.codec.arc.name))
+        own = decoded.frame.filter(places == self.partition)
+        rows = own[ROW]
+        given = own.with_columns(
+            pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW),
+            passed[NEWEST_MS].gather(rows).alias(NEWEST),
+        )
+        return rows, given, decoded.refused

@@ -1,0 +1,123 @@
+"""What was taken in, epoch by epoch, worked out again from the source records (L6)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from schemas.partition import partitions
+from tests.laws.oracle import FOREVER, IDLE, NEVER, Tuple
+from tests.laws.simulation import Simulation
+from tests.laws.sources import Intake, Owners, Passing
+from tests.laws.tape import typed
+
+_JSON = msgspec.json.Decoder(float_hook=Decimal)
+
+Findings = dict[str, list[str]]
+Report = dict[str, Any]
+Letter = tuple[str, int, int, str]  # task, partition, offset, reason
+
+
+class IntakeAudit:
+    """Checks dead letters and watermarks; `arrived` has what each epoch made of sources' arcs.
+
+    Args:
+        simulation: One that has come to rest.
+        reports: By task.
+        letters: The dead letters that count.
+        found: Gets the violations, by law.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        reports: dict[str, list[Report]],
+        letters: list[Report],
+        found: Findings,
+    ) -> None:
+        self.simulation, self.reports, self.found = simulation, reports, found
+        self.pairs: list[dict[int, int]] = []
+        self.arrived: dict[int, dict[tuple[str, str], Tuple | None]] = defaultdict(dict)
+        self.refused = Counter[Letter]()
+        keep, lateness = simulation.shape.keep, simulation.shape.lateness
+        for source, tape in simulation.tape.items():
+            rekey = simulation.plan.sources[source].rekey
+            passed: dict[int, list[tuple[int, int, Any, int]]] = defaultdict(list)
+            for partition, lines in enumerate(tape):
+                intake = (Passing if rekey else Intake)(keep, lateness)
+                values = [_read(line.value) for line in lines]
+                for epoch in self._take(intake, source, partition, values):
+                    if isinstance(intake, Passing):
+                        passed[epoch] += [(partition, *one) for one in intake.passed]
+                task = f"ingest.{source}.{partition}"
+                self.refused.update((task, partition, *one) for one in intake.refused.items())
+            if rekey:
+                self._own(source, passed)
+        self._compare(
+            Counter((r["task"], r["partition"], r["offset"], r["reason"]) for r in letters)
+        )
+
+    def _take(self, intake: Intake, source: str, partition: int, lines: list[Any]) -> Iterator[int]:
+        """Take all lines of a partition, as its task reported to have; yields each epoch."""
+        at, known, task = 0, NEVER, f"ingest.{source}.{partition}"
+        told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
+        self.pairs.append(told)
+        for report in self.reports[task]:
+            end = max((place["offset"] for place in report["resume"]), default=0)
+            epoch = report["done"]
+            known = told.get(epoch, known)
+            if end > at:
+                held = dict(intake.held)
+                intake.take(list(enumerate(lines))[at:end])
+                if not isinstance(intake, Passing):
+                    self._changed(epoch, source, held, intake.held)
+                yield epoch
+                at = end
+                if known not in (intake.newest, FOREVER):
+                    self.found["L1"].append(
+                        f"{task} epoch {epoch}: watermark {known}, should be {intake.newest}"
+                    )
+            elif known not in (intake.newest, FOREVER, IDLE):
+                self.found["L1"].append(f"{task} epoch {epoch}: watermark {known} out of nothing")
+        if at < len(lines):
+            self.found["Progress"].append(f"{task} stopped at record {at} of {len(lines)}")
+
+    def _changed(
+        self, epoch: int, source: str, before: dict[str, Tuple], after: dict[str, Tuple]
+    ) -> None:
+        for key in before.keys() | after.keys():
+            if before.get(key) != after.get(key):
+                self.arrived[epoch][source, key] = after.get(key)
+
+    def _own(self, source: str, passed: dict[int, list[tuple[int, int, Any, int]]]) -> None:
+        """Take what was passed on, epoch by epoch."""
+        count = self.simulation.plan.partition_count(f"{source}.exchange")
+        owners = Owners(
+            self.simulation.shape.keep,
+            lambda key: int(partitions([bytes([2 * len(key)]) + key.encode()], count)[0]),
+        )
+        for epoch in sorted(passed):
+            held = dict(owners.held)
+            owners.take(passed[epoch])
+            self._changed(epoch, source, held, owners.held)
+        self.refused.update((f"{source}-owner.{number}", *rest) for number, *rest in owners.refused)
+
+    def _compare(self, told: Counter[Letter]) -> None:
+        for letter in (told - self.refused).elements():
+            self.found["L6"].append(f"dead letter {letter} is twice or wrong")
+        for letter in (self.refused - told).elements():
+            self.found["L6"].append(f"no dead letter {letter}")
+
+
+def _read(value: bytes | None) -> Any:
+    """Return a source record as the oracle takes it: a line, or None for what is none."""
+    try:
+        line = _JSON.decode(value or b"")
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(line, dict):
+        return None
+    sides = {side: typed(line[side]) for side in ("before", "after") if line.get(side)}
+    return line | sides

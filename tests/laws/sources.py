@@ -1,0 +1,116 @@
+"""What the records of a source make of its arc, and which are refused, in plain Python."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.laws.oracle import NEVER, Tuple
+
+
+@dataclass
+class Intake:
+    """What one source partition's records make of its share of the arc.
+
+    Args:
+        keep: Event times further behind the newest one (less lateness) are refused.
+        lateness: How far the watermark stays behind.
+    """
+
+    keep: int
+    lateness: int
+    held: dict[str, Tuple] = field(default_factory=dict)
+    newest: int = NEVER
+    refused: dict[int, str] = field(default_factory=dict)
+
+    def take(self, records: Iterable[tuple[int, Any]]) -> None:
+        """Take one epoch's (offset, record); a record is a line as a dict, or anything else."""
+        oldest = self.newest - self.keep if self.newest > NEVER else NEVER
+        at_first = dict(self.held)
+        newest = NEVER
+        for offset, line in records:
+            reason = _fault(line) or self._judge(line, at_first, oldest)
+            if reason is not None:
+                self.refused[offset] = reason
+                continue
+            before, after = line.get("before"), line.get("after")
+            if before is not None and (after is None or before["key"] != after["key"]):
+                self.held.pop(before["key"], None)
+            if after is not None:
+                self.held[after["key"]] = after
+                newest = max(newest, after["at"] - self.lateness)
+        self.newest = max(self.newest, newest)
+
+    def _judge(self, line: Any, at_first: dict[str, Tuple], oldest: int) -> str | None:
+        before, after = line.get("before"), line.get("after")
+        keys = {t["key"] for t in (before, after) if t is not None}
+        old = [at_first[key]["at"] for key in keys if key in at_first]
+        if after is not None:
+            old.append(after["at"])
+        if min(old, default=oldest) < oldest:
+            return "older than keep"
+        moves = len(keys) == 2
+        if line["op"] != "insert" and not moves and not keys & self.held.keys():
+            return "unknown identity"
+        return None
+
+
+@dataclass
+class Passing(Intake):
+    """What one partition of a rekeyed source passes on: all that can be read, unjudged.
+
+    `passed` has (offset, line, what was newest before) since it was last emptied.
+    """
+
+    passed: list[tuple[int, Any, int]] = field(default_factory=list)
+
+    def take(self, records: Iterable[tuple[int, Any]]) -> None:
+        known, newest = list(records), self.newest
+        super().take(known)
+        self.passed = [(at, line, newest) for at, line in known if at not in self.refused]
+
+    def _judge(self, line: Any, at_first: dict[str, Tuple], oldest: int) -> str | None:
+        return None
+
+
+@dataclass
+class Owners:
+    """What the records of a rekeyed source make of its arc, whichever partitions they came from.
+
+    A record that changes an identity is a delete and an insert, each judged by itself.
+
+    Args:
+        keep: Event times further behind what is newest are refused.
+        owner: Number of the task that owns a key.
+    """
+
+    keep: int
+    owner: Callable[[str], int]
+    held: dict[str, Tuple] = field(default_factory=dict)
+    refused: set[tuple[int, int, int, str]] = field(default_factory=set)
+
+    def take(self, records: Iterable[tuple[int, int, Any, int]]) -> None:
+        """Take one epoch's (partition, offset, line, newest); `refused` has the owner in front."""
+        at_first = dict(self.held)
+        for partition, offset, line, newest in sorted(records, key=lambda r: r[:2]):
+            before, after = line.get("before"), line.get("after")
+            halves = [((after or before)["key"], after)]
+            if before and after and before["key"] != after["key"]:
+                halves.insert(0, (before["key"], None))
+            for key, now in halves:
+                there = [t["at"] for t in (at_first.get(key), now) if t is not None]
+                oldest = newest - self.keep if newest > NEVER else NEVER
+                if min(there, default=oldest) < oldest:
+                    self.refused.add((self.owner(key), partition, offset, "older than keep"))
+                elif line["op"] != "insert" and len(halves) == 1 and key not in self.held:
+                    self.refused.add((self.owner(key), partition, offset, "unknown identity"))
+                else:
+                    self.held.pop(key, None)
+                    self.held |= {} if now is None else {key: now}
+
+
+def _fault(line: Any) -> str | None:
+    if not isinstance(line, dict):
+        return "undecodable"
+    if line["op"] != "delete" and line["after"]["at"] is None:
+        return "event time"
+    return None
