@@ -13,7 +13,7 @@ from topics.jars import JarsError
 from topics.java import NoJavaError, find_java
 from topics.kafka import KafkaCluster
 
-NEEDS = {"kafka", "spark"}
+NEEDS = {"kafka", "spark", "unshipped"}
 REQUIRED = set(os.environ.get("ERRATA_REQUIRE", "").replace(",", " ").split())
 
 

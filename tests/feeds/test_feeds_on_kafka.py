@@ -16,7 +16,7 @@ from processors.report import FOREVER
 from processors.task import Shared
 from processors.view import View
 from tests.feeds.feeds import FEEDS, MODES
-from tests.feeds.test_feeds import in_order
+from tests.feeds.test_feeds import NAMES, in_order
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry import SchemaRegistry
@@ -40,11 +40,11 @@ def content(shared, arc):
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("name", FEEDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_feed_over_kafka_in_every_mode_leaves_what_a_recomputation_gives(name, broker, tmp_path):
     feed = FEEDS[name]
     if not feed.file.exists():
-        pytest.skip("this feed's licence keeps it out of the repository")
+        pytest.skip(f"{feed.file.name} is not there")
     create_topics(broker.settings, [TopicSpec(name, PARTITIONS)])
     cluster = KafkaCluster(broker.settings)
     plan = prepare(feed.network(), Place(broker.settings, tmp_path), cluster)
