@@ -107,13 +107,19 @@ class Intake:
         """Begin to make the revisions' changes in the index; see `Index.begin`."""
         if keys is None:
             keys = pl.Series(self._keys(self.codec.identities(revisions)), dtype=pl.Binary)
-        order = keys.arg_sort()  # neighbours in the index lie on one page
-        revisions, keys = revisions[order], keys.gather(order)
         dead = revisions["op"] == frames.DELETE
-        content = frames.side(revisions.filter(~dead), frames.AFTER, list(self.arc.fields))
+        content = frames.side(revisions, frames.AFTER, list(self.arc.fields))
+        gone: list[bytes] = []
+        if dead.any():
+            gone, keys, content = (
+                keys.filter(dead).to_list(),
+                keys.filter(~dead),
+                content.filter(~dead),
+            )
+        order = keys.arg_sort()  # neighbours in the index lie on one page
         index.begin(
-            put=(keys.filter(~dead).to_list(), self.encoder.encode(content)),
-            delete=keys.filter(dead).to_list(),
+            put=(keys.gather(order).to_list(), self.encoder.encode(content[order])),
+            delete=gone,
             done=done,
             positions=positions,
         )
