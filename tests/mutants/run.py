@@ -19,11 +19,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from tests.mutants.planted import MUTANTS, Mutant
+from tests.mutants.planted import MUTANTS, RANDOM, Mutant
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = 40
 """Scenarios a network: some bugs need more than the few of `make test` to show."""
+LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
 LAW = re.compile(r"\b(L[1-7]|Progress)\b")
 
 
@@ -63,7 +64,8 @@ def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
         figure = run(where, "pytest", "-q", "-x", "tests/test_figure_1.py")
         if figure.returncode:
             return False, "fails figure 1 already"
-        laws = run(where, "pytest", "-q", "-x", "tests/laws/test_laws.py", "-k", mutant.network)
+        chosen = [*LAWS, "-k", mutant.network] if mutant.network != RANDOM else RANDOM_LAWS
+        laws = run(where, "pytest", "-q", "-x", *chosen)
         found = LAW.findall(laws.stdout) if laws.returncode == 1 else []
         if not found:
             return False, "survives" if laws.returncode == 0 else "fails, but no law is named"

@@ -9,9 +9,9 @@ from tests.mutants.planted import MUTANTS
 ROOT = Path(__file__).parents[2]
 
 
-def test_there_are_ten_over_at_least_seven_modules():
-    assert len(MUTANTS) >= 10
-    assert len({mutant.file for mutant in MUTANTS}) >= 7
+def test_there_are_twenty_over_at_least_fourteen_modules():
+    assert len(MUTANTS) >= 20
+    assert len({mutant.file for mutant in MUTANTS}) >= 14
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -1,0 +1,186 @@
+"""Random stateless boxes: a filter, a map, a route whose outputs meet again."""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from errata import Network, Stream, python
+from tests.laws import oracle
+from tests.laws.oracle import Box, Tuple
+from tests.laws.random_results import Drawn, Kinds, draw_predicate
+from tests.laws.random_times import Times
+from tests.laws.tape import WIDE
+
+FIELDS = {
+    "key": "string",
+    "at": "timestamp-millis",
+    "product": "string",
+    "desk": "string?",
+    "amount": "decimal(9,2)?",
+    "size": "long?",
+    **WIDE,
+}
+"""Those of every source."""
+
+
+def kind(declared: str) -> str:
+    """Return the kind of a declared type, as `tests.laws.random_results` knows it."""
+    plain = declared.removesuffix("?").removesuffix("-millis")
+    return f"decimal:{plain[-2]}" if plain.startswith("decimal") else plain
+
+
+def double(lots: int) -> int:
+    return 2 * lots
+
+
+def _or_null(name: str, make: Callable[[Tuple], Any]) -> Callable[[Tuple], Any]:
+    return lambda t: None if t[name] is None else make(t)
+
+
+MAPS: Mapping[str, Drawn] = {
+    "value": Drawn("amount * 2", _or_null("amount", lambda t: t["amount"] * 2), "decimal:2"),
+    "half": Drawn("rate / 2", lambda t: t["rate"] / 2, "double"),
+    "twice": Drawn(python(double, "int", "lots"), lambda t: 2 * t["lots"], "int"),
+    "product": Drawn("coalesce(desk, 'none')", lambda t: t["desk"] or "none", "string"),
+    "desk": Drawn(
+        "if(flag, desk, product)", lambda t: t["desk"] if t["flag"] else t["product"], "string"
+    ),
+    "lots": Drawn("lots + 1", lambda t: t["lots"] + 1, "int"),
+    "size": Drawn("coalesce(size, 3)", lambda t: 3 if t["size"] is None else t["size"], "long"),
+    "flag": Drawn("lots > 0", lambda t: t["lots"] > 0, "boolean"),
+    "day": Drawn(
+        "date_add(day, lots)", _or_null("day", lambda t: t["day"] + timedelta(t["lots"])), "date"
+    ),
+}
+"""What maps make of fields; what has another name than a source's field is new."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """An arc that is being declared.
+
+    Args:
+        stream: The arc.
+        kinds: Kind by name of the field.
+        identity: What names a tuple.
+        time: The field of its event time.
+    """
+
+    stream: Stream
+    kinds: Kinds
+    identity: tuple[str, ...]
+    time: str = "at"
+
+    @property
+    def name(self) -> str:
+        return self.stream.name
+
+    def to(self, stream: Stream) -> "Flow":
+        """Return another arc of the same tuples."""
+        return replace(self, stream=stream)
+
+
+class Declaring:
+    """Declares boxes at random, and the oracle's beside them.
+
+    Args:
+        dice: The dice.
+        times: When it happens.
+    """
+
+    def __init__(self, dice: random.Random, times: Times) -> None:
+        self.dice, self.times = dice, times
+        self.net, self.boxes = Network("tape"), list[Box]()
+
+    def chance(self, share: float) -> bool:
+        return self.dice.random() < share
+
+    def fresh(self, stem: str) -> str:
+        """Return a name of its own."""
+        return f"{stem}{len(self.boxes)}"
+
+    def kept(self, share: float) -> int | None:
+        """Return a keep, or none."""
+        return self.times.keep if self.chance(share) else None
+
+    def scope(self, name: str) -> str | None:
+        """Return a scope of its own, or none."""
+        return f"of_{name}" if self.chance(0.35) else None
+
+    def stateless(self, flow: Flow) -> Flow:
+        """Put a stateless box, or a route and a union, behind an arc."""
+        return self.dice.choice([self.where, self.map, self.map, self.route])(flow)
+
+    def where(self, flow: Flow) -> Flow:
+        where, name = draw_predicate(self.dice, flow.kinds, self.times.unit), self.fresh("where")
+        stream = flow.stream.where(name, where.text, scope=self.scope(name), keep=self.kept(0.2))
+        self.boxes.append(oracle.Where(name, flow.name, where.means))
+        return flow.to(stream)
+
+    def map(self, flow: Flow, *, alike: bool = False) -> Flow:
+        """Add fields or replace some; with `alike` the fields stay the same ones."""
+        chosen = self.dice.sample(list(MAPS), self.dice.choice([1, 1, 2]))
+        made = {name: MAPS[name] for name in chosen if not alike or name in FIELDS}
+        if self.chance(0.3) or not made:
+            made["at"] = self._other_time()
+        name = self.fresh("map")
+        stream = flow.stream.map(
+            name,
+            fields={field: drawn.text for field, drawn in made.items()},
+            keep=self.kept(1 if "at" in made else 0.2),
+            partitions=None if alike else self.dice.choice([None, None, None, 1, 3]),
+            scope=self.scope(name),
+        )
+        means = {field: drawn.means for field, drawn in made.items()}
+        self.boxes.append(oracle.Map(name, flow.name, means))
+        kinds = {**flow.kinds, **{field: drawn.kind for field, drawn in made.items()}}
+        return replace(flow, stream=stream, kinds=kinds)
+
+    def _other_time(self) -> Drawn:
+        """Return a later or an earlier event time; at times only some tuples get one."""
+        unit, shift = self.times.unit, self.dice.choice([-7, 5, 13]) * self.times.unit
+        forms: list[tuple[str, Callable[[Tuple], int | None]]] = [
+            (f"{shift}L", lambda t: shift),
+            (f"pmod(lots, 5) * {unit}L", lambda t: t["lots"] % 5 * unit),
+            (f"if(size > 0, {shift}L, null)", lambda t: shift if (t["size"] or 0) > 0 else None),
+        ]
+        text, means = self.dice.choice(forms)
+
+        def moved(t: Tuple) -> int | None:
+            change = means(t)
+            return None if change is None else t["at"] + change
+
+        return Drawn(f"timestamp_millis(unix_millis(at) + {text})", moved, "timestamp")
+
+    def route(self, flow: Flow) -> Flow:
+        """Give tuples to two or three arcs, one of which may be mapped, and bring them together."""
+        found = [draw_predicate(self.dice, flow.kinds, self.times.unit) for _ in range(2)]
+        if self.chance(0.5):
+            found.append(Drawn("rest", lambda t: True, "boolean"))
+        stem = self.fresh("route")
+        outputs = {f"{stem}_{place}": drawn.text for place, drawn in enumerate(found)}
+        streams = flow.stream.route(fields=outputs, keep=self.kept(0.1), scope=self.scope(stem))
+        for place, name in enumerate(outputs):
+            passes = partial(_passes, tests=[drawn.means for drawn in found[: place + 1]])
+            self.boxes.append(oracle.Where(name, flow.name, passes))
+        first, *others = map(flow.to, streams)
+        return self.union(self.map(first, alike=True) if self.chance(0.5) else first, *others)
+
+    def union(self, *flows: Flow, tag: str | None = None) -> Flow:
+        """Bring arcs of the same fields together; a tag is part of the identity."""
+        name = self.fresh("union")
+        stream = self.net.union(name, *(flow.stream for flow in flows), keep=self.kept(0.3))
+        self.boxes.append(oracle.Union(name, tuple(flow.name for flow in flows), tag=tag))
+        united = flows[0].to(stream)
+        if tag is None:
+            return united
+        kinds = {**united.kinds, tag: "string"}
+        return replace(united, kinds=kinds, identity=(*united.identity, tag))
+
+
+def _passes(t: Tuple, *, tests: list[Callable[[Tuple], bool]]) -> bool:
+    *earlier, own = tests
+    return own(t) and not any(test(t) for test in earlier)

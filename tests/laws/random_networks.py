@@ -1,0 +1,216 @@
+"""A random network of every box, window, emission, type and function, and what it has to hold.
+
+one source, or two in a union -> up to three stateless boxes -> an aggregate in two modes or three
+-> perhaps a second one over its results.
+"""
+
+import random
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from errata import Compensating, Network
+from processors.declarations import Declaration
+from processors.plan import compile_network
+from tests.laws import oracle, windows
+from tests.laws.networks import IDLE_AFTER_MS, PARTITIONS, SOURCE, Shape
+from tests.laws.oracle import Aggregate, Tuple
+from tests.laws.random_boxes import FIELDS, Declaring, Flow, kind
+from tests.laws.random_results import Rows, draw_predicate, draw_results
+from tests.laws.random_times import draw_times
+from tests.laws.tape import Tape
+
+MODES = ("upstream", "downstream", "resident", "adaptive")
+
+
+@dataclass(frozen=True)
+class RandomShape(Shape):
+    """A random network.
+
+    Args:
+        told: Its declarations, to make it again by hand.
+    """
+
+    told: str = ""
+
+
+def random_shape(seed: int) -> RandomShape:
+    """Return the network of a seed, always the same.
+
+    Raises:
+        AssertionError: If it is refused, which no network that is made here should be.
+    """
+    dice = random.Random(f"network {seed}")
+    made = RandomNetwork(dice, draw_times(dice))
+    made.declare()
+    told = tell(made.net)
+    try:
+        plan = compile_network(made.net, every_arc=made.chance(0.5))
+        plan = plan.placed(dict.fromkeys(plan.sources, PARTITIONS))
+    except Exception as error:
+        raise AssertionError(f"refused: {error}\n{told}") from error
+    times = made.times
+    scattered = any(source.rekey for source in plan.sources.values())
+    return RandomShape(
+        plan,
+        tuple(made.boxes),
+        tuple(pair for pair in made.agree if set(pair) <= set(plan.topics)),
+        keep=times.keep,
+        lateness=times.lateness,
+        tape=partial(Tape, base=times.base, unit=times.unit, wide=True, scattered=scattered),
+        told=told,
+    )
+
+
+class RandomNetwork(Declaring):
+    """Declares a whole network; `agree` has the pairs of arcs that must carry the same."""
+
+    def declare(self) -> None:
+        """Declare it."""
+        self.agree: list[tuple[str, str]] = []
+        flow = self._sources()
+        for _ in range(self.dice.choice([0, 1, 1, 2, 2, 3])):
+            flow = self.stateless(flow)
+        results = self._aggregates(flow, stem="r")
+        if self.chance(0.5):
+            self._aggregates(self.dice.choice(results), stem="s")
+
+    def _sources(self) -> Flow:
+        by = self.dice.choice([["product"], ["product"], ["desk"], ["product", "lots"], [], None])
+        options = {"partition_by": by, "partitions": self.dice.choice([None, 2, 3])}
+        options |= {"rekey": self.chance(0.1)}
+        if self.chance(0.75):
+            return self._source(SOURCE, options)
+        trades, more = (self._source(name, options) for name in (SOURCE, "more"))
+        return self.union(self.where(trades) if self.chance(0.4) else trades, more, tag="source")
+
+    def _source(self, name: str, options: dict[str, Any]) -> Flow:
+        stream = self.net.source(
+            name,
+            topic=f"{name}.swaps",
+            format="json",
+            fields=FIELDS,
+            identity=["key"],
+            event_time="at",
+            lateness=self.times.lateness,
+            idle_after=IDLE_AFTER_MS,
+            keep=self.times.keep,
+            **options,
+        )
+        return Flow(stream, {name: kind(text) for name, text in FIELDS.items()}, ("key",))
+
+    # ---------------------------------------------------------------- aggregates
+
+    def _aggregates(self, flow: Flow, *, stem: str) -> list[Flow]:
+        """Declare one aggregate in several modes; return its arcs."""
+        dice, (window, known) = self.dice, self.times.window(self.dice)
+        if flow.time == "__window_end":  # a whole history's result is at the end of time
+            window, known = None, windows.whole
+        groups, orders = self._groups(flow), self._orders(flow)
+        results = draw_results(dice, self._rows(flow, groups, orders), stem=stem)
+        options: dict[str, Any] = {
+            "by": groups,
+            "window": window,
+            "emit": dice.choice(["on_close", "on_close", "on_update"]),
+            "order_by": [f"{name} desc" if largest else name for name, largest in orders],
+            "partitions": dice.choice([None, None, None, 1, 2, 3]),
+            "fields": {name: drawn.text for name, drawn in results.items()},
+        }
+        hidden = "__" if window is None else ""
+        start, end = f"{hidden}window_start", f"{hidden}window_end"
+        kinds = {name: flow.kinds[name] for name in groups}
+        kinds |= dict.fromkeys(() if hidden else (start, end), "timestamp")
+        kinds |= {name: drawn.kind for name, drawn in results.items()}
+        identity = groups if groups and hidden else (*groups, start)
+        shared, style = self.fresh("shared"), dice.choice(["own", "shared", "named"])
+        found = []
+        for mode in dice.sample(MODES, dice.choice([2, 2, 3])):
+            name = self.fresh(mode[:2])
+            scope = {"own": None, "shared": shared, "named": f"of_{name}"}[style]
+            keep = self.kept(0.7 if mode == "downstream" else 0.3)
+            stream = flow.stream.aggregate(name, mode=mode, scope=scope, keep=keep, **options)
+            self.boxes.append(
+                Aggregate(
+                    name,
+                    flow.name,
+                    groups,
+                    0,
+                    0,
+                    {name: drawn.means for name, drawn in results.items()},
+                    time=partial(_event_time, name=flow.time),
+                    windows=known,
+                    on_update=options["emit"] == "on_update",
+                    is_whole=window is None,
+                )
+            )
+            found.append(Flow(stream, kinds, identity, end))
+            if mode == "downstream" and keep is None:
+                self._keep_below(found[-1])
+        self.agree += [(found[0].name, other.name) for other in found[1:]]
+        return found
+
+    def _rows(
+        self, flow: Flow, groups: tuple[str, ...], orders: tuple[tuple[str, bool], ...]
+    ) -> Rows:
+        ties = tuple((name, False) for name in flow.identity)
+        by_time = ((flow.time, False), *ties)
+        by_order = (*orders, *ties) if orders else by_time
+        return Rows(flow.kinds, by_time, by_order, groups, self.times.unit)
+
+    def _keep_below(self, flow: Flow) -> None:
+        """Keep results behind a map and perhaps a filter by their identity."""
+        seen = {name: flow.kinds[name] for name in flow.identity if name in flow.kinds}
+        name, has_filter = self.fresh("named"), bool(seen) and self.chance(0.7)
+        keep = None if has_filter else self.times.keep
+        stream = flow.stream.map(name, fields={"twice": "n * 2"}, scope=self.scope(name), keep=keep)
+        self.boxes.append(oracle.Map(name, flow.name, {"twice": lambda t: t["n"] * 2}))
+        if has_filter:
+            where, shown = draw_predicate(self.dice, seen, self.times.unit), self.fresh("shown")
+            stream.where(shown, where.text, keep=self.times.keep)
+            self.boxes.append(oracle.Where(shown, name, where.means))
+
+    def _groups(self, flow: Flow) -> tuple[str, ...]:
+        never = ("key", "at", "n", "window_start", "window_end")
+        usable = [
+            name
+            for name, kind in flow.kinds.items()
+            if kind not in ("double", "rough") and name not in never
+        ]
+        near = [name for name in ("product", "desk", "lots", "flag") if name in usable]
+        some = near if near and self.chance(0.75) else usable
+        return tuple(self.dice.sample(some, min(self.dice.choice([0, 1, 1, 2]), len(some))))
+
+    def _orders(self, flow: Flow) -> tuple[tuple[str, bool], ...]:
+        if self.chance(0.6):
+            return ()
+        names = self.dice.sample(list(flow.kinds), self.dice.choice([1, 1, 2]))
+        return tuple((name, self.chance(0.5)) for name in names)
+
+
+def _event_time(t: Tuple, *, name: str) -> int:
+    return int(t[name]) - (name != "at")
+
+
+# -------------------------------------------------------------------------------- in a message
+
+_UNSAID = ("name", "place", "topic", "envelope", "format", "fields", "identity", "start")
+
+
+def tell(net: Network) -> str:
+    """Return the declarations of a network, a line a box, without what all sources have."""
+    return "\n".join(map(_tell, net.declarations.values()))
+
+
+def _tell(box: Declaration) -> str:
+    given = [
+        f"{name}={_plain(value)!r}"
+        for name, value in vars(box).items()
+        if name not in _UNSAID and (value not in (None, (), False) or name == "window")
+    ]
+    return f"{type(box).__name__.lower()}({box.name!r}, {', '.join(given)})"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Compensating):
+        return f"{type(value).__name__}{value.arguments}"
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,66 @@
+"""The laws of DESIGN 2 on random networks, each with a random scenario.
+
+``ERRATA_LAWS_EXAMPLES=300`` tries so many networks instead of a few.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from processors import desk
+from processors.boxes.aggregate import Aggregate
+from tests.laws.audit import Audit, Findings
+from tests.laws.random_networks import random_shape
+from tests.laws.simulation import Simulation
+
+FEW = 25
+EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
+TICKS = 16
+seen = Counter[str]()
+
+
+def trial(seed: int) -> tuple[Findings, str]:
+    """Run the network of a seed; return the violations by law, and its declarations."""
+    shape = random_shape(seed)
+    small = mock.patch.object(desk, "BLOCK_BYTES", 200)
+    with tempfile.TemporaryDirectory() as folder, small:
+        simulation = Simulation(shape, seed=seed, folder=Path(folder), ticks=TICKS)
+        try:
+            simulation.run()
+            found = Audit(simulation).found
+        except Exception as error:
+            told = f"Progress: a process died of itself: {error}\n{shape.told}"
+            raise AssertionError(told) from error
+        finally:
+            simulation.close()
+        seen.update(simulation.seen)
+    return dict(found), shape.told
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_laws_hold_in_a_random_network(seed):
+    found, told = trial(seed)
+    few = {law: [len(what), *what[:3]] for law, what in found.items()}
+    assert not found, f"{few}\n{told}"
+
+
+def test_a_few_networks_have_every_box_and_window():
+    found = set()
+    for seed in range(FEW):
+        plan = random_shape(seed).plan
+        found |= {f"rekey={source.rekey}" for source in plan.sources.values()}
+        for box in plan.boxes.values():
+            found.add(type(box).__name__)
+            if isinstance(box, Aggregate):
+                found |= {type(box.window).__name__, box.mode, f"on_update={box.on_update}"}
+                found |= {f"tz={getattr(box.window, 'tz', None) is not None}"}
+    assert found == {
+        *("Where", "Map", "Union", "Forward", "Aggregate", "SlidingAggregate"),
+        *("Hopping", "Sliding", "History", "tz=True", "tz=False"),
+        *("upstream", "downstream", "resident", "on_update=True", "on_update=False"),
+        *("rekey=True", "rekey=False"),
+    }

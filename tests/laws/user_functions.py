@@ -1,0 +1,76 @@
+"""Aggregate functions as users write them."""
+
+import polars as pl
+
+from errata import Compensating
+
+
+class Dot(Compensating):
+    """The sum of products of two whole numbers."""
+
+    result = "long"
+    parts = {"sum": "long"}  # noqa: RUF012
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        return self._moved(states, groups, values, 1)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        return self._moved(states, groups, values, -1)
+
+    def _moved(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, sign: int
+    ) -> pl.DataFrame:
+        one, other = values.get_columns()
+        product = (one.cast(pl.Int64) * other.cast(pl.Int64) * sign).alias("x")
+        rows = pl.DataFrame([groups.alias("g"), product]).group_by("g").agg(pl.col("x").sum())
+        change = pl.repeat(0, states.height, dtype=pl.Int64, eager=True)
+        change = change.scatter(rows["g"], rows["x"])
+        return pl.DataFrame([(states["sum"] + change).alias("sum")])
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        return pl.DataFrame([one["sum"] + other["sum"]])
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        return states["sum"]
+
+
+class Peak(Compensating):
+    """The largest whole number, and nothing known of what is below it: most leave by a replay."""
+
+    result = "long?"
+    parts = {"peak": "long?", "left": "boolean"}  # noqa: RUF012
+    kept = ("peak",)
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        here = self._peaks(states, groups, values)
+        return self.merge(states, pl.DataFrame([here, states["left"]]))
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        reached = self._peaks(states, groups, values) >= states["peak"]
+        return states.with_columns(states["left"] | reached.fill_null(False))
+
+    @staticmethod
+    def _peaks(states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame) -> pl.Series:
+        rows = pl.DataFrame([groups.alias("g"), values.to_series(0).cast(pl.Int64).alias("x")])
+        rows = rows.drop_nulls().group_by("g").agg(pl.col("x").max())
+        peaks = pl.Series("peak", [None], dtype=pl.Int64).new_from_index(0, states.height)
+        return peaks.scatter(rows["g"], rows["x"])
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        both = pl.DataFrame([one["peak"].alias("a"), other["peak"].alias("b")])
+        peak = both.select(pl.max_horizontal("a", "b").alias("peak"))["peak"]
+        return pl.DataFrame([peak, one["left"] | other["left"]])
+
+    def exact(self, states: pl.DataFrame) -> pl.Series:
+        return ~states["left"]
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        return states["peak"]
