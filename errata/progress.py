@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic, sleep
 
+from errata.filters import silent_filters
 from processors.plan import Plan
 from processors.report import FOREVER, IDLE, NEVER
 from processors.scopes import INGEST
@@ -95,12 +96,16 @@ class Hold:
 
 @dataclass(frozen=True)
 class NetworkStatus:
-    """A network: the newest epoch of any ingest task, its tasks, and who holds watermarks back."""
+    """A network: the newest epoch of any ingest task, its tasks, and who holds watermarks back.
+
+    `silent` has a sentence for each filter that has let nothing pass.
+    """
 
     network: str
     newest_epoch: int | None
     tasks: list[TaskStatus]
     holds: list[Hold] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
 
 
 class _TimedReader:
@@ -184,6 +189,7 @@ def status(progress: Progress) -> NetworkStatus:
         _known(newest),
         [_task_status(progress, task, newest) for task in (*ingests, *scopes, *sweepers)],
         list(watermark_holds(progress)),
+        silent_filters(progress.plan, [report.counts for report in progress.reports.values()]),
     )
 
 

@@ -17,6 +17,7 @@ import polars as pl
 from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.replay import Ask, overlay, reads
 from processors.scopes import Scope
@@ -134,6 +135,9 @@ class ScopeRun:
                     some = any(revisions.height for revisions in given)
                     with _told_of(name, epoch):
                         made[name] = box.revise(*given) if some else frames.none(box.arc.fields)
+                    if some and isinstance(box, Where):
+                        counts[f"{name}.judged"] = given[0].height
+                        counts[f"{name}.passed"] = made[name].height
                     continue
                 run = box.process(
                     given[0], live=live[name], wm_before=memory.watermark, wm=watermark

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from errata.cli.app import JsonOption, NetworkArgument, command, complain
 from errata.cli.input_file import open_input, read_input
 from errata.cli.output import for_people, print_lines, print_table, shown
+from errata.filters import silent_filters
 from errata.loading import load
 from errata.recorded import Recorded, recorded
 from errata.settings import read_settings
@@ -124,6 +125,8 @@ def local(
             play(driver, pieces)
         progress.stop()
         _tell_refused(driver)
+        for told in silent_filters(driver.plan, driver.counts().values()):
+            complain(told)
         several = len({*(revisions or ()), *(table or ())}) > 1
         for arc in dict.fromkeys(revisions or ()):
             _print_revisions(driver, arc, people=people, several=several)

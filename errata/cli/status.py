@@ -99,7 +99,8 @@ def shown_to_people(found: NetworkStatus, *, now_ms: int) -> Group:
         Text("watermark: ", style="yellow").append_text(cell(why_watermark(hold)))
         for hold in found.holds
     ]
-    return Group(tasks, *held, *waits)
+    silent = [Text("note: ", style="yellow").append_text(cell(told)) for told in found.silent]
+    return Group(tasks, *held, *waits, *silent)
 
 
 def _is_stale(task: TaskStatus, now_ms: int) -> bool:

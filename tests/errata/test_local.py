@@ -120,6 +120,16 @@ def test_refused_records_are_counted_by_reason_on_standard_error(
     assert "record 3 of prices" in told[1]
 
 
+def test_a_filter_that_never_matches_is_told(tmp_path: Path, tape: Path, errata: Errata) -> None:
+    tape.write_text(tape.read_text().replace('"price > 0"', "\"symbol = 'ibm'\""))
+    file = write(tmp_path, "f.jsonl", *FIGURE)
+    done = errata("local", "tape.py", "--input", f"prices={file}", "--table", "sums")
+    assert done.status == 0
+    assert done.err == (
+        f"errata: filter 'plain' has let none of {len(FIGURE)} revisions pass: symbol = 'ibm'\n"
+    )
+
+
 CSV = """seq,op,key,at,symbol,note,price,old_at,old_price
 1,insert,a,1970-01-01T01:40:00Z,IBM,,30,,
 2,insert,b,1970-01-01T01:50:00Z,"I""B,M",x,25.50,,

@@ -158,6 +158,14 @@ def test_the_mark_of_a_transactions_end_is_nothing_that_waits(world: World) -> N
     assert (found.waiting, found.held_by) == (0, None)
 
 
+def test_a_filter_that_let_nothing_pass_is_told(world: World) -> None:
+    for partition in (0, 1):
+        world.report(f"counts.{partition}", 10, counts={"plain.judged": 4, "plain.passed": 0})
+    assert world.status().silent == ["filter 'plain' has let none of 8 revisions pass: price > 0"]
+    world.report("counts.1", 11, counts={"plain.judged": 5, "plain.passed": 1})
+    assert world.status().silent == []
+
+
 def test_a_partition_that_stands_still_holds_the_watermark_of_its_peers(world: World) -> None:
     world.ingest(0, 1_000, 90_000)
     world.ingest(1, 1_000, 30_000, at=500)
