@@ -120,7 +120,7 @@ class Parts:
         ]
 
     def _sweeper(self, arc: str, partition: int, folder: str) -> Sweeper:
-        state = self.state / folder / f"{arc}.{partition}"
+        state = self.state / folder / f"{self.plan.topic(arc)}.{partition}"
         return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=_now_ms)
 
 

@@ -11,13 +11,21 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from errata.parts import Actor, Life, Parts
 from errata.share import Share
-from processors.deployed import deploy, topic_specs
+from processors.deployed import (
+    Deployed,
+    NewVersionError,
+    deploy,
+    plan_spec,
+    read_plan,
+    require_same,
+    topic_specs,
+)
 from processors.network import Network
 from processors.plan import Plan, compile_network
 from processors.resolve import resolve
@@ -31,6 +39,7 @@ from topics.registry_server import registry
 log = logging.getLogger("errata")
 
 DAY_MS = 86_400_000
+AWAIT_S = 1.0
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 
@@ -62,10 +71,36 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
     """
     plan = compile_network(resolve(network, registry(cluster, url=place.registry_url)))
     plan = place_plan(plan, cluster)
+    create_topics(place.kafka, [plan_spec(plan)])
+    found = _settled(cluster, plan.network)
+    if found is None:
+        make_topics(plan, place, cluster)
+        found = deploy(cluster, plan)
+    plan = require_same(plan, found)
+    make_topics(plan, place, cluster)
+    return plan
+
+
+def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:
+    """Make the topics of a plan that are not there."""
     found = [sink.topic for sink in plan.sinks if _partitions(cluster, sink.topic)]
     lag = place.compaction_lag_ms
     create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=lag, existing=found))
-    return replace(plan, deployment=deploy(cluster, plan))
+
+
+def _settled(cluster: Cluster, network: str) -> Deployed | None:
+    """Return what is deployed; while it is being switched to a new version, wait."""
+    found, waits = read_plan(cluster, network), False
+    while found is not None and found.under_way is not None:
+        if not waits:
+            log.warning(
+                "network %r is being moved to version %d: waits for that; if `errata deploy` was "
+                "cut off, run it again", network, found.under_way,
+            )  # fmt: skip
+        waits = True
+        time.sleep(AWAIT_S)
+        found = read_plan(cluster, network)
+    return found
 
 
 def place_plan(plan: Plan, cluster: Cluster) -> Plan:
@@ -194,11 +229,17 @@ class Worker:
 
         Raises:
             FencedError: If another process has taken over a task that is not shared.
+            NewVersionError: If a new version of the plan is deployed, or about to be.
             ErrataError: If something needs an operator.
         """
         gc.set_threshold(200_000, 20, 100)  # batches of many objects come and go by the millisecond
         try:
             while not stop():
+                if self.shared.view.version > self.plan.version:
+                    raise NewVersionError(
+                        f"network {self.plan.network!r} moves to version "
+                        f"{self.shared.view.version} of its plan; version {self.plan.version} ends"
+                    )
                 for share in self.shares:
                     share.follow()
                 busy = False

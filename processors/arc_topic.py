@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -17,7 +17,7 @@ from schemas.arc import Arc
 from schemas.avro import key_schema
 from schemas.codec import RevisionCodec
 from schemas.encode import Encoder
-from topics.cluster import Reader, Records, TopicPartition
+from topics.cluster import Cluster, Reader, Records, TopicPartition
 from topics.registry import Registry
 
 NOTHING_YET = -1
@@ -101,6 +101,23 @@ class ArcCodec:
         good = self._values.decode_each(bodies)
         frame = good.frame.with_columns(offsets.gather(good.good).alias("offset"))
         return frame.select(self.empty.columns)
+
+
+def history(
+    cluster: Cluster, codec: ArcCodec, place: TopicPartition, offset: int
+) -> Generator[bool, None, pl.DataFrame]:
+    """Read a partition from an offset to its present end; returns all visible revisions."""
+    end = cluster.end(place)
+    parts = [codec.empty]
+    if offset < end:
+        reader = cluster.reader({place: offset})
+        try:
+            while reader.position(place) < end:
+                parts += [codec.decode(records) for records in reader.poll()]
+                yield False
+        finally:
+            reader.close()
+    return pl.concat(parts)
 
 
 class ArcInput:

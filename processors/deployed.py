@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from processors.plan import Plan
+from processors.plan import Plan, without_counts
 from schemas.errors import ErrataError
 from topics import names, settings
 from topics.catch_up import catch_up
 from topics.cluster import Cluster, TopicPartition
 from topics.settings import TopicSpec
 
-PLAN_KEY = "plan"
+PLAN_KEY, SWITCH_KEY = "plan", "switch"
 _END = "end."
 
 
 class PlanMismatchError(ErrataError):
     """The network differs from the one that is deployed under its name."""
+
+
+class NewVersionError(ErrataError):
+    """A process runs a version of the plan that is not deployed any more."""
 
 
 def declared_end(key: str) -> str | None:
@@ -35,40 +40,144 @@ def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
     return ends
 
 
-def deploy(cluster: Cluster, plan: Plan) -> str:
-    """Write the plan if none is deployed under its network's name; return the deployment's id.
+@dataclass(frozen=True)
+class Deployed:
+    """What the plan topic says of a network.
 
-    Local state is that of one deployment: if the cluster is made anew, so is the state.
+    Args:
+        version: Of the plan.
+        first_epoch: The first that is processed by it.
+        deployment: Id of the deployment: local state belongs to one.
+        generations: By arc: the version that made its topic, if that is not the first.
+        plan: Its description.
+        under_way: The version that is being switched to; None: no switch is.
+    """
+
+    version: int
+    first_epoch: int
+    deployment: str
+    generations: dict[str, int]
+    plan: dict[str, Any]
+    under_way: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number of partitions that differs.
+
+    Args:
+        kind: Of what: ``topic`` or ``arc``.
+        name: Its name.
+        before: As it is deployed.
+        after: As it is declared, or found.
+    """
+
+    kind: str
+    name: str
+    before: int
+    after: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}: {self.before} -> {self.after}"
+
+
+def read_plan(cluster: Cluster, network: str) -> Deployed | None:
+    """Return what is deployed under a network's name; None if nothing is."""
+    place = TopicPartition(names.plan_topic(network), 0)
+    reader, found = cluster.reader({place: 0}), dict[bytes, dict[str, Any]]()
+    try:
+        for records in catch_up(cluster, reader, place):
+            for key, value in zip(records.keys, records.values, strict=True):
+                if key in (PLAN_KEY.encode(), SWITCH_KEY.encode()) and value is not None:
+                    found[key] = json.loads(value)
+    finally:
+        reader.close()
+    plan = found.get(PLAN_KEY.encode())
+    if plan is None:
+        return None
+    switch = found.get(SWITCH_KEY.encode(), plan)["version"]
+    return Deployed(**plan, under_way=switch if switch > plan["version"] else None)
+
+
+def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:
+    """Deploy a version of a plan."""
+    found = Deployed(plan.version, first_epoch, plan.deployment, plan.generations, plan.describe())
+    content = {name: value for name, value in vars(found).items() if name != "under_way"}
+    _write(cluster, plan, PLAN_KEY, content)
+
+
+def announce(cluster: Cluster, plan: Plan) -> None:
+    """Tell everybody who runs an older version that this one is coming."""
+    _write(cluster, plan, SWITCH_KEY, {"version": plan.version})
+
+
+def as_deployed(plan: Plan, found: Deployed) -> Plan:
+    """Return a network's plan with the numbers of partitions that are deployed.
 
     Raises:
-        PlanMismatchError: If another one is.
+        PlanMismatchError: If it differs from what is deployed in anything else.
     """
-    found = read_plan(cluster, plan.network)
-    if found is None:
-        wanted = {"version": 1, "first_epoch": 0, "deployment": uuid4().hex[:12]}
-        _write(cluster, plan, PLAN_KEY, wanted | {"plan": plan.describe()})
-        found = read_plan(cluster, plan.network) or wanted
-    elif found["plan"] != json.loads(json.dumps(plan.describe())):
-        changed = ", ".join(_differences(found["plan"], plan.describe()))
+    wanted, there = without_counts(plan.describe()), without_counts(found.plan)
+    if json.loads(json.dumps(wanted)) != there:
+        changed = ", ".join(_differences(there, wanted))
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with another plan ({changed} differ); run the "
             "network as deployed, or give the changed one another name"
         )
-    return str(found["deployment"])
+    described = found.plan
+    return replace(
+        plan,
+        partitions={arc: described["arcs"][arc]["partitions"] for arc in plan.arcs},
+        topic_partitions={s: described["sources"][s]["topic_partitions"] for s in plan.sources},
+        generations=found.generations,
+        version=found.version,
+        deployment=found.deployment,
+    )
 
 
-def read_plan(cluster: Cluster, network: str) -> dict[str, Any] | None:
-    """Return the deployed plan as plain data; None if there is none."""
-    place = TopicPartition(names.plan_topic(network), 0)
-    reader, found = cluster.reader({place: 0}), None
-    try:
-        for records in catch_up(cluster, reader, place):
-            for key, value in zip(records.keys, records.values, strict=True):
-                if key == PLAN_KEY.encode() and value is not None:
-                    found = json.loads(value)
-    finally:
-        reader.close()
+def deploy(cluster: Cluster, plan: Plan) -> Deployed:
+    """Deploy a first version of a plan, unless one is; return what is deployed then.
+
+    Local state is that of one deployment: if the cluster is made anew, so is the state.
+    """
+    found = read_plan(cluster, plan.network)
+    if found is None:
+        write_plan(cluster, replace(plan, deployment=uuid4().hex[:12]), first_epoch=0)
+        found = read_plan(cluster, plan.network)
+        assert found is not None  # it was acknowledged
     return found
+
+
+def require_same(plan: Plan, found: Deployed) -> Plan:
+    """Return a plan as it is deployed.
+
+    Raises:
+        PlanMismatchError: If another one is.
+    """
+    there = as_deployed(plan, found)
+    changed = changes(there, plan)
+    if changed:
+        raise PlanMismatchError(
+            f"network {plan.network!r} is deployed with other numbers of partitions "
+            f"({', '.join(map(str, changed))}); `errata deploy` moves what is there, or run it as "
+            "it was"
+        )
+    return there
+
+
+def changes(old: Plan, new: Plan) -> list[Change]:
+    """Return what of the numbers of partitions of one network differs."""
+    sources = [
+        Change("topic", source.topic, old.topic_partitions[name], new.topic_partitions[name])
+        for name, source in new.sources.items()
+    ]
+    arcs = [Change("arc", arc, old.partitions[arc], new.partitions[arc]) for arc in new.topics]
+    return [change for change in sources + arcs if change.before != change.after]
+
+
+def plan_spec(plan: Plan) -> TopicSpec:
+    """Return the topic that a network's plan is kept in."""
+    return TopicSpec(names.plan_topic(plan.network), 1, settings.compacted())
 
 
 def topic_specs(
@@ -84,7 +193,7 @@ def topic_specs(
     net = plan.network
     specs = [
         TopicSpec(names.progress_topic(net), 1, settings.compacted()),
-        TopicSpec(names.plan_topic(net), 1, settings.compacted()),
+        plan_spec(plan),
         TopicSpec(names.dead_letters_topic(net), 1, settings.dead_letters()),
         TopicSpec(names.SCHEMAS_TOPIC, 1, settings.compacted()),
     ]
@@ -103,10 +212,10 @@ def topic_specs(
             specs.append(TopicSpec(sink.topic, plan.sink_partitions[sink.topic], config))
     for arc in plan.asked():
         count = plan.partition_count(arc)
-        specs.append(TopicSpec(names.requests_topic(net, arc), count, settings.short()))
+        specs.append(TopicSpec(plan.requests(arc), count, settings.short()))
     for scope in plan.scopes.values():
         count = len(plan.tasks(scope.name))
-        specs.append(TopicSpec(names.replay_topic(net, scope.name), count, settings.short()))
+        specs.append(TopicSpec(plan.replies(scope.name), count, settings.short()))
     return specs
 
 
@@ -119,3 +228,4 @@ def _write(cluster: Cluster, plan: Plan, key: str, content: Any) -> None:
     topic = names.plan_topic(plan.network)
     value = json.dumps(content, sort_keys=True).encode()
     cluster.send(topic, partition=0, key=key.encode(), value=value)
+    cluster.flush()

@@ -20,7 +20,6 @@ from processors.replay import Ask
 from processors.task import Shared
 from schemas import framing
 from schemas.errors import ErrataError
-from topics import names
 from topics.cluster import TopicPartition
 
 ASK_AGAIN_S = 2.0
@@ -48,6 +47,7 @@ REQUEST: dict[str, Any] = {
     "name": "Request",
     "namespace": "errata",
     "fields": [
+        {"name": "plan", "type": "string"},
         {"name": "task", "type": "string"},
         {"name": "attempt", "type": "long"},
         {"name": "epoch", "type": "long"},
@@ -159,7 +159,7 @@ class TopicDesk:
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.shared, self.partition, self.clock_s = shared, partition, clock_s
-        self.place = TopicPartition(names.replay_topic(shared.plan.network, scope), partition)
+        self.place = TopicPartition(shared.plan.replies(scope), partition)
         end = shared.cluster.end(self.place)
         self.reader = shared.cluster.reader({self.place: end})
         self.number = 0
@@ -197,8 +197,9 @@ class TopicDesk:
         self, ask: Ask, partition: int, me: dict[str, Any], *, patience_s: float = ASK_AGAIN_S
     ) -> _Question:
         self.number += 1
-        topic = names.requests_topic(self.shared.plan.network, ask.arc)
+        topic = self.shared.plan.requests(ask.arc)
         content = me | {
+            "plan": self.shared.plan.fingerprint,
             "number": self.number,
             "as_of": ask.as_of,
             "partition": partition,

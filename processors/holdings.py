@@ -7,12 +7,12 @@ for good once it is committed to Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
-from processors.arc_topic import ArcCodec
+from processors.arc_topic import history
 from processors.graves import Emission
 from processors.index import Index
 from processors.intake import Intake
@@ -24,9 +24,6 @@ from processors.typed import Source
 from schemas import revisions as frames
 from schemas.errors import ErrataError
 from topics.cluster import TopicPartition
-
-History = Callable[[ArcCodec, TopicPartition, int], Generator[bool, None, pl.DataFrame]]
-"""Reads a partition of an arc from an offset to its present end."""
 
 
 class LostIndexError(ErrataError):
@@ -59,13 +56,13 @@ class Holdings:
         assert self._index is not None
         return self._index
 
-    def open(self, report: Report, history: History) -> Iterator[bool]:
+    def open(self, report: Report) -> Iterator[bool]:
         """Bring the index up to what the task reported.
 
         Raises:
             LostIndexError: If it is lost, and so is what the arc held.
         """
-        label = f"{self.codec.topic} {self.task} {self.plan.fingerprint()}"
+        label = f"{self.codec.topic} {self.task} {self.plan.shape}"
         self._index = index = Index(self.folder, label=label)
         if index.is_new and report.done < 0:
             index.begin(put=([], []), delete=[], done=-1, positions={})
@@ -76,16 +73,16 @@ class Holdings:
                 'to read it from again; put the state folder back, or give the source keep="..."'
             )
         if index.done != report.done:
-            yield from self._catch_up(index, report, history)
+            yield from self._catch_up(index, report)
 
-    def _catch_up(self, index: Index, report: Report, history: History) -> Iterator[bool]:
+    def _catch_up(self, index: Index, report: Report) -> Iterator[bool]:
         """Read what was committed since the index was last brought up to date."""
-        since, found = index.positions, [self.codec.empty]
+        since, found, cluster = index.positions, [self.codec.empty], self.view.cluster
         reached: dict[TopicPartition, int] = {}
         for partition in range(self.spread.partition_count):
             place = TopicPartition(self.codec.topic, partition)
-            reached[place] = self.view.cluster.end(place)
-            there = yield from history(self.codec, place, since.get(place, 0))
+            reached[place] = cluster.end(place)
+            there = yield from history(cluster, self.codec, place, since.get(place, 0))
             own = there.filter((pl.col("task") == self.task) & (pl.col("epoch") > index.done))
             found.append(self.view.believed(own))
         # A tuple that moved between partitions was deleted in one and inserted in the other.

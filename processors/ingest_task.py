@@ -96,7 +96,7 @@ class IngestTask(Task):
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
         if self.holdings is not None:
-            yield from self.holdings.open(self.report, self._history)
+            yield from self.holdings.open(self.report)
         resume = self.report.resume.get(self.place, 0)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []

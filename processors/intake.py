@@ -17,6 +17,7 @@ from processors.index import LONGEST_KEY, Index
 from processors.taking import KEY, Taken, split_moves, take
 from processors.typed import Source
 from schemas import revisions as frames
+from schemas.arc import Arc
 from schemas.avro import tuple_schema
 from schemas.decode import Decoder
 from schemas.encode import Encoder
@@ -39,8 +40,7 @@ class Intake:
         self.arc = arc = source.arc
         self.codec, self.event_time = codec, source.event_time
         self.envelope = make(source, codec.registry)
-        key = tuple_schema("Key", {name: arc.fields[name] for name in arc.identity})
-        self.key_encoder = Encoder(key)
+        self.key_encoder = key_encoder(arc)
         content = tuple_schema("Tuple", arc.fields)
         self.encoder, self.decoder = Encoder(content), Decoder(content)
 
@@ -126,6 +126,11 @@ class Intake:
 
     def _keys(self, tuples: pl.DataFrame) -> list[bytes]:
         return self.key_encoder.encode(tuples.select(self.arc.identity))
+
+
+def key_encoder(arc: Arc) -> Encoder:
+    """Return what makes keys, in an index, of the identities of an arc."""
+    return Encoder(tuple_schema("Key", {name: arc.fields[name] for name in arc.identity}))
 
 
 def owners(given: pl.DataFrame, count: int) -> pl.Series:

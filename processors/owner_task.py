@@ -56,7 +56,7 @@ class OwnerTask(Task):
 
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
-        yield from self.holdings.open(self.report, self._history)
+        yield from self.holdings.open(self.report)
         place = TopicPartition(self.codec.topic, self.partition)
         self.input = ArcInput(
             self.view,

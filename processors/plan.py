@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from processors.arcs import type_boxes
 from processors.boxes.description import describe_box as describe_box
@@ -44,6 +46,8 @@ class Plan:
         topic_partitions: By source: partitions of the user's topic.
         sink_partitions: By sink's topic: its partitions.
         deployment: Id of what is deployed; "" before.
+        version: Of the deployed plan; the next one has other numbers of partitions.
+        generations: By arc: the version that made its topic; 1 if it isn't named.
     """
 
     network: str
@@ -62,12 +66,24 @@ class Plan:
     topic_partitions: dict[str, int] = field(default_factory=dict)
     sink_partitions: dict[str, int] = field(default_factory=dict)
     deployment: str = ""
+    version: int = 1
+    generations: dict[str, int] = field(default_factory=dict)
 
     def topic(self, arc: str) -> str:
         """Return the topic of an arc."""
+        version = self.generations.get(arc, 1)
         if self.arcs[arc].exchange:
-            return names.exchange_topic(self.network, read_by(arc))
-        return names.arc_topic(self.network, arc)
+            return names.exchange_topic(self.network, read_by(arc), version=version)
+        return names.arc_topic(self.network, arc, version=version)
+
+    def requests(self, arc: str) -> str:
+        """Return the topic of the requests to the sweepers of a connection point."""
+        return names.requests_topic(self.network, arc, version=self.generations.get(arc, 1))
+
+    def replies(self, scope: str) -> str:
+        """Return the topic of the replies to the tasks of a scope, a partition for each."""
+        version = self.generations.get(self.scopes[scope].inputs[0], 1)
+        return names.replay_topic(self.network, scope, version=version)
 
     def scope_of(self, arc: str) -> str:
         """Return the scope that writes an arc; that of a source is ``ingest.<source>``.
@@ -142,7 +158,7 @@ class Plan:
         """Return a topic with a partition for each task of a scope, by which processes share it."""
         if scope.startswith(INGEST):
             return self.sources[scope.removeprefix(INGEST)].topic
-        return names.replay_topic(self.network, scope)
+        return self.replies(scope)
 
     def sinks_of(self, arc: str) -> list[Sink]:
         """Return the sinks that an arc's revisions go to."""
@@ -183,7 +199,7 @@ class Plan:
         """Return the scopes that read an arc's topic."""
         return [scope.name for scope in self.scopes.values() if arc in scope.inputs]
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> dict[str, Any]:
         """Return the plan as plain data: what the plan topic holds and `errata explain` prints."""
         return {
             "network": self.network,
@@ -218,12 +234,34 @@ class Plan:
             ],
             "scopes": {name: list(scope.boxes) for name, scope in self.scopes.items()},
             "modes": {name: choice.mode for name, choice in self.choices.items()},
+            "generations": self.generations,
         }
 
+    @cached_property
     def fingerprint(self) -> str:
-        """Return a digest that is the same for the same plan."""
-        text = json.dumps(self.describe(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """A digest that is the same for the same plan."""
+        return _digest(self.describe())
+
+    @cached_property
+    def shape(self) -> str:
+        """A digest that is the same for plans that differ in numbers of partitions only."""
+        return _digest(without_counts(self.describe()))
+
+
+def without_counts(description: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan's description without its numbers of partitions."""
+    plain = {key: value for key, value in description.items() if key != "generations"}
+    for group, count in (("sources", "topic_partitions"), ("arcs", "partitions")):
+        plain[group] = {
+            name: {key: value for key, value in each.items() if key != count}
+            for name, each in description[group].items()
+        }
+    return plain
+
+
+def _digest(description: dict[str, Any]) -> str:
+    text = json.dumps(description, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def compile_network(network: Network, *, mode: str | None = None, every_arc: bool = False) -> Plan:

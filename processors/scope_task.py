@@ -10,7 +10,7 @@ from itertools import islice
 import polars as pl
 
 from processors import rebuild
-from processors.arc_topic import ArcInput
+from processors.arc_topic import ArcInput, history
 from processors.desk import Answering, Desk, ReplayRefusedError
 from processors.graves import Emission
 from processors.replay import Ask
@@ -173,8 +173,8 @@ class ScopeTask(Task):
         for name in self.scope.outputs:
             codec, arc = self.shared.codec(name), self.plan.arcs[name]
             place = TopicPartition(codec.topic, self.partition)
-            history = yield from self._history(codec, place, 0)
-            own = self.view.believed(history.filter(pl.col("task") == self.name))
+            found = yield from history(self.cluster, codec, place, 0)
+            own = self.view.believed(found.filter(pl.col("task") == self.name))
             emitted = frames.fold(own, arc.identity, list(arc.fields))
             changed = rebuild.difference(arc, emitted, made[name])
             emissions += self._emissions(name, changed, epoch)

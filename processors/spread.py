@@ -1,10 +1,15 @@
 """Which partition of an arc a tuple belongs to, and revisions parted by it (DESIGN 3).
 
-The partition is the hash of the tuple's unframed ``partition_by`` fields. A revision that moves a
-tuple to another partition is a delete in the one and an insert in the other, in one epoch.
+The partition is the hash of the tuple's unframed ``partition_by`` fields: of their Avro bytes, of
+an optional field those of its value alone. So tuples of equal values lie together in arcs that
+differ in what may be null, as those of a union may. A revision that moves a tuple to another
+partition is a delete in the one and an insert in the other, in one epoch.
 """
 
 from __future__ import annotations
+
+from itertools import repeat
+from operator import itemgetter
 
 import polars as pl
 
@@ -14,6 +19,8 @@ from schemas.arc import Arc
 from schemas.avro import tuple_schema
 from schemas.encode import Encoder
 from schemas.partition import partitions
+
+_WITHOUT_BRANCH = itemgetter(slice(1, None))
 
 
 class Spread:
@@ -27,15 +34,20 @@ class Spread:
     def __init__(self, arc: Arc, partition_count: int) -> None:
         self.arc, self.partition_count = arc, partition_count
         fields = {name: arc.fields[name] for name in arc.partition_by}
-        self._encoder = Encoder(tuple_schema("Partition", fields))
+        self._encoders = [Encoder(tuple_schema("Partition", {n: t})) for n, t in fields.items()]
 
     def places(self, tuples: pl.DataFrame) -> pl.Series:
         """Return the partition of each tuple."""
-        fields = list(self.arc.partition_by)
-        if not fields or self.partition_count == 1:
+        if not self.arc.partition_by or self.partition_count == 1:
             nowhere = 0 if self.partition_count == 1 else self._of([b""])[0]
             return pl.Series([nowhere], dtype=pl.Int32).new_from_index(0, tuples.height)
-        return self._of(self._encoder.encode(tuples.select(fields)))
+        first, *more = map(self._encoded, self.arc.partition_by, self._encoders, repeat(tuples))
+        return self._of(list(map(b"".join, zip(first, *more, strict=True))) if more else first)
+
+    def _encoded(self, name: str, encoder: Encoder, tuples: pl.DataFrame) -> list[bytes]:
+        """Return a field of each tuple; an optional one without the byte that says if it's null."""
+        encoded = encoder.encode(tuples.select(name))
+        return list(map(_WITHOUT_BRANCH, encoded)) if self.arc.fields[name].optional else encoded
 
     def _of(self, encoded: list[bytes]) -> pl.Series:
         return pl.Series(partitions(encoded, self.partition_count)).cast(pl.Int32)

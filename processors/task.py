@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from processors import report as reports
-from processors.arc_topic import ArcCodec, Meta
+from processors.arc_topic import ArcCodec, Meta, history
 from processors.declarations import Sink
 from processors.envelopes.outgoing import Outgoing
 from processors.graves import Emission, Graves, last_of
@@ -86,6 +86,8 @@ class Task:
         self.transactions: Transactions | None = None
         self.graves = Graves()
         self.started = False
+        self.plan_name = self.plan.fingerprint
+        self.accepted = {"", self.plan_name}
 
     # ---------------------------------------------------------------- a life
 
@@ -121,14 +123,13 @@ class Task:
             self.view.poll()
         old = self.view.of(self.name)
         self.graves.clear()  # a doubtful commit may have written again to what was to be buried
-        fingerprint = self.plan.fingerprint()
-        if old.plan not in ("", fingerprint):
+        if old.plan not in self.accepted:
             raise WrongPlanError(
-                f"task {self.name}: was run by plan {old.plan}, this is plan {fingerprint}; run it "
-                "with the network that was deployed, or give the changed network another name"
+                f"task {self.name}: was run by plan {old.plan}, this is plan {self.plan_name}; run "
+                "it with the network that was deployed, or give the changed network another name"
             )
         resume = old.resume if old.attempt else self.first_positions()
-        claimed = replace(old, attempt=old.attempt + 1, plan=fingerprint, resume=resume)
+        claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
         self.transactions.begin()
         yield from self._commit(claimed)
         yield from self._cover_orphans()
@@ -251,7 +252,7 @@ class Task:
             for partition in self.own_partitions(arc):
                 place = TopicPartition(codec.topic, partition)
                 offset, _ = self.report.ends.get(place, (0, 0))
-                found = yield from self._history(codec, place, offset)
+                found = yield from history(self.cluster, codec, place, offset)
                 dead = found.filter(pl.col("task") == self.name)
                 if dead.height:
                     yield from self._cover(codec, place, codec.identities(dead).unique())
@@ -262,27 +263,11 @@ class Task:
             return list(range(self.plan.partition_count(arc)))
         return [self.partition]
 
-    def _history(
-        self, codec: ArcCodec, place: TopicPartition, offset: int
-    ) -> Generator[bool, None, pl.DataFrame]:
-        """Read a partition from an offset to its present end; returns all visible revisions."""
-        end = self.cluster.end(place)
-        parts = [codec.empty]
-        if offset < end:
-            reader = self.cluster.reader({place: offset})
-            try:
-                while reader.position(place) < end:
-                    parts += [codec.decode(records) for records in reader.poll()]
-                    yield False
-            finally:
-                reader.close()
-        return pl.concat(parts)
-
     def _cover(
         self, codec: ArcCodec, place: TopicPartition, identities: pl.DataFrame
     ) -> Iterator[bool]:
-        history = yield from self._history(codec, place, 0)
-        own = self.view.believed(history.filter(pl.col("task") == self.name))
+        found = yield from history(self.cluster, codec, place, 0)
+        own = self.view.believed(found.filter(pl.col("task") == self.name))
         last = last_of(own, identities, identity=list(codec.arc.identity))
         if last.is_empty():
             return
@@ -328,5 +313,6 @@ class Task:
         readers = [f"{scope}.{partition}" for scope in self.plan.readers(arc)]
         reported = [self.view.frontier(reader) for reader in readers]
         if arc in self.plan.asked():
-            reported.append(self.view.of(f"sweep.{arc}.{partition}").done)
+            sweeper = self.view.of(f"sweep.{arc}.{partition}")
+            reported.append(sweeper.done if sweeper.plan == self.plan.fingerprint else -1)
         return min(reported, default=self.report.done)

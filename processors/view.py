@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from processors import report as reports
-from processors.deployed import declared_end
+from processors.deployed import PLAN_KEY, SWITCH_KEY, declared_end
 from processors.plan import Plan
 from processors.report import IDLE, NEVER, Report
 from processors.scopes import INGEST
@@ -39,11 +39,13 @@ class View:
         self.reader = cluster.reader({self.source: 0, self.plans: 0})
         self.reports: dict[str, Report] = {}
         self.ends: dict[str, dict[int, int]] = {}
+        self.version = 1
+        """The newest version of the plan that was deployed or announced."""
 
     def poll(self) -> None:
         """Take in the reports, and the declared ends of sources, that have arrived."""
         for records in self.reader.poll():
-            take = self._take_report if records.source == self.source else self._take_end
+            take = self._take_report if records.source == self.source else self._take_told
             for key, value in zip(records.keys, records.values, strict=True):
                 if key is not None and value is not None:
                     take(key.decode(errors="replace"), value)
@@ -56,7 +58,9 @@ class View:
         if report.task == key:
             self.note(report)
 
-    def _take_end(self, key: str, value: bytes) -> None:
+    def _take_told(self, key: str, value: bytes) -> None:
+        if key in (PLAN_KEY, SWITCH_KEY):
+            self.version = max(self.version, json.loads(value)["version"])
         source = declared_end(key)
         if source is not None:
             self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}

@@ -17,7 +17,6 @@ from processors import desk
 from processors.task import Shared
 from sweepers.store import HistoryGoneError
 from sweepers.sweeper import Sweeper
-from topics import names
 from topics.cluster import TopicPartition
 
 LOOK_BACK = 100
@@ -42,7 +41,7 @@ class Service:
 
     def __init__(self, shared: Shared, sweeper: Sweeper) -> None:
         self.shared, self.sweeper = shared, sweeper
-        topic = names.requests_topic(shared.plan.network, sweeper.arc.name)
+        topic = shared.plan.requests(sweeper.arc.name)
         self.place = TopicPartition(topic, sweeper.partition)
         start = max(0, shared.cluster.end(self.place) - LOOK_BACK)
         self.reader = shared.cluster.reader({self.place: start})
@@ -59,7 +58,8 @@ class Service:
         for records in self.reader.poll():
             for value in records.values:
                 content = desk.read("Request", value)
-                if content is not None:
+                # Who goes by another plan sees other frontiers.
+                if content is not None and content["plan"] == self.shared.plan.fingerprint:
                     self.waiting.append(Waiting(content, desk.unpack(content["ranges"])))
 
     def _answer(self) -> bool:

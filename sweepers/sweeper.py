@@ -138,7 +138,8 @@ class Sweeper:
         if done == self.reported:
             return
         topic = names.progress_topic(self.shared.plan.network)
-        report = replace(Report(self.name), done=done)
+        plan = self.shared.plan.fingerprint
+        report = replace(Report(self.name), plan=plan, done=done)
         schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
         value = framing.frame([reports.encode(report)], schema_id)[0]
         self.shared.cluster.send(topic, partition=0, key=self.name.encode(), value=value)

@@ -134,6 +134,9 @@ class Cluster(Protocol):
     def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Send one record outside any transaction (requests and replies); flushes soon."""
 
+    def flush(self) -> None:
+        """Wait until all that was sent outside transactions can be read."""
+
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
 

@@ -102,6 +102,17 @@ class KafkaCluster:
                 self._sender = None  # an idempotent producer does not outlive a fatal error
                 raise self._connection.failure(f"topic '{topic}'", error) from None
 
+    def flush(self) -> None:
+        """Wait until all that was sent outside transactions can be read.
+
+        Raises:
+            ClusterError: If something can't be delivered.
+        """
+        left = self._sender.flush(TIMEOUT_S) if self._sender is not None else 0
+        lost, self._lost = self._lost, ""
+        if left or lost:
+            raise ClusterError(f"a record was not delivered: {lost or 'no answer'}; send it again")
+
     def membership(
         self, group: str, topic: str, give_up: Callable[[Collection[int]], None]
     ) -> Membership:

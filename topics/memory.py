@@ -94,6 +94,9 @@ class MemoryCluster:
         check_sizes(topic, keys=[key], values=[value])
         self.log(TopicPartition(topic, partition)).append([key], [value], time_ms=self.clock_ms())
 
+    def flush(self) -> None:
+        """Nothing waits here."""
+
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
         return self.log(source).end

@@ -24,25 +24,30 @@ class TopicNameError(ErrataError):
         super().__init__(f"name {name!r} {need}; choose another one")
 
 
-def arc_topic(network: str, arc: str) -> str:
+def arc_topic(network: str, arc: str, *, version: int = 1) -> str:
     """Return the topic of an arc's revisions.
+
+    Args:
+        network: The network.
+        arc: The arc.
+        version: That of the plan which made the topic: its partitions never change in place.
 
     Raises:
         TopicNameError: If a name has other characters than letters, digits, "_" and "-", is one of
             the reserved ones, or makes a name longer than 249 characters.
 
     Example:
-        >>> arc_topic("tape", "trades")
-        'tape.trades'
+        >>> arc_topic("tape", "trades"), arc_topic("tape", "trades", version=2)
+        ('tape.trades', 'tape.trades.v2')
     """
     if arc in RESERVED:
         raise TopicNameError(arc, need="is the network's own topic")
-    return _topic(network, arc)
+    return _topic(network, arc) + _of(version)
 
 
-def exchange_topic(network: str, box: str) -> str:
+def exchange_topic(network: str, box: str, *, version: int = 1) -> str:
     """Return the topic in which revisions pass to the tasks that own their new partitions."""
-    return _topic(network, box, "exchange")
+    return _topic(network, box, "exchange") + _of(version)
 
 
 def progress_topic(network: str) -> str:
@@ -50,14 +55,14 @@ def progress_topic(network: str) -> str:
     return _topic(network, "progress")
 
 
-def requests_topic(network: str, arc: str) -> str:
+def requests_topic(network: str, arc: str, *, version: int = 1) -> str:
     """Return the topic of replay requests to the sweeper of a connection point."""
-    return _topic(network, arc, "requests")
+    return _topic(network, arc, "requests") + _of(version)
 
 
-def replay_topic(network: str, scope: str) -> str:
+def replay_topic(network: str, scope: str, *, version: int = 1) -> str:
     """Return the topic of sweepers' replies to the tasks of a scope."""
-    return _topic(network, scope, "replay")
+    return _topic(network, scope, "replay") + _of(version)
 
 
 def dead_letters_topic(network: str) -> str:
@@ -68,6 +73,10 @@ def dead_letters_topic(network: str) -> str:
 def plan_topic(network: str) -> str:
     """Return the topic of the deployed plan."""
     return _topic(network, "plan")
+
+
+def _of(version: int) -> str:
+    return f".v{version}" if version > 1 else ""
 
 
 def _topic(*parts: str) -> str:

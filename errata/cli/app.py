@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from errata.stopping import INTERRUPTED, WATCH_PARENT
 from errata.supervisor import TEMPORARY
+from processors.deployed import NewVersionError
 from processors.desk import ReplayRefusedError
 from schemas.errors import ErrataError
 from topics.cluster import ClusterError, DoubtfulCommitError
@@ -27,7 +28,7 @@ INTERNAL = 70
 NOBODY_READS = 141
 DEBUG = "ERRATA_DEBUG"
 
-_CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError)
+_CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError, NewVersionError)
 
 _STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",

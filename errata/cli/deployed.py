@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from errata.loading import load
 from errata.settings import read_settings
 from errata.worker import place_plan
 from processors.arc_topic import ArcCodec
-from processors.deployed import read_plan
+from processors.deployed import Deployed, as_deployed, read_plan
 from processors.plan import Plan, compile_network
 from processors.resolve import resolve
 from schemas.errors import ErrataError
@@ -82,11 +82,11 @@ def deployed(net: str) -> Iterator[Deployment]:
 
     Raises:
         NotDeployedError: If it doesn't run there.
+        PlanMismatchError: If what runs there is another network of that name.
     """
     found = open_deployment(net)
     try:
-        _require(found, net)
-        yield found
+        yield replace(found, plan=as_deployed(found.plan, _require(found, net)))
     finally:
         found.cluster.close()
 
@@ -104,7 +104,7 @@ def open_deployment(net: str) -> Deployment:
     return Deployment(cluster, plan, schemas)
 
 
-def _require(found: Deployment, net: str) -> None:
+def _require(found: Deployment, net: str) -> Deployed:
     network = found.plan.network
     need = f"network {network!r} is not deployed on this cluster; run `errata up {net}`"
     try:
@@ -113,3 +113,4 @@ def _require(found: Deployment, net: str) -> None:
         raise NotDeployedError(f"{need} ({error})") from error
     if there is None:
         raise NotDeployedError(need)
+    return there

@@ -16,6 +16,7 @@ _COMMANDS = (
     "init",
     "local",
     "explain",
+    "deploy",
     "up",
     "run",
     "status",

@@ -85,8 +85,8 @@ def topics_of(found: Deployment) -> dict[str, tuple[str, bool]]:
     topics["plan"] = names.plan_topic(net), False
     topics["dead-letters"] = names.dead_letters_topic(net), True
     topics["schemas"] = names.SCHEMAS_TOPIC, False
-    topics |= {f"{arc}.requests": (names.requests_topic(net, arc), False) for arc in plan.asked()}
-    topics |= {f"{s}.replay": (names.replay_topic(net, s), False) for s in plan.scopes}
+    topics |= {f"{arc}.requests": (plan.requests(arc), False) for arc in plan.asked()}
+    topics |= {f"{s}.replay": (plan.replies(s), False) for s in plan.scopes}
     return topics
 
 

@@ -15,6 +15,7 @@ from tests.laws.intake import Findings, IntakeAudit, Report
 from tests.laws.networks import SOURCE
 from tests.laws.oracle import Content, Tuple, contents, watermark
 from tests.laws.simulation import Simulation
+from tests.laws.sinks import SinkAudit
 from topics.cluster import TopicPartition
 
 
@@ -36,13 +37,18 @@ class Audit:
             arc: [self._believed(place) for place in places]
             for arc, places in self.history.arcs.items()
         }
+        self._begin()
         self._progress()
         intake = IntakeAudit(self.simulation, self.reports, self._letters(), self.found)
         self.pairs, self.arrived = intake.pairs, intake.arrived
         self._epochs()
         self._agree()
         self._compacted()
+        SinkAudit(simulation, self.contents, self.found)
         self._cover()
+
+    def _begin(self) -> None:
+        """Nothing came before what is there."""
 
     # ---------------------------------------------------------------- what a reader believes
 
@@ -110,6 +116,7 @@ class Audit:
             arc: [{} for _ in parts] for arc, parts in self.revisions.items()
         }
         sources: dict[str, Content] = {source: {} for source in self.plan.sources}
+        self.contents = dict(sources)
         moments = by_epoch.keys() | self.arrived.keys() | {e for own in self.pairs for e in own}
         for epoch in sorted(moments):
             self._fold(epoch, by_epoch[epoch], folded)
@@ -118,8 +125,9 @@ class Audit:
                 if after is not None:
                     sources[source][key,] = after
             wm = watermark(self.pairs, epoch)
-            for arc, wanted in contents(self.simulation.shape.boxes, sources, wm).items():
-                if arc in folded:
+            self.contents = contents(self.simulation.shape.boxes, sources, wm)
+            for arc, wanted in self.contents.items():
+                if arc in folded and epoch >= self.simulation.since:
                     self._compare(arc, epoch, folded[arc], wanted)
 
     def _fold(
@@ -159,10 +167,12 @@ class Audit:
                     )
 
     def _partition(self, arc: str, content: Tuple, count: int) -> int:
-        """Return the partition of a tuple: that of its fields' Avro bytes."""
+        """Return the partition of a tuple: that of its fields' Avro bytes, none of a null."""
         kind, encoded = self.plan.arcs[arc], io.BytesIO()
         for name in kind.partition_by:
-            fastavro.schemaless_writer(encoded, kind.fields[name].avro, content[name])
+            if content[name] is not None:
+                field = kind.fields[name].required
+                fastavro.schemaless_writer(encoded, field.avro, content[name])
         return int(partitions([encoded.getvalue()], count)[0])
 
     # ---------------------------------------------------------------- modes, compaction

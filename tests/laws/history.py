@@ -60,9 +60,10 @@ class History:
 
     def _decoded(self, records: Any) -> list[Row]:
         columns = zip(records.offsets, records.keys, records.values, strict=True)
-        return [Row(offset, key, self._decode(value)) for offset, key, value in columns]
+        return [Row(offset, key, self.decode(value)) for offset, key, value in columns]
 
-    def _decode(self, value: bytes | None) -> dict[str, Any] | None:
+    def decode(self, value: bytes | None) -> dict[str, Any] | None:
+        """Return what a framed Avro record holds; times are plain numbers."""
         if value is None:
             return None
         schema_id = int.from_bytes(value[1:HEAD], "big")

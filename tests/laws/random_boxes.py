@@ -32,8 +32,9 @@ def kind(declared: str) -> str:
     return f"decimal:{plain[-2]}" if plain.startswith("decimal") else plain
 
 
-def double(lots: int) -> int:
-    return 2 * lots
+def less(size: int | None, lots: int | None) -> int | None:
+    """Return a difference; it stands null in both, as it must if both may be."""
+    return None if size is None or lots is None else size - lots
 
 
 def _or_null(name: str, make: Callable[[Tuple], Any]) -> Callable[[Tuple], Any]:
@@ -43,7 +44,9 @@ def _or_null(name: str, make: Callable[[Tuple], Any]) -> Callable[[Tuple], Any]:
 MAPS: Mapping[str, Drawn] = {
     "value": Drawn("amount * 2", _or_null("amount", lambda t: t["amount"] * 2), "decimal:2"),
     "half": Drawn("rate / 2", lambda t: t["rate"] / 2, "double"),
-    "twice": Drawn(python(double, "int", "lots"), lambda t: 2 * t["lots"], "int"),
+    "less": Drawn(
+        python(less, "long?", "size", "lots"), lambda t: less(t["size"], t["lots"]), "long"
+    ),
     "product": Drawn("coalesce(desk, 'none')", lambda t: t["desk"] or "none", "string"),
     "desk": Drawn(
         "if(flag, desk, product)", lambda t: t["desk"] if t["flag"] else t["product"], "string"

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from errata import Compensating, Network
-from processors.declarations import Declaration
+from errata import Compensating, Network, Stream
+from processors.declarations import Declaration, Sink
 from processors.plan import compile_network
 from tests.laws import oracle, windows
+from tests.laws.envelopes import ENVELOPES
 from tests.laws.networks import IDLE_AFTER_MS, PARTITIONS, SOURCE, Shape
 from tests.laws.oracle import Aggregate, Tuple
 from tests.laws.random_boxes import FIELDS, Declaring, Flow, kind
 from tests.laws.random_results import Rows, draw_predicate, draw_results
-from tests.laws.random_times import draw_times
+from tests.laws.random_times import Times, draw_times
 from tests.laws.tape import Tape
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
@@ -41,8 +42,9 @@ def random_shape(seed: int) -> RandomShape:
         AssertionError: If it is refused, which no network that is made here should be.
     """
     dice = random.Random(f"network {seed}")
-    made = RandomNetwork(dice, draw_times(dice))
+    made = RandomNetwork(dice, draw_times(dice), rim=random.Random(f"rim {seed}"))
     made.declare()
+    made.sink()
     told = tell(made.net)
     try:
         plan = compile_network(made.net, every_arc=made.chance(0.5))
@@ -63,7 +65,15 @@ def random_shape(seed: int) -> RandomShape:
 
 
 class RandomNetwork(Declaring):
-    """Declares a whole network; `agree` has the pairs of arcs that must carry the same."""
+    """Declares a whole network; `agree` has the pairs of arcs that must carry the same.
+
+    Args:
+        rim: The dice for what meets others: envelopes, sinks.
+    """
+
+    def __init__(self, dice: random.Random, times: Times, *, rim: random.Random) -> None:
+        super().__init__(dice, times)
+        self.rim = rim
 
     def declare(self) -> None:
         """Declare it."""
@@ -88,6 +98,7 @@ class RandomNetwork(Declaring):
         stream = self.net.source(
             name,
             topic=f"{name}.swaps",
+            envelope=self.rim.choice(["native", *ENVELOPES]),
             format="json",
             fields=FIELDS,
             identity=["key"],
@@ -98,6 +109,15 @@ class RandomNetwork(Declaring):
             **options,
         )
         return Flow(stream, {name: kind(text) for name, text in FIELDS.items()}, ("key",))
+
+    def sink(self) -> None:
+        """Give some arcs a sink, in half of the networks."""
+        names = list(self.net.declarations)
+        count = self.rim.choice([0, 0, 0, 2, 3, 4])
+        for number, name in enumerate(self.rim.sample(names, min(count, len(names)))):
+            stream = Stream(self.net, name)
+            envelope, form = self.rim.choice(ENVELOPES), self.rim.choice(["avro", "json"])
+            stream.sink(f"sunk{number}", envelope=envelope, format=form)
 
     # ---------------------------------------------------------------- aggregates
 
@@ -162,8 +182,8 @@ class RandomNetwork(Declaring):
         seen = {name: flow.kinds[name] for name in flow.identity if name in flow.kinds}
         name, has_filter = self.fresh("named"), bool(seen) and self.chance(0.7)
         keep = None if has_filter else self.times.keep
-        stream = flow.stream.map(name, fields={"twice": "n * 2"}, scope=self.scope(name), keep=keep)
-        self.boxes.append(oracle.Map(name, flow.name, {"twice": lambda t: t["n"] * 2}))
+        stream = flow.stream.map(name, fields={"pair": "n * 2"}, scope=self.scope(name), keep=keep)
+        self.boxes.append(oracle.Map(name, flow.name, {"pair": lambda t: t["n"] * 2}))
         if has_filter:
             where, shown = draw_predicate(self.dice, seen, self.times.unit), self.fresh("shown")
             stream.where(shown, where.text, keep=self.times.keep)
@@ -193,21 +213,22 @@ def _event_time(t: Tuple, *, name: str) -> int:
 
 # -------------------------------------------------------------------------------- in a message
 
-_UNSAID = ("name", "place", "topic", "envelope", "format", "fields", "identity", "start")
+_UNSAID = ("name", "arc", "place", "fields", "identity", "start")
 
 
 def tell(net: Network) -> str:
     """Return the declarations of a network, a line a box, without what all sources have."""
-    return "\n".join(map(_tell, net.declarations.values()))
+    return "\n".join(map(_tell, [*net.declarations.values(), *net.sinks]))
 
 
-def _tell(box: Declaration) -> str:
+def _tell(box: Declaration | Sink) -> str:
     given = [
         f"{name}={_plain(value)!r}"
         for name, value in vars(box).items()
         if name not in _UNSAID and (value not in (None, (), False) or name == "window")
     ]
-    return f"{type(box).__name__.lower()}({box.name!r}, {', '.join(given)})"
+    name = box.arc if isinstance(box, Sink) else box.name
+    return f"{type(box).__name__.lower()}({name!r}, {', '.join(given)})"
 
 
 def _plain(value: Any) -> Any:

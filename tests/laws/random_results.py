@@ -118,8 +118,10 @@ def draw_result(dice: random.Random, rows: Rows) -> Drawn:
 
 
 def draw_call(dice: random.Random, rows: Rows) -> Drawn:
-    """Return a call of any function on any field that it takes."""
-    name = dice.choice([name for name in rows.kinds if name not in rows.groups])
+    """Return a call of any function on a field that it takes, each kind of field as often."""
+    free = {name: kind for name, kind in rows.kinds.items() if name not in rows.groups}
+    kind = dice.choice(list(dict.fromkeys(free.values())))
+    name = dice.choice([name for name in free if free[name] == kind])
     return dice.choice(_calls(dice, rows, name))
 
 

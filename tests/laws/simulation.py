@@ -10,10 +10,11 @@ from pathlib import Path
 
 from processors.deployed import declare_end, deploy, topic_specs
 from tests.laws.cleaner import Cleaner
+from tests.laws.envelopes import Record, written
 from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, Shape
 from tests.laws.process import Kind, Process, kinds
-from tests.laws.tape import Line, Tape
+from tests.laws.tape import Tape
 from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from topics.memory import MemoryCluster
 
@@ -27,15 +28,20 @@ class KilledError(Exception):
 
 
 class Faults:
-    """How often what goes wrong, per step or per call of the cluster."""
+    """How often what goes wrong, per step or per call of the cluster.
 
-    def __init__(self, rng: random.Random) -> None:
+    Args:
+        rng: The dice.
+        exposing: Whether a late EndTxn may show half of a transaction.
+    """
+
+    def __init__(self, rng: random.Random, *, exposing: bool) -> None:
         calm = rng.random() < 0.15  # a crash would cure a deadlock
         storm = 3 if rng.random() < 0.25 else 1
         self.kill = 0 if calm else 0.006 * storm
         self.kill_in_call = 0 if calm else 0.015 * storm
         self.doubt = 0 if calm else 0.015 * storm
-        self.late = 0 if calm else 0.01 * storm
+        self.late = 0.01 * storm if exposing and not calm else 0
         self.interleave = 0.03
 
 
@@ -63,13 +69,14 @@ class Simulation:
         faults: bool = True,
         beside: float = 0.4,
     ) -> None:
+        self.since = -1  # the last epoch of the plan's version before this one
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
         self.rng = random.Random(seed)
         self.now, self.seen = 1_000_000, Counter[str]()
         self.cluster = MemoryCluster() if cluster is None else cluster
         self.cluster.clock_ms = lambda: self.now
         self.cluster.on_step = self._call
-        self.faults = Faults(self.rng) if faults else None
+        self.faults = Faults(self.rng, exposing=not self.plan.sinks) if faults else None
         self.lose = 0.3  # how often a process that starts again has lost its files
         self.running: list[Process] = []
         self.places: list[TopicPartition] = []
@@ -81,7 +88,7 @@ class Simulation:
             self.cluster.create(source.topic, PARTITIONS)
         deploy(self.cluster, self.plan)
         self.history = History(self.cluster, self.plan)
-        self.tape: dict[str, list[list[Line]]] = {
+        self.tape: dict[str, list[list[Record]]] = {
             source: [[] for _ in range(PARTITIONS)] for source in self.plan.sources
         }
         self.processes = [self._start(kind) for kind in kinds(self.plan, self.rng, beside=beside)]
@@ -127,10 +134,10 @@ class Simulation:
 
     def _send(self, tapes: dict[str, Tape], now: int, partition: int | None = None) -> None:
         source = self.rng.choice(list(tapes))
-        line = tapes[source].line(now, partition)
-        topic = self.plan.sources[source].topic
-        self.tape[source][line.partition].append(line)
-        self.cluster.send(topic, partition=line.partition, key=None, value=line.value)
+        line, known = tapes[source].line(now, partition), self.plan.sources[source]
+        record = written(line.content, known.envelope)
+        self.tape[source][line.partition].append(record)
+        self.cluster.send(known.topic, partition=line.partition, **record._asdict())
 
     def _advance_somebody(self) -> None:
         rng = self.rng
@@ -152,6 +159,10 @@ class Simulation:
         if self.rng.random() < faults.late:
             task = self.rng.choice([task for p in self.processes for task in p.tasks])
             self.cluster.late_end_txn(f"{self.plan.network}.{task.name}")
+
+    def owners(self, source: str, epoch: int) -> int:
+        """Return how many tasks own the identities of a rekeyed source at an epoch."""
+        return self.plan.partition_count(f"{source}.exchange")
 
     def clean(self, *, all_passed: bool = False) -> int:
         """Run the cleaner; return how many records went."""

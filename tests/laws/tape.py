@@ -7,8 +7,6 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
 GARBAGE = b'{"op": "insert", "after": {"key"'
 WIDE = {
     "lots": "int",
@@ -20,7 +18,6 @@ WIDE = {
 }
 """The fields of a wide tuple beside the others."""
 
-_JSON = msgspec.json.Encoder(decimal_format="number")
 _DAY = date(2026, 1, 1)
 _READ: dict[str, Callable[[Any], Any]] = {"rate": float, "day": date.fromisoformat}
 
@@ -37,12 +34,6 @@ class Line:
 
     partition: int
     content: Any
-
-    @property
-    def value(self) -> bytes | None:
-        if self.content is None or isinstance(self.content, bytes):
-            return self.content
-        return _JSON.encode(self.content)
 
 
 class Tape:

@@ -14,6 +14,7 @@ import pytest
 from processors import desk
 from processors.boxes.aggregate import Aggregate
 from tests.laws.audit import Audit, Findings
+from tests.laws.envelopes import ENVELOPES
 from tests.laws.random_networks import random_shape
 from tests.laws.simulation import Simulation
 
@@ -53,6 +54,8 @@ def test_a_few_networks_have_every_box_and_window():
     for seed in range(FEW):
         plan = random_shape(seed).plan
         found |= {f"rekey={source.rekey}" for source in plan.sources.values()}
+        found |= {f"from {source.envelope}" for source in plan.sources.values()}
+        found |= {f"to {sink.envelope} in {sink.format}" for sink in plan.sinks}
         for box in plan.boxes.values():
             found.add(type(box).__name__)
             if isinstance(box, Aggregate):
@@ -63,4 +66,6 @@ def test_a_few_networks_have_every_box_and_window():
         *("Hopping", "Sliding", "History", "tz=True", "tz=False"),
         *("upstream", "downstream", "resident", "on_update=True", "on_update=False"),
         *("rekey=True", "rekey=False"),
+        *(f"from {envelope}" for envelope in ENVELOPES),
+        *(f"to {envelope} in {form}" for envelope in ENVELOPES for form in ("avro", "json")),
     }

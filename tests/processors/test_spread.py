@@ -51,6 +51,15 @@ def test_folding_every_partition_gives_each_tuple_where_its_hash_says(pairs, cou
         assert [p for p in found if str(number) in found[p]] == [place]
 
 
+@given(st.lists(st.sampled_from(["x", "y", "z", "w"]), min_size=1), st.integers(2, 5))
+def test_equal_values_lie_together_whether_or_not_they_may_be_null(desks, count):
+    tuples = pl.DataFrame({"d": desks, "k": desks})
+    fields = {**FIELDS, "d": FieldType("string")}
+    kinds = [Arc("a", some, ("k",), "at", ("d", "k")) for some in (FIELDS, fields)]
+    one, other = (Spread(arc, count).places(tuples).to_list() for arc in kinds)
+    assert one == other
+
+
 def test_without_fields_everything_lies_in_one_partition():
     arc = Arc("a", FIELDS, ("k",), "at", ())
     (emission,) = Spread(arc, 4).emissions(moves([("x", "y"), (None, "z")]), 1)

@@ -1,0 +1,156 @@
+"""A switch to other numbers of partitions: what it refuses, and a user's topic that has grown."""
+
+import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from errata import Network, rows, tumbling
+from errata.parts import Parts
+from errata.switch import Switch, next_version
+from processors.arc_topic import ArcInput
+from processors.deployed import (
+    PlanMismatchError,
+    changes,
+    declare_end,
+    deploy,
+    read_plan,
+    require_same,
+    topic_specs,
+)
+from processors.plan import Plan, compile_network
+from processors.report import FOREVER
+from processors.task import Shared
+from processors.view import View
+from topics.memory import MemoryCluster
+from topics.registry import SchemaRegistry
+
+LAG_MS = 2**60
+
+
+def plan(topic_partitions: int, *, keep: str | None = "1h", rekey: bool = False, **more) -> Plan:
+    net = Network("grown")
+    trades = net.source(
+        "trades",
+        topic="in",
+        format="json",
+        fields={"key": "string", "at": "timestamp-millis", "price": "long"},
+        identity=["key"],
+        event_time="at",
+        keep=keep,
+        rekey=rekey,
+        **more,
+    )
+    if keep is not None:
+        trades.aggregate("sums", by=["key"], window=tumbling("1m"), total="sum(price)", keep=keep)
+    return compile_network(net).placed({"trades": topic_partitions})
+
+
+def test_a_source_whose_topic_has_grown_is_refused_unless_it_is_rekeyed():
+    with pytest.raises(PlanMismatchError, match="may come in another partition now"):
+        next_version(plan(2), plan(3))
+    assert next_version(plan(2, rekey=True), plan(3, rekey=True)).version == 2
+
+
+def test_a_source_without_history_is_refused():
+    with pytest.raises(PlanMismatchError, match="keeps no history"):
+        next_version(plan(2, keep=None, partitions=2), plan(2, keep=None, partitions=3))
+
+
+def test_arcs_whose_partitions_change_get_new_topics_and_no_others():
+    old, new = plan(2, partitions=2), plan(2, partitions=3)
+    new = next_version(old, new)
+    assert (new.topic("trades"), new.topic("sums")) == ("grown.trades.v2", "grown.sums.v2")
+    assert new.requests("trades") == "grown.trades.requests.v2"
+    assert new.fingerprint != old.fingerprint
+    assert new.shape == old.shape
+    assert [str(change) for change in changes(old, new)] == [
+        "arc 'trades': 2 -> 3",
+        "arc 'sums': 2 -> 3",
+    ]
+    back = next_version(new, plan(2, partitions=2))
+    assert (back.topic("trades"), back.version) == ("grown.trades.v3", 3)
+    assert back.fingerprint != old.fingerprint
+
+
+class Running:
+    """All tasks of a plan in one process, in memory."""
+
+    def __init__(self, cluster: MemoryCluster, plan: Plan, folder: Path) -> None:
+        registry, view = SchemaRegistry(cluster), View(cluster, plan=plan)
+        self.shared = Shared(cluster, plan, registry, view, LAG_MS)
+        self.parts = Parts(self.shared, folder)
+        self.parts.beside.update(plan.scopes)
+
+    def scopes(self):
+        plan = self.shared.plan
+        tasks = [task.rpartition(".") for scope in plan.scopes for task in plan.tasks(scope)]
+        return [a for scope, _, partition in tasks for a in self.parts.tasks(scope, int(partition))]
+
+    def run(self, until: Callable[[], bool]) -> None:
+        plan = self.shared.plan
+        entry = [task.rpartition(".") for task in plan.tasks("ingest.trades")]
+        actors = [a for scope, _, p in entry for a in self.parts.tasks(scope, int(p))]
+        actors += self.scopes()
+        lives = [actor.life() for actor in actors]
+        while not until():
+            for life in lives:
+                next(life)
+        for actor in actors:
+            actor.close()
+
+    def table(self, arc: str) -> pl.DataFrame:
+        shared, plan = self.shared, self.shared.plan
+        shared.view.poll()
+        parts = []
+        for partition in range(plan.partition_count(arc)):
+            source = ArcInput(shared.view, shared.codec(arc), partition, done=-1, resume=0)
+            source.poll()
+            parts.append(rows.fold(plan.arcs[arc], source.take(2**62)))
+        return pl.concat(parts)
+
+
+def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path):
+    ticks = count(1_000_000, 60)
+    cluster = MemoryCluster(clock_ms=lambda: next(ticks))
+    old = plan(2, rekey=True)
+    for spec in topic_specs(old, compaction_lag_ms=LAG_MS):
+        cluster.create(spec.name, spec.partitions)
+    cluster.create("in", 3)
+    old = require_same(old, deploy(cluster, old))
+    prices = dict[str, int]()
+
+    def send(key: str, price: int, *, partition: int, op: str = "insert") -> None:
+        before = {"key": key, "at": 5, "price": prices.get(key)}
+        prices[key] = price
+        line = {"op": op, "after": before | {"price": price}}
+        line |= {"before": before} if op == "replace" else {}
+        value = json.dumps(line).encode()
+        cluster.send("in", partition=partition, key=None, value=value)
+
+    for number in range(20):
+        send(f"k{number}", number, partition=number % 2)
+    before = Running(cluster, old, tmp_path / "old")
+    before.run(lambda: before.table("trades").height == 20)
+    new = next_version(old, plan(3, rekey=True))
+    for spec in topic_specs(new, compaction_lag_ms=LAG_MS):
+        cluster.create(spec.name, spec.partitions)
+    after = Running(cluster, new, tmp_path / "new")
+    switch = Switch(before.shared, after.shared, before.scopes)
+    for _ in switch.run():
+        pass
+    found = read_plan(cluster, "grown")
+    assert found is not None
+    assert (found.version, found.under_way) == (2, None)
+    assert switch.copied == {"trades": 20, "sums": 0}
+
+    for number in range(20):  # corrections come in any partition, also the new one
+        send(f"k{number}", 100 + number, partition=number % 3, op="replace")
+    declare_end(cluster, new, "trades")
+    tasks, view = new.tasks(new.scope_of("sums")), after.shared.view
+    after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
+    totals = dict(after.table("sums").select("key", "total").iter_rows())
+    assert totals == {f"k{number}": 100 + number for number in range(20)}

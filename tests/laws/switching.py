@@ -1,0 +1,189 @@
+"""A scenario in which a network moves to other numbers of partitions while all of it runs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from errata.parts import Actor, Parts
+from errata.switch import Switch, next_version
+from processors.deployed import read_plan, topic_specs
+from processors.plan import Plan
+from processors.task import Shared, WrongPlanError
+from processors.view import View
+from tests.laws.audit import Audit
+from tests.laws.cleaner import Cleaner
+from tests.laws.history import History
+from tests.laws.networks import PARTITIONS, Shape
+from tests.laws.process import NEVER_COMPACTED_MS, Process, kinds
+from tests.laws.simulation import STEPS_A_TICK, KilledError, Simulation
+from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from topics.registry import SchemaRegistry
+
+DIED_AT_MOST = 12
+
+
+class Mover:
+    """The process of a switch, as the simulation knows processes."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.is_zombie = False
+
+    def forget_transactions(self) -> None:
+        """Nothing: what it opened is fenced by the next one."""
+
+
+class Switching(Simulation):
+    """Switches in the midst of the tape, and again at rest.
+
+    Args:
+        shape: What runs.
+        count: The partitions that its sources' arcs get.
+        more: What a simulation needs.
+    """
+
+    def __init__(self, shape: Shape, *, count: int, **more) -> None:
+        super().__init__(shape, **more)
+        self.count, self.since, self.before = count, -1, self.plan
+
+    def run(self) -> None:
+        """Run the scenario to its end."""
+        make = self.shape.tape
+        tapes = {source: make(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
+        self._first_act(tapes)
+        self._switch(tapes)
+        for tick in range(self.ticks, self.ticks + 8):
+            self._send(tapes, 2 * tick)
+            for _ in range(STEPS_A_TICK):
+                self.step += 1
+                self._advance_somebody()
+        self.drain()
+        self._second_act(tapes)
+        self.drain()
+
+    # ---------------------------------------------------------------- the switch
+
+    def _switch(self, tapes) -> None:
+        rng, old = self.rng, self.plan
+        new = next_version(old, other_counts(old, self.count))
+        for spec in topic_specs(new, compaction_lag_ms=2**60):
+            self.cluster.create(spec.name, spec.partitions)
+        for place, process in enumerate(self.processes):
+            if place not in self.down:  # nobody has told it yet
+                process.is_zombie = True
+                self.zombies.append(process)
+        self.down = dict.fromkeys(range(len(self.processes)), 2**60)
+        for died in range(2 * DIED_AT_MOST):
+            if self._life(tapes, old, new, may_die=died < DIED_AT_MOST):
+                break
+        found = read_plan(self.cluster, new.network)
+        assert (found.version, found.under_way) == (new.version, None)
+        self.since, self.plan = found.first_epoch - 1, new
+        self.shape = replace(self.shape, plan=new)
+        self.history.read()
+        history = History(self.cluster, new)
+        history.rows |= self.history.rows
+        history.positions |= self.history.positions
+        self.history, self.cleaner = history, Cleaner(self.cluster, new, history)
+        self.places = [TopicPartition(spec.name, p) for spec in topic_specs(
+            new, compaction_lag_ms=2**60) if not spec.name.endswith(("requests", "replay"))
+            for p in range(spec.partitions)]  # fmt: skip
+        self.down.clear()
+        self.processes = [self._start(kind) for kind in kinds(new, rng, beside=0.4)]
+
+    def _life(self, tapes, old: Plan, new: Plan, *, may_die: bool) -> bool:
+        """Run one life of the switch, others beside it; return whether it came to its end."""
+        registry = SchemaRegistry(self.cluster)
+        was, comes = (
+            Shared(self.cluster, p, registry, View(self.cluster, plan=p), NEVER_COMPACTED_MS)
+            for p in (old, new)
+        )
+        folder = self.folder / str(len(list(self.folder.iterdir())))
+        folder.mkdir()
+
+        def scopes() -> list[Actor]:
+            parts = Parts(was, Path(folder))
+            parts.beside.update(old.scopes)
+            tasks = [task.rpartition(".") for scope in old.scopes for task in old.tasks(scope)]
+            return [a for scope, _, p in tasks for a in parts.tasks(scope, int(p))]
+
+        switch, mover = Switch(was, comes, scopes), Mover()
+        life, faults = switch.life(), self.faults
+        if not may_die:
+            self.faults = None
+            for zombie in self.zombies:
+                zombie.close()
+            self.zombies.clear()
+        dies = may_die and self.rng.random() < 0.5
+        try:
+            for _ in range(100_000):
+                self.running.append(mover)
+                try:
+                    next(life)
+                finally:
+                    self.running.pop()
+                if dies and self.rng.random() < 0.004:
+                    self.seen["killed in a switch"] += 1
+                    return False
+                if self.rng.random() < 0.02:
+                    self._send(tapes, 2 * self.ticks)
+                if self.zombies and self.rng.random() < 0.1:
+                    self._advance_zombie(self.rng.choice(self.zombies))
+            raise AssertionError(f"the switch never came to its end: it {switch.now}")
+        except StopIteration:
+            return True
+        except (KilledError, FencedError, DoubtfulCommitError) as error:
+            self.seen[f"a switch ended by {type(error).__name__}"] += 1
+            return False
+        finally:
+            self.faults = None
+            life.close()
+            self.faults = faults
+
+    def _advance_zombie(self, zombie: Process) -> None:
+        if self.rng.random() < 0.02:
+            zombie.begin_again()  # as one that has not heard of the switch
+        try:
+            super()._advance_zombie(zombie)
+        except WrongPlanError:
+            self.seen["old versions refused"] += 1
+            self.zombies.remove(zombie)
+            zombie.close()
+
+    def owners(self, source: str, epoch: int) -> int:
+        """Return how many tasks owned the identities of a rekeyed source at an epoch."""
+        plan = self.before if epoch <= self.since else self.plan
+        return plan.partition_count(f"{source}.exchange")
+
+
+class SwitchAudit(Audit):
+    """Checks the laws from the last epoch of the old version on."""
+
+    def _begin(self) -> None:
+        """What keeps no history is not copied; whoever reads it goes from one topic to the next."""
+        switching = self.simulation
+        old, new = switching.before, switching.plan
+        for arc in new.topics:
+            if arc in new.kept_ms or new.arcs[arc].exchange or new.topic(arc) == old.topic(arc):
+                continue
+            for partition in range(old.partition_count(arc)):
+                place = TopicPartition(old.topic(arc), partition)
+                for content in self._folded(arc, self._believed(place)).values():
+                    there = self._partition(arc, content, new.partition_count(arc))
+                    insert = {"op": "insert", "before": None, "after": content}
+                    insert |= {"task": "", "attempt": 0, "epoch": switching.since}
+                    self.revisions[arc][there].insert(0, insert)
+
+    def _compacted(self) -> None:
+        told = self.revisions
+        self.revisions = {
+            arc: [[row for row in rows if row["task"]] for rows in parts]
+            for arc, parts in told.items()
+        }
+        super()._compacted()
+        self.revisions = told
+
+
+def other_counts(plan: Plan, count: int) -> Plan:
+    """Return a plan whose sources' arcs have other numbers of partitions."""
+    sources = {name: replace(source, partitions=count) for name, source in plan.sources.items()}
+    return replace(plan, sources=sources).placed(plan.topic_partitions)
