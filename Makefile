@@ -22,7 +22,7 @@ lint: .venv/ready ## style, types, layers
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/lint-imports.log || { cat .cache/lint-imports.log; exit 1; }
 
-mutants: .venv/ready ## plant ten bugs, one at a time: a law must kill each
+mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each
 	@$(BIN)/python -m tests.mutants.run $(ARGS)
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka

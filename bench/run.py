@@ -3,27 +3,28 @@
 Side by side in one run, on one embedded broker, with fresh topics each time:
 
 * raw: one process of plain confluent-kafka consumes the tape and produces it again, nothing
-decoded; * errata: ingest, the scope of the aggregate and the sweepers as processes of their own,
-with transactions, reports, decimals, exact sums; also without the maximum, which can't be
-compensated.
+  decoded;
+* pass-through: a source and no box, so that ingest writes the tape into a connection point;
+* window: the demo's query: ingest, the scope of the aggregate and the sweepers as processes of
+  their own, with transactions, reports, decimals, exact sums; also without the maximum, which can't
+  be compensated;
+* upserts: the same query over the same trades as upserts and tombstones.
 
-Prints medians and the ratio to raw. Absolute figures mean little on a shared machine. The results
-of each run are held against a recomputation.
+Prints medians: rates, the ratio to raw, and the processor time of each process. Absolute figures
+mean little on a shared machine; processor time is disturbed less than the clock. The results of
+each run are held against a recomputation.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
-import tempfile
 import time
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import cache
 from itertools import repeat
-from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 import polars as pl
@@ -31,8 +32,10 @@ from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as Assigned
 
 from bench import tape
+from bench.processes import Settings, broker_pid, processes, processor_s
+from bench.variants import VARIANTS, Variant, trades_left
 from errata import rows
-from errata.worker import Place, Worker, prepare
+from errata.worker import Place, prepare
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.plan import Plan
@@ -48,30 +51,63 @@ from topics.registry import SchemaRegistry
 from topics.settings import TopicSpec
 
 LIMIT_S = 600
-ROLES = {"ingest": ["ingest.trades"], "scope": ["trades"], "sweepers": []}
+COLUMNS = ("wall", "all", "ingest", "scope", "sweepers", "broker", "this")
+ENVELOPES: dict[str, Callable[[pl.DataFrame], tape.Encoded]] = {
+    "native": tape.encoded,
+    "upsert": tape.upserts,
+}
+
+Taken = dict[str, float]
+"""Seconds: of the clock under ``wall``, of processors by role, and under ``all`` their sum."""
 
 
-def preload(kafka: dict[str, str | int], topic: str, count: int) -> int:
-    """Write the tape into a fresh topic of one partition; return how many records it has."""
-    create_topics(
-        kafka,
-        [TopicSpec(topic, 1), TopicSpec(names.SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"})],
-    )
+def preload(kafka: Settings, count: int) -> int:
+    """Write the tape into a fresh topic of one partition for each envelope; return its length."""
+    create_topics(kafka, [TopicSpec(names.SCHEMAS_TOPIC, 1, {"cleanup.policy": "compact"})])
     cluster = KafkaCluster(kafka)
-    schema, keys, bodies = tape.encoded(tape.tape(count))
-    values = framing.frame(bodies, SchemaRegistry(cluster).register(f"{topic}-value", schema))
-    producer = Producer(
-        {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}
-        | {"queue.buffering.max.kbytes": 2_000_000}
-    )
-    deque(map(producer.produce, repeat(topic), values, keys, repeat(0)), maxlen=0)
-    producer.flush()
+    registry, revisions = SchemaRegistry(cluster), tape.tape(count)
+    for topic, encode in ENVELOPES.items():
+        create_topics(kafka, [TopicSpec(topic, 1)])
+        schema, keys, bodies = encode(revisions)
+        head = framing.frame([b""], registry.register(f"{topic}-value", schema))[0]
+        values = [None if body is None else head + body for body in bodies]
+        producer = Producer(
+            {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}
+            | {"queue.buffering.max.kbytes": 2_000_000}
+        )
+        deque(map(producer.produce, repeat(topic), values, keys, repeat(0)), maxlen=0)
+        producer.flush()
     cluster.close()
-    return len(values)
+    return revisions.height
 
 
-def raw(kafka: dict[str, str | int], topic: str, count: int, copy: str) -> float:
-    """Return the seconds that consuming and producing the tape takes, nothing decoded."""
+class Stopwatch:
+    """Takes the time of the clock, and of the processors for each process.
+
+    Args:
+        pids: The processes.
+    """
+
+    def __init__(self, pids: dict[str, int]) -> None:
+        self.pids = {**pids, "broker": broker_pid(), "this": os.getpid()}
+        self.began, self.began_s = self._used(), time.perf_counter()
+
+    def _used(self) -> Taken:
+        return {role: processor_s(pid) for role, pid in self.pids.items()}
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds since it was made."""
+        return time.perf_counter() - self.began_s
+
+    def taken(self) -> Taken:
+        """Return the seconds since it was made."""
+        used = {role: now - self.began[role] for role, now in self._used().items()}
+        return {"wall": self.wall_s, "all": sum(used.values()), **used}
+
+
+def raw(kafka: Settings, topic: str, count: int, copy: str) -> Taken:
+    """Consume and produce the tape, nothing decoded."""
     create_topics(kafka, [TopicSpec(copy, 1)])
     # A full queue must not make the fetcher sleep, as it does for a second by default.
     wide = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 1_000_000}
@@ -80,7 +116,7 @@ def raw(kafka: dict[str, str | int], topic: str, count: int, copy: str) -> float
     more = {"queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1_000_000}
     producer = Producer({**kafka, **more, "linger.ms": 20, "batch.num.messages": 50_000})
     consumer.assign([Assigned(topic, 0, 0)])
-    seen, start = 0, time.perf_counter()
+    seen, watch = 0, Stopwatch({})
     while seen < count:
         messages = consumer.consume(10_000, 0.05)
         seen += len(messages)
@@ -94,122 +130,83 @@ def raw(kafka: dict[str, str | int], topic: str, count: int, copy: str) -> float
         deque(produce, maxlen=0)
         producer.poll(0)
     producer.flush()
-    took = time.perf_counter() - start
+    taken = watch.taken()
     consumer.close()
-    return took
+    return taken
 
 
-def work(
-    role: str,
-    kafka: dict[str, str | int],
-    name: str,
-    topic: str,
-    largest: bool,
-    state: str,
-    start: Barrier,
-    stop: Event,
-) -> None:
-    """Be one process of the network."""
-    worker = Worker(tape.network(name, topic, largest=largest), Place(kafka, Path(state)))
-    for scope in ROLES[role]:
-        worker.add_scope(scope)
-    if role == "sweepers":
-        worker.add_sweepers()
-    start.wait()
-    if os.environ.get("ERRATA_PROFILE"):
-        import cProfile
+def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
+    """Run a variant from its start to its last result, all windows closed.
 
-        profile = cProfile.Profile()
-        profile.runcall(worker.run, stop.is_set)
-        profile.dump_stats(f"{os.environ['ERRATA_PROFILE']}.{role}")
-    else:
-        worker.run(stop.is_set)
-
-
-@contextmanager
-def processes(
-    kafka: dict[str, str | int], name: str, topic: str, largest: bool
-) -> Iterator[Barrier]:
-    """Run the network's processes; they begin when the barrier is passed."""
-    context = multiprocessing.get_context("spawn")
-    start, stop = context.Barrier(len(ROLES) + 1), context.Event()
-    with tempfile.TemporaryDirectory(prefix="errata-bench-") as state:
-        children = [
-            context.Process(
-                target=work, args=(role, kafka, name, topic, largest, state, start, stop)
-            )
-            for role in ROLES
-        ]
-        for child in children:
-            child.start()
-        try:
-            yield start
-        finally:
-            stop.set()
-            for child in children:
-                child.join(20)
-                if child.is_alive():
-                    child.kill()
-
-
-def errata(kafka: dict[str, str | int], topic: str, name: str, largest: bool) -> tuple[float, Plan]:
-    """Return the seconds from start to the last result, all windows closed."""
-    cluster = KafkaCluster(kafka)
-    plan = prepare(tape.network(name, topic, largest=largest), Place(kafka, Path()), cluster)
+    Raises:
+        SystemExit: If it is not done in time, or its results are not those of a recomputation.
+    """
+    cluster, variant = KafkaCluster(kafka), VARIANTS[what]
+    topic = variant.envelope
+    plan = prepare(variant.network(name, topic), Place(kafka, Path()), cluster)
     declare_end(cluster, plan, "trades")
     view = View(cluster, plan=plan)
-    with processes(kafka, name, topic, largest) as start:
+    with processes(what, kafka, name, topic) as (start, pids):
         start.wait()
-        began = time.perf_counter()
-        while view.of("trades.0").watermark < FOREVER:
+        watch = Stopwatch(pids)
+        while not finished(view, variant.task):
             view.poll()
             time.sleep(0.01)
-            if time.perf_counter() - began > LIMIT_S:
+            if watch.wall_s > LIMIT_S:
                 raise SystemExit(f"not done after {LIMIT_S} s: {view.reports}")
-        took = time.perf_counter() - began
-    counts = view.of("trades.0").counts
-    print("   ", ", ".join(f"{key.partition('.')[2]} {value}" for key, value in counts.items()))
-    return took, plan
+        taken = watch.taken()
+    counts = view.of(variant.task).counts
+    told = ", ".join(f"{key.partition('.')[2] or key} {value}" for key, value in counts.items())
+    print(f"    {what}: {taken['wall']:.2f} s; {told}", flush=True)
+    differences = check(cluster, plan, variant, count)
+    if differences:
+        raise SystemExit(f"{what}: {differences} results differ from recomputation")
+    cluster.close()
+    return taken
 
 
-def check(kafka: dict[str, str | int], plan: Plan, count: int) -> int:
-    """Return how many results differ from a recomputation of the surviving trades."""
-    cluster = KafkaCluster(kafka)
+def finished(view: View, task: str) -> bool:
+    """Whether a task has done all there is: of ingest, the last watermark it tells is the end."""
+    report = view.of(task)
+    told = report.watermarks[-1][1] if report.watermarks else report.watermark
+    return told >= FOREVER
+
+
+def check(cluster: KafkaCluster, plan: Plan, variant: Variant, count: int) -> int:
+    """Return how many rows of a variant's arc differ from a recomputation."""
     view = View(cluster, plan=plan)
     end = cluster.end(view.source)
     while not view.has_read_to(end):
         view.poll()
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
-    source = ArcInput(view, shared.codec("totals"), 0, done=-1, resume=0)
-    while source.frontier() < view.of("trades.0").done:
+    source = ArcInput(view, shared.codec(variant.arc), 0, done=-1, resume=0)
+    while source.frontier() < view.of(variant.task).done:
         source.poll()
-    arc = plan.arcs["totals"]
-    found = rows.fold(arc, source.take(source.frontier()))
-    history = tape.tape(count).with_columns(pl.coalesce("after.key", "before.key").alias("key"))
-    alive = history.unique(subset="key", keep="last").filter(pl.col("op") != 1)
-    first = (pl.col("after.at") - 1_800_000) // 1_200_000 + 1
-    wanted = (
-        alive.with_columns(
-            pl.int_ranges(first, pl.col("after.at") // 1_200_000 + 1).alias("window")
-        )
-        .explode("window")
-        .group_by(
-            pl.col("after.product").alias("product"),
-            pl.col("after.currency").alias("currency"),
-            (pl.col("window") * 1_200_000).alias("window_start"),
-        )
-        .agg(
-            (pl.col("after.notional") * pl.coalesce("after.index_factor", pl.lit(10**8, pl.Int128)))
-            .sum()
-            .alias("traded"),
-            pl.len().cast(pl.Int64).alias("trades"),
-        )
-    )
-    same = found.join(
-        wanted, on=["product", "currency", "window_start", "traded", "trades"], how="semi"
-    )
-    cluster.close()
+    found = rows.fold(plan.arcs[variant.arc], source.take(source.frontier()))
+    source.close()
+    wanted = expected(variant, count)
+    same = found.join(wanted, on=wanted.columns, how="semi", nulls_equal=True)
     return max(found.height, wanted.height) - same.height
+
+
+@cache
+def expected(variant: Variant, count: int) -> pl.DataFrame:
+    """Return what a variant's arc must hold in the end."""
+    return variant.wanted(trades_left(count))
+
+
+def table(taken: dict[str, list[Taken]], records: int) -> str:
+    """Return medians of the runs, a line for each thing measured."""
+    lines = [f"{'':15}{'k/s':>7}{'ratio':>7}" + "".join(f"{name:>10}" for name in COLUMNS)]
+    base = statistics.median(run["wall"] for run in taken["raw"])
+    for what, runs in taken.items():
+        middle = {name: statistics.median(run.get(name, 0) for run in runs) for name in COLUMNS}
+        lines.append(
+            f"{what:15}{records / middle['wall'] / 1000:7.1f}{base / middle['wall']:7.3f}"
+            + "".join(f"{middle[name]:10.2f}" if middle[name] else f"{'-':>10}" for name in COLUMNS)
+        )
+    lines.append("ratio to raw; wall: seconds; all and the roles: seconds of processor time")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -217,28 +214,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="trades")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", choices=VARIANTS, help="beside raw, this one alone")
     parser.add_argument("--short", action="store_true", help="20,000 trades, once: for CI")
     options = parser.parse_args()
     count, times = (20_000, 1) if options.short else (options.count, options.repeat)
-    took: dict[str, list[float]] = {"raw": [], "errata": [], "errata, no max": []}
+    taken: dict[str, list[Taken]] = defaultdict(list)
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors, {count} trades")
     with EmbeddedBroker() as broker:
         kafka = dict(broker.settings)
-        records = preload(kafka, "tape", count)
+        records = preload(kafka, count)
         for turn in range(times):
-            took["raw"].append(raw(kafka, "tape", records, f"copy{turn}"))
-            for largest, what in ((True, "errata"), (False, "errata, no max")):
-                seconds, plan = errata(kafka, "tape", f"bench{turn}{largest}", largest)
-                took[what].append(seconds)
-                differences = check(kafka, plan, count)
-                if differences:
-                    raise SystemExit(f"{what}: {differences} results differ from recomputation")
-    base = statistics.median(took["raw"])
-    for what, seconds in took.items():
-        middle = statistics.median(seconds)
-        each = ", ".join(f"{s:.2f}" for s in seconds)
-        rate, ratio = records / middle / 1000, base / middle
-        print(f"{what:15} {rate:8.1f} k records/s  ratio to raw {ratio:.3f}  ({each} s)")
+            taken["raw"].append(raw(kafka, "native", records, f"copy{turn}"))
+            for number, what in enumerate([options.only] if options.only else VARIANTS):
+                taken[what].append(errata(kafka, what, f"bench{turn}{number}", count))
+    print(table(taken, records))
 
 
 if __name__ == "__main__":

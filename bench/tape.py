@@ -7,13 +7,14 @@ second to an hour later. The same seed and count give the same tape.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from errata import Network, hopping
-from processors.network import Stream
 from schemas import revisions as frames
-from schemas.avro import revision_schema
+from schemas.avro import revision_schema, tuple_schema
 from schemas.encode import Encoder
 from schemas.fields import FieldType
 
@@ -29,6 +30,9 @@ FIELDS = {
     "index_factor": "decimal(9,8)?",
 }
 
+Encoded = tuple[dict[str, object], Sequence[bytes], Sequence[bytes | None]]
+"""A schema, and the keys and bodies of records."""
+
 
 def tape(count: int, *, seed: int = 7) -> pl.DataFrame:
     """Return `count` trades and their corrections as a frame of revisions in order of arrival."""
@@ -43,9 +47,9 @@ def tape(count: int, *, seed: int = 7) -> pl.DataFrame:
     fate = rng.random(count)
     replaced, deleted = np.flatnonzero(fate < 0.01), np.flatnonzero((fate >= 0.01) & (fate < 0.012))
 
-    def later(trades: np.ndarray) -> np.ndarray:
+    def later(trades: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         wait = np.exp(rng.uniform(np.log(1_000), np.log(3_600_000), len(trades)))
-        return (at + late)[trades] + wait
+        return np.asarray((at + late)[trades] + wait, np.float64)
 
     trade = np.r_[np.arange(count), replaced, deleted]
     op = np.r_[
@@ -77,7 +81,7 @@ def tape(count: int, *, seed: int = 7) -> pl.DataFrame:
     )
 
 
-def encoded(revisions: pl.DataFrame) -> tuple[dict[str, object], list[bytes], list[bytes]]:
+def encoded(revisions: pl.DataFrame) -> Encoded:
     """Return the tape's schema, and its keys and Avro bodies."""
     fields = {name: FieldType.parse(kind) for name, kind in FIELDS.items()}
     schema = revision_schema("tape", fields)
@@ -86,32 +90,24 @@ def encoded(revisions: pl.DataFrame) -> tuple[dict[str, object], list[bytes], li
         (pl.col("op") != frames.DELETE).alias("after"),
     )
     bodies = Encoder(schema).encode(sides, task="ticker", attempt=1, epoch=0)
-    keys = revisions.select(pl.coalesce("after.key", "before.key").cast(pl.Binary)).to_series()
-    return schema, keys.to_list(), bodies
+    return schema, _keys(revisions), bodies
 
 
-def network(name: str, topic: str, *, largest: bool = True) -> Network:
-    """Return the demo's query over the tape."""
-    net = Network(name)
-    trades: Stream = net.source(
-        "trades",
-        topic=topic,
-        fields=FIELDS,
-        identity=["key"],
-        event_time="at",
-        partition_by=["product", "currency"],
-        lateness="5m",
-        keep="10y",
+def upserts(revisions: pl.DataFrame) -> Encoded:
+    """Return the same as upserts: the tuples' schema, keys, and Avro bodies, None for deletes."""
+    schema = tuple_schema("trade", {name: FieldType.parse(kind) for name, kind in FIELDS.items()})
+    dead = revisions["op"] == frames.DELETE
+    tuples = frames.side(revisions, frames.AFTER, list(FIELDS))
+    # a delete has no tuple to encode: that before it stands in
+    bodies = Encoder(schema).encode(
+        tuples.with_columns(
+            pl.coalesce(name, revisions[frames.BEFORE + name]).alias(name) for name in FIELDS
+        )
     )
-    more = {"largest": "max(notional * coalesce(index_factor, 1))"} if largest else {}
-    trades.aggregate(
-        "totals",
-        by=["product", "currency"],
-        window=hopping("30m", every="20m"),
-        keep="10y",
-        traded="sum(notional * coalesce(index_factor, 1))",
-        average="avg(notional * coalesce(index_factor, 1))",
-        trades="count(*)",
-        **more,
-    )
-    return net
+    values = [None if gone else body for gone, body in zip(dead, bodies, strict=True)]
+    return schema, _keys(revisions), values
+
+
+def _keys(revisions: pl.DataFrame) -> list[bytes]:
+    key = pl.coalesce("after.key", "before.key").cast(pl.Binary)
+    return revisions.select(key).to_series().to_list()

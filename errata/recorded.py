@@ -5,7 +5,7 @@ For `errata local --from ... --until ...`: a day of a live source, played again 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import Any
@@ -117,7 +117,9 @@ class _Waiting:
         self.values: list[bytes | None] = []
         self.reached = -(2**62)
 
-    def add(self, times: list[int], keys: list[bytes | None], values: list[bytes | None]) -> None:
+    def add(
+        self, times: Sequence[int], keys: list[bytes | None], values: list[bytes | None]
+    ) -> None:
         rising = np.maximum.accumulate([self.reached, *times])[1:]
         self.times += rising.tolist()
         self.keys += keys

@@ -69,6 +69,11 @@ def tell(line: str) -> None:
     sys.stderr.flush()
 
 
+SIDE_BY_SIDE = {"POLARS_MAX_THREADS": "1"}
+"""What processes on one machine are told, unless the user says otherwise: more threads in each take
+more processor time than they save."""
+
+
 @dataclass
 class _Child:
     """One process and its earlier lives."""
@@ -114,7 +119,8 @@ class Supervisor:
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
         self._children = {name: _Child(name, command) for name, command in commands.items()}
-        self._environ = {**(os.environ if environ is None else environ), WATCH_PARENT: "1"}
+        given = os.environ if environ is None else environ
+        self._environ = {**SIDE_BY_SIDE, **given, WATCH_PARENT: "1"}
         self._say, self._clock_s = say, clock_s
 
     @property

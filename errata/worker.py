@@ -232,7 +232,8 @@ class Worker:
             NewVersionError: If a new version of the plan is deployed, or about to be.
             ErrataError: If something needs an operator.
         """
-        gc.set_threshold(200_000, 20, 100)  # batches of many objects come and go by the millisecond
+        gc.freeze()  # what there is by now stays
+        gc.set_threshold(500_000, 20, 100)  # batches of many objects come and go by the millisecond
         try:
             while not stop():
                 if self.shared.view.version > self.plan.version:

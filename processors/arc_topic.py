@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
@@ -51,19 +51,22 @@ class ArcCodec:
         arc = self.arc
         key = key_schema(arc.name, arc.fields, arc.identity)
         self._keys, self._values = Encoder(key), RevisionCodec(arc.name, arc.fields)
-        self._key_id = self.registry.register(f"{self.topic}-key", key)
+        self._key_head = framing.head(self.registry.register(f"{self.topic}-key", key))
         self._value_id = self.registry.register(f"{self.topic}-value", self._values.schema)
 
     def keys(self, tuples: pl.DataFrame) -> list[bytes]:
         """Return the record keys of tuples: their identity, framed."""
-        return framing.frame(self._keys.encode(tuples.select(self.arc.identity)), self._key_id)
+        return self._keys.encode(tuples, self._key_head)
 
     def values(self, revisions: pl.DataFrame, meta: Meta) -> list[bytes]:
         """Return the record values of revisions."""
-        bodies = self._values.encode(
-            revisions, task=meta.task, attempt=meta.attempt, epoch=meta.epoch
+        return self._values.encode(
+            revisions,
+            task=meta.task,
+            attempt=meta.attempt,
+            epoch=meta.epoch,
+            head=framing.head(self._value_id),
         )
-        return framing.frame(bodies, self._value_id)
 
     def encode(self, revisions: pl.DataFrame, meta: Meta) -> tuple[list[bytes], list[bytes]]:
         """Return keys and values of revisions."""
@@ -94,7 +97,7 @@ class ArcCodec:
         if not values:
             return self.empty
         found = framing.unframe(values)  # type: ignore[arg-type]
-        bodies = found.bodies
+        bodies: Sequence[bytes] = found.bodies
         if found.only_id != self._value_id:
             own = np.flatnonzero(found.schema_ids == self._value_id)
             bodies, offsets = [bodies[i] for i in own.tolist()], offsets.gather(own)

@@ -31,7 +31,7 @@ from schemas import revisions as frames
 from topics.cluster import Reader, Records, TopicPartition
 
 WIDEST_MS = 2_000
-ROWS_A_BATCH = 50_000
+ROWS_A_BATCH = 100_000
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 

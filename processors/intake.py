@@ -117,8 +117,9 @@ class Intake:
                 content.filter(~dead),
             )
         order = keys.arg_sort()  # neighbours in the index lie on one page
+        tuples = self.encoder.encode(content)
         index.begin(
-            put=(keys.gather(order).to_list(), self.encoder.encode(content[order])),
+            put=(keys.gather(order).to_list(), list(map(tuples.__getitem__, order.to_list()))),
             delete=gone,
             done=done,
             positions=positions,

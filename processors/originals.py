@@ -44,7 +44,7 @@ def originals(held: Sequence[Records]) -> pl.DataFrame:
                     {
                         "partition": [records.source.partition] * len(records),
                         "offset": records.offsets,
-                        "time_ms": records.times_ms,
+                        "time_ms": list(records.times_ms),
                         "key": records.keys,
                         "value": records.values,
                     },

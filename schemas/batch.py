@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from schemas.joined import Ints, Joined, words
+
 Bits = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 
 MAX_RECORD_BYTES = 1 << 20
-PAD = bytes(16)  # so that a word may be read across either end of the buffer
 
 _SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
 _STOPS = np.uint64(0x8080808080808080)
@@ -50,11 +50,10 @@ class Batch:
     @classmethod
     def of(cls, bodies: Sequence[bytes]) -> Batch:
         """Join records; those over `MAX_RECORD_BYTES` have a fault from the beginning."""
-        lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
-        ends = np.cumsum(lengths) + len(PAD)
-        buffer = np.frombuffer(b"".join([PAD, *bodies, PAD]), np.uint8)
-        faults, items = np.zeros((2, len(bodies)), np.int64)
-        batch = cls(buffer, ends - lengths, ends, faults, [""], items)
+        joined = Joined.of(bodies)
+        faults, items = np.zeros((2, len(joined)), np.int64)
+        batch = cls(joined.buffer, joined.starts, joined.ends, faults, [""], items)
+        lengths = joined.ends - joined.starts
         batch.refuse(lengths > MAX_RECORD_BYTES, f"more than {MAX_RECORD_BYTES} bytes")
         return batch
 
@@ -124,7 +123,7 @@ class Batch:
 
     def words(self, dtype: str) -> npt.NDArray[np.uint64]:
         """Return a view of the buffer as words, one beginning at each byte."""
-        return np.ndarray((len(self.buffer) - 7,), dtype, self.buffer.data, strides=(1,))
+        return words(self.buffer, dtype)
 
     def span(self, field: str) -> tuple[Ints, Ints]:
         """Read a length and move past as many bytes; return where they begin, and the lengths."""

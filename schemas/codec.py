@@ -37,7 +37,13 @@ class RevisionCodec:
         self._decoder, self._encoder = Decoder(self.schema), Encoder(self.schema)
 
     def encode(
-        self, revisions: pl.DataFrame, *, task: str, attempt: int, epoch: int | None = None
+        self,
+        revisions: pl.DataFrame,
+        *,
+        task: str,
+        attempt: int,
+        epoch: int | None = None,
+        head: bytes = b"",
     ) -> list[bytes]:
         """Return an Avro body for each revision.
 
@@ -46,6 +52,7 @@ class RevisionCodec:
             task: The writing task.
             attempt: Its attempt.
             epoch: The epoch of all of them; None to take the column ``epoch``.
+            head: What goes before each body.
 
         Raises:
             UnencodableError: If a value does not fit its field.
@@ -54,7 +61,8 @@ class RevisionCodec:
             (pl.col("op") != INSERT).alias("before"), (pl.col("op") != DELETE).alias("after")
         )
         written: dict[str, str | int] = {"task": task, "attempt": attempt}
-        return self._encoder.encode(sided, **written | ({} if epoch is None else {"epoch": epoch}))
+        written |= {} if epoch is None else {"epoch": epoch}
+        return self._encoder.encode(sided, head, **written)
 
     def decode(self, bodies: Sequence[bytes]) -> pl.DataFrame:
         """Return the frame of revisions, with ``task``, ``attempt`` and ``epoch`` besides.

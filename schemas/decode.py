@@ -11,8 +11,9 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from schemas.batch import Batch, Ints
+from schemas.batch import Batch
 from schemas.errors import ErrataError
+from schemas.joined import Ints
 from schemas.layout import Leaf, Nested, Skipped, UnsupportedSchemaError, columns
 from schemas.resolver import layout_of
 from schemas.shapes import pass_over
@@ -101,14 +102,9 @@ class Decoder:
         frame = pl.DataFrame(series)
         if len(batch.reasons) == 1:
             return Decoded(frame, np.arange(len(batch)), [])
-        fine = batch.fault == 0
-        bad = np.flatnonzero(~fine)
+        good, bad = np.flatnonzero(batch.fault == 0), np.flatnonzero(batch.fault)
         reasons = map(batch.reasons.__getitem__, batch.fault[bad].tolist())
-        return Decoded(
-            frame.filter(pl.Series(fine)),
-            np.flatnonzero(fine),
-            list(zip(bad.tolist(), reasons, strict=True)),
-        )
+        return Decoded(frame[good], good, list(zip(bad.tolist(), reasons, strict=True)))
 
 
 def _reader(field: Leaf | Nested | Skipped) -> Read:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.batch import MAX_RECORD_BYTES, Bits, Ints
+from schemas.batch import MAX_RECORD_BYTES, Bits
 from schemas.errors import ErrataError
+from schemas.joined import Ints
 from schemas.layout import Leaf, Nested, Skipped, columns
+from schemas.pieces import FIXED, Piece, branch, varint
 from schemas.resolver import layout_of
-
-Bytes = npt.NDArray[np.uint8]
-Words = npt.NDArray[np.uint64]
 
 
 class UnencodableError(ErrataError):
@@ -30,11 +29,8 @@ class UnencodableError(ErrataError):
         super().__init__(f"row {index} can't be encoded: {place}{reason}")
 
 
-class Piece(NamedTuple):
-    """A part of every record: a table of a column a record, and which of its bytes are written."""
-
-    table: Bytes
-    written: Bits
+Part: TypeAlias = Piece | pa.Array | bytes
+"""What is written of each record: bytes by column, a value each, or the same in all."""
 
 
 class Encoder:
@@ -61,11 +57,14 @@ class Encoder:
         self.layout = layout_of(schema)
         self.columns = columns(self.layout)
 
-    def encode(self, frame: pl.DataFrame, **constants: str | int | float | bool) -> list[bytes]:
+    def encode(
+        self, frame: pl.DataFrame, head: bytes = b"", /, **constants: str | int | float | bool
+    ) -> list[bytes]:
         """Return a record for each row of the frame.
 
         Args:
             frame: The rows; what it holds of a record that is said not to be there is ignored.
+            head: What goes before each record.
             constants: Values of top-level fields for all rows, instead of columns.
 
         Raises:
@@ -75,52 +74,68 @@ class Encoder:
         """
         if not len(frame):
             return []
-        parts: list[Piece | pa.Array | pa.Scalar] = []
+        parts: list[Part] = [head]
         for field in self.layout:
             if field.name in constants:
                 one = pl.DataFrame({field.name: [constants[field.name]]})
-                parts.append(pa.scalar(_joined(list(_field(field, one)), 1)[0], pa.large_binary()))
+                parts.append(_joined(list(_field(field, one)), 1)[0].as_py())
             else:
                 parts += _field(field, frame)
-        return _joined(parts, len(frame))
+        records = _joined(parts, len(frame))
+        long = np.flatnonzero(np.diff(_offsets(records)) > MAX_RECORD_BYTES + len(head))
+        if len(long):
+            raise UnencodableError(int(long[0]), "", f"takes more than {MAX_RECORD_BYTES} bytes")
+        return pl.Series(records).to_list()
 
 
-def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Piece | pa.Array]:
+def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part]:
     """Encode a field of all rows, as parts that follow one another."""
-    if isinstance(field, Skipped):  # there is none where all columns are wanted
-        return
     if isinstance(field, Leaf):
-        yield from _leaf(field, frame[field.name], None)
-        return
-    present = None
+        yield from _leaf(field, frame[field.name])
+    elif isinstance(field, Nested):
+        yield from _nested(field, frame)
+
+
+def _nested(field: Nested, frame: pl.DataFrame) -> Iterator[Part]:
+    """Encode a record within the record."""
+    present = pl.repeat(True, frame.height, eager=True)
     if field.null_at is not None:
-        present = frame[field.name].fill_null(False).to_numpy()
-        yield _branch(present, field.null_at, None)
-        present = None if present.all() else present
-    for leaf in filter(_is_leaf, field.leaves):
-        yield from _leaf(leaf, frame[leaf.name], present)
+        present = frame[field.name].fill_null(False)
+        yield branch(present.to_numpy(), field.null_at)
+    if present.all():
+        for leaf in field.leaves:
+            yield from _field(leaf, frame)
+    elif present.any():
+        yield _where(present, field, frame)
 
 
-def _is_leaf(field: Leaf | Skipped) -> TypeGuard[Leaf]:
-    return isinstance(field, Leaf)
+def _where(present: pl.Series, field: Nested, frame: pl.DataFrame) -> pa.LargeBinaryArray:
+    """Encode a record in the rows that have it; it takes no bytes in the others."""
+    rows = frame.select(leaf.name for leaf in field.leaves).filter(present)
+    try:
+        found = _joined([p for leaf in field.leaves for p in _field(leaf, rows)], rows.height)
+    except UnencodableError as error:
+        index = int(present.arg_true()[error.index])
+        raise UnencodableError(index, error.field, error.reason) from None
+    lengths = np.zeros(frame.height, np.int64)
+    lengths[present.to_numpy()] = np.diff(_offsets(found))
+    return _binary(lengths, found.buffers()[2])
 
 
-def _leaf(leaf: Leaf, given: pl.Series, present: Bits | None) -> Iterator[Piece | pa.Array]:
-    """Encode a leaf in the rows that are present (None: in all)."""
+def _leaf(leaf: Leaf, given: pl.Series) -> Iterator[Part]:
+    """Encode a leaf of all rows."""
     column = given if given.dtype == leaf.dtype else given.cast(leaf.dtype, strict=False)
     if column.null_count() > given.null_count():
         bad = (column.is_null() & given.is_not_null()).to_numpy()
-        _refuse(leaf, bad, present, given, f"does not fit {leaf.dtype}")
+        _refuse(leaf, bad, given, f"does not fit {leaf.dtype}")
     if leaf.coding == "decimal":
-        column = _narrowed(leaf, column, present)
+        column = _narrowed(leaf, column)
     array = column.rechunk().to_arrow()
-    valued = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    written = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if leaf.null_at is not None:
-        there = np.ones(len(array), np.bool_) if valued is None else valued
-        yield _branch(there, leaf.null_at, present)
-    elif valued is not None and leaf.kind != "null":
-        _refuse(leaf, ~valued, present, given, "is null, but the field is required")
-    written = valued if present is None else present if valued is None else present & valued
+        yield branch(np.ones(len(array), np.bool_) if written is None else written, leaf.null_at)
+    elif written is not None and leaf.kind != "null":
+        _refuse(leaf, ~written, given, "is null, but the field is required")
     if leaf.coding in ("string", "bytes"):
         yield from _text(array.cast(pa.large_binary()), written)
     elif leaf.coding != "null":
@@ -130,23 +145,23 @@ def _leaf(leaf: Leaf, given: pl.Series, present: Bits | None) -> Iterator[Piece 
         if leaf.bounds is not None and value.ndim == 1:
             low, high = leaf.bounds
             outside = (value < low) | (value > high)
-            _refuse(leaf, outside, written, given, f"is not between {low} and {high}")
-        yield from _FIXED[leaf.coding](value, written)
+            outside = outside if written is None else outside & written
+            _refuse(leaf, outside, given, f"is not between {low} and {high}")
+        yield from FIXED[leaf.coding](value, written)
 
 
-def _narrowed(leaf: Leaf, column: pl.Series, present: Bits | None) -> pl.Series:
+def _narrowed(leaf: Leaf, column: pl.Series) -> pl.Series:
     """Return 128-bit integers as 64-bit ones if all fit, else as decimals within the bounds."""
     narrow = column.cast(pl.Int64, strict=False)
     if narrow.null_count() == column.null_count():
         return narrow
     low, high = (pl.Series([bound], dtype=pl.Int128) for bound in leaf.bounds or ())
     outside = ((column < low) | (column > high)).fill_null(False).to_numpy()
-    _refuse(leaf, outside, present, column, f"is not between {low[0]} and {high[0]}")
+    _refuse(leaf, outside, column, f"is not between {low[0]} and {high[0]}")
     return column.cast(pl.Decimal(38, 0), strict=False)
 
 
-def _refuse(leaf: Leaf, bad: Bits, among: Bits | None, given: pl.Series, reason: str) -> None:
-    bad = bad if among is None else bad & among
+def _refuse(leaf: Leaf, bad: Bits, given: pl.Series, reason: str) -> None:
     if bad.any():
         index = int(bad.argmax())
         raise UnencodableError(index, leaf.name, f"{given[index]!r} {reason}")
@@ -164,87 +179,11 @@ def _values(array: pa.Array) -> npt.NDArray[Any]:
     return value.reshape(-1, 2) if wide else value
 
 
-def _branch(there: Bits, null_at: int, present: Bits | None) -> Piece:
-    """Return the index in a union of null and a type, where the union itself is present."""
-    index = np.where(there, 2 * (1 - null_at), 2 * null_at)
-    return _piece(index.astype(np.uint8)[None], present)
-
-
-def _piece(table: Bytes, written: Bits | None) -> Piece:
-    if written is None:
-        return Piece(table, np.ones(table.shape, np.bool_))
-    return Piece(table, np.broadcast_to(written, table.shape))
-
-
-def _varint(value: Words, written: Bits | None) -> Piece:
-    """Return numbers in groups of 7 bits, lowest first, flagged where another follows."""
-    width = max(1, (int(value.max()).bit_length() + 6) // 7)
-    if width == 1:
-        return _piece(value.astype(np.uint8)[None], written)
-    rest = value >> np.arange(0, 7 * width, 7, dtype=np.uint64)[:, None]
-    used = rest != 0
-    used[0] = True
-    table = rest.astype(np.uint8) & np.uint8(0x7F)
-    table[:-1] |= used[1:].view(np.uint8) << np.uint8(7)
-    return Piece(table, used if written is None else used & written)
-
-
-def _text(array: pa.LargeBinaryArray, written: Bits | None) -> Iterator[Piece | pa.Array]:
+def _text(array: pa.LargeBinaryArray, written: Bits | None) -> Iterator[Part]:
     if written is not None:
         array = pc.if_else(pa.array(written), array, b"")
-    yield _varint(np.diff(_offsets(array)).astype(np.uint64) << np.uint64(1), written)
+    yield varint(np.diff(_offsets(array)).astype(np.uint64) << np.uint64(1), written)
     yield array
-
-
-def _boolean(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
-    yield _piece(value[None], written)
-
-
-def _whole(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
-    signed = value.astype(np.int64, copy=False)
-    yield _varint(((signed << 1) ^ (signed >> 63)).view(np.uint64), written)
-
-
-def _float(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
-    little = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
-    yield _piece(little.view(np.uint8).reshape(len(value), -1).T, written)
-
-
-def _decimal(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
-    """Return lengths and big-endian two's complement.
-
-    As in fastavro a number has the bytes that its absolute value needs with a sign bit: -128 takes
-    two, though one would do.
-    """
-    low, high = (value, value >> 63) if value.ndim == 1 else (value[:, 0], value[:, 1])
-    negative = high < 0
-    size = np.where(negative, -low, low).view(np.uint64)
-    upper = np.where(negative, ~high + (low == 0), high).view(np.uint64)
-    lengths = np.where(upper > 0, 8 + _signed_bytes(upper), _signed_bytes(size))
-    width = int(lengths.max())
-    digits = np.column_stack([high, low]).astype(">i8").view(np.uint8).reshape(len(low), 16)
-    kept = np.arange(width)[:, None] >= width - lengths
-    yield _piece((2 * lengths).astype(np.uint8)[None], written)
-    yield Piece(digits[:, 16 - width :].T, kept if written is None else kept & written)
-
-
-def _signed_bytes(size: Words) -> Ints:
-    """Return how many bytes hold a number of this size and a sign bit."""
-    byte_count = np.ones(len(size), np.int64)
-    for bits in range(7, int(size.max()).bit_length(), 8):
-        byte_count += size >= np.uint64(1 << bits)
-    return byte_count
-
-
-_FIXED: dict[str, Callable[[npt.NDArray[Any], Bits | None], Iterator[Piece]]] = {
-    "boolean": _boolean,
-    "int": _whole,
-    "long": _whole,
-    "enum": _whole,
-    "float": _float,
-    "double": _float,
-    "decimal": _decimal,
-}
 
 
 def _offsets(array: pa.LargeBinaryArray) -> Ints:
@@ -256,22 +195,30 @@ def _compact(run: list[Piece]) -> pa.LargeBinaryArray:
     """Return the written bytes of adjacent pieces as one value a row."""
     written = np.vstack([piece.written for piece in run])
     data = np.vstack([piece.table for piece in run]).T[written.T]
-    offsets = np.zeros(written.shape[1] + 1, np.int64)
-    np.cumsum(np.count_nonzero(written, axis=0), out=offsets[1:])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), written.shape[1], buffers)
+    return _binary(np.count_nonzero(written, axis=0), pa.py_buffer(data))
 
 
-def _joined(parts: list[Piece | pa.Array | pa.Scalar], height: int) -> list[bytes]:
+def _binary(lengths: Ints, data: pa.Buffer) -> pa.LargeBinaryArray:
+    """Return values of these lengths, which lie one behind another."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), data]
+    return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
+
+
+def _joined(parts: list[Part], height: int) -> pa.LargeBinaryArray:
     """Join the parts of each record."""
     columns: list[pa.Array | pa.Scalar] = []
-    for adjacent, group in groupby(parts, key=lambda part: isinstance(part, Piece)):
-        adjacent_parts = list(group)
-        columns += [_compact(adjacent_parts)] if adjacent else adjacent_parts
+    for kind, group in groupby(parts, key=type):
+        adjacent: list[Any] = list(group)
+        if kind is Piece:
+            adjacent = [_compact(adjacent)]
+        elif kind is bytes:
+            adjacent = [pa.scalar(b"".join(adjacent), pa.large_binary())]
+        columns += adjacent
+    if len(columns) == 1 and isinstance(columns[0], pa.Array):
+        return columns[0]
     joined = pc.binary_join_element_wise(*columns, pa.scalar(b"", pa.large_binary()))
     if isinstance(joined, pa.Scalar):  # there are only constants, or no fields
-        return [joined.as_py()] * height
-    long = np.flatnonzero(np.diff(_offsets(joined)) > MAX_RECORD_BYTES)
-    if len(long):
-        raise UnencodableError(int(long[0]), "", f"takes more than {MAX_RECORD_BYTES} bytes")
-    return pl.Series(joined).to_list()
+        return pa.array([joined.as_py()] * height, pa.large_binary())
+    return joined

@@ -6,18 +6,18 @@ Whole batches at a time: no statement runs once per record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter, methodcaller
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from schemas.joined import Joined, words
+
 MAGIC = 0
 HEAD_BYTES = 5
 UNFRAMED = -1
 
-_head = itemgetter(slice(0, HEAD_BYTES))
-_body = itemgetter(slice(HEAD_BYTES, None))
+_LARGEST_ID = 2**31 - 1
 
 
 class Unframed(NamedTuple):
@@ -30,7 +30,7 @@ class Unframed(NamedTuple):
     """
 
     schema_ids: npt.NDArray[np.int64]
-    bodies: list[bytes]
+    bodies: Joined
     rejected: list[tuple[int, str]]
 
     @property
@@ -39,6 +39,11 @@ class Unframed(NamedTuple):
         ids = self.schema_ids
         alike = len(ids) > 0 and not self.rejected and bool((ids == ids[0]).all())
         return int(ids[0]) if alike else None
+
+
+def head(schema_id: int) -> bytes:
+    """Return what goes before the bodies of a schema, by the registry's id of it."""
+    return bytes([MAGIC]) + schema_id.to_bytes(HEAD_BYTES - 1, "big")
 
 
 def frame(bodies: Sequence[bytes], schema_id: int) -> list[bytes]:
@@ -52,8 +57,7 @@ def frame(bodies: Sequence[bytes], schema_id: int) -> list[bytes]:
         >>> frame([b"x"], 258)
         [b'\x00\x00\x00\x01\x02x']
     """
-    head = bytes([MAGIC]) + schema_id.to_bytes(HEAD_BYTES - 1, "big")
-    return list(map(head.__add__, bodies))
+    return list(map(head(schema_id).__add__, bodies))
 
 
 def unframe(values: Sequence[bytes]) -> Unframed:
@@ -67,22 +71,18 @@ def unframe(values: Sequence[bytes]) -> Unframed:
         >>> batch.schema_ids.tolist(), batch.bodies[0], batch.rejected
         ([258, -1], b'x', [(1, 'shorter than the 5 bytes of a schema id frame: 2 bytes')])
     """
-    lengths = np.fromiter(map(len, values), np.int64, len(values))
-    short = lengths < HEAD_BYTES
-    heads = map(_head, values)
-    if short.any():
-        heads = map(methodcaller("ljust", HEAD_BYTES), heads)
-    table = np.frombuffer(b"".join(heads), np.uint8).reshape(len(values), HEAD_BYTES)
-    ids = np.ascontiguousarray(table[:, 1:]).view(">i4").ravel().astype(np.int64)
-    bad = np.flatnonzero(short | (table[:, 0] != MAGIC) | (ids < 0))
+    joined = Joined.of(values)
+    lengths = joined.ends - joined.starts
+    heads = (words(joined.buffer, ">u8")[joined.starts] >> np.uint64(24)).astype(np.int64)
+    short, ids = lengths < HEAD_BYTES, heads & 0xFFFFFFFF
+    bad = np.flatnonzero(short | (heads >> 32 != MAGIC) | (ids > _LARGEST_ID))
     ids[bad] = UNFRAMED
-    rejected = [(i, _reason(int(lengths[i]), table[i].tobytes())) for i in bad.tolist()]
-    return Unframed(ids, list(map(_body, values)), rejected)
+    return Unframed(ids, joined.after(HEAD_BYTES), [(i, _reason(values[i])) for i in bad.tolist()])
 
 
-def _reason(length: int, head: bytes) -> str:
-    if length < HEAD_BYTES:
-        return f"shorter than the {HEAD_BYTES} bytes of a schema id frame: {length} bytes"
-    if head[0] != MAGIC:
-        return f"first byte is {head[0]:#04x}, not the magic byte 0x00 of a schema id frame"
+def _reason(value: bytes) -> str:
+    if len(value) < HEAD_BYTES:
+        return f"shorter than the {HEAD_BYTES} bytes of a schema id frame: {len(value)} bytes"
+    if value[0] != MAGIC:
+        return f"first byte is {value[0]:#04x}, not the magic byte 0x00 of a schema id frame"
     return "the schema id is negative"

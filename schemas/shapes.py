@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.batch import Batch, Ints
+from schemas.batch import Batch
+from schemas.joined import Ints
 
 MAX_ITEMS = 10_000
 

@@ -64,6 +64,9 @@ _SETTINGS = {
     "log.cleaner.dedupe.buffer.size": 16 << 20,
 }
 
+# Its life is short: what the second compiler takes is more than what it saves.
+_JAVA = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
 
 class BrokerError(ErrataError):
     """The embedded broker does not start, or has died."""
@@ -145,11 +148,10 @@ class EmbeddedBroker:
         self.port, controller = self.port or _free_port(), _free_port()
         self._configure(controller)
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        options = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", logging, "-cp", class_path]
+        options = [*_JAVA, f"-Xmx{self._heap}", logging, "-cp", class_path]
         properties = str(self.folder / "server.properties")
         if not (self.folder / "data" / "meta.properties").exists():
-            quick = [str(java), "-XX:TieredStopAtLevel=1", *options]
-            self._format([*quick, "kafka.tools.StorageTool"], properties)
+            self._format([str(java), *options, "kafka.tools.StorageTool"], properties)
         with self.log.open("ab") as log:
             self._shim = subprocess.Popen(
                 ["sh", "-c", _SHIM, "sh", str(java), *options, "kafka.Kafka", properties],

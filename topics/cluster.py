@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one topic partition in log order, as columns; all lists have the same length.
+    """Records of one topic partition in log order, as columns, all of the same length.
 
     A tombstone is a value of None. Times are the broker's record timestamps in ms.
     """
@@ -32,7 +32,7 @@ class Records:
     offsets: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
-    times_ms: list[int]
+    times_ms: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.offsets)

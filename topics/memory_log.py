@@ -82,7 +82,8 @@ class MemoryLog:
     def read(self, position: int, limit: int) -> tuple[Records, int]:
         """Return the committed records from a position on, and the position after them."""
         stop = self.last_stable_offset
-        found = Records(self.source, [], [], [], [])
+        times_ms: list[int] = []
+        found = Records(self.source, [], [], [], times_ms)
         first = bisect_right(self._batches, position, key=lambda batch: batch.end)
         for index in range(first, len(self._batches)):
             batch = self._batches[index]
@@ -95,7 +96,7 @@ class MemoryLog:
             found.offsets.extend(batch.offsets[taken])
             found.keys.extend(batch.keys[taken])
             found.values.extend(batch.values[taken])
-            found.times_ms.extend([batch.time_ms] * len(batch.offsets[taken]))
+            times_ms.extend([batch.time_ms] * len(batch.offsets[taken]))
             if len(found) >= limit:
                 return found, found.offsets[-1] + 1
         return found, max(position, stop)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import filterfalse
-from operator import itemgetter
+from itertools import compress
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Assigned
 
 from topics.client import Connection
 from topics.cluster import LostOffsetError, Records, TopicPartition
+from topics.times import Times
 
 _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used
@@ -76,11 +77,10 @@ class KafkaReader:
         except KafkaException as error:
             raise self._connection.failure("a partition", error) from None
         self._connection.check()
-        if any(map(Message.error, messages)):
-            events = [message for message in messages if message.error()]
-            messages = list(filterfalse(Message.error, messages))
-        else:
-            events = []
+        errors = list(map(Message.error, messages))
+        events = list(compress(messages, errors))
+        if events:
+            messages = list(compress(messages, map(not_, errors)))
         found = self._split(messages) if messages else []
         for event in events:
             self._handle(event)
@@ -112,7 +112,7 @@ class KafkaReader:
             offsets,
             list(map(Message.key, messages)),
             list(map(Message.value, messages)),
-            list(map(itemgetter(1), map(Message.timestamp, messages))),
+            Times(messages),
         )
 
     def _handle(self, event: Message) -> None:

@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import compress, repeat
+from itertools import repeat
 from operator import length_hint
 from time import monotonic
 from typing import Any
@@ -25,11 +25,12 @@ TIMEOUT_S = 15.0
 SLOW_COMMIT_S = 2.0
 """A commit slower than this may have been sent twice: no new transaction after it."""
 
-_CHUNK = 10_000
+_CHUNK, _QUEUE = 10_000, 200_000
 _DEFAULTS = {
     "linger.ms": 5,
+    "compression.type": "lz4",  # costs less time than the copying that it saves
     "retry.backoff.ms": 20,  # back-to-back transactions with offsets wait this long
-    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.messages": _QUEUE,
     "queue.buffering.max.kbytes": 1_048_576,
     "transaction.timeout.ms": int(TIMEOUT_S * 1000),
     "message.max.bytes": LARGEST,
@@ -54,9 +55,7 @@ class KafkaTransactions:
         self._connection = connection
         self._id = transactional_id
         self._limit = connection.setting("message.max.bytes", LARGEST)
-        self._queue_size = connection.setting(
-            "queue.buffering.max.messages", int(_DEFAULTS["queue.buffering.max.messages"])
-        )
+        self._queue_size = connection.setting("queue.buffering.max.messages", _QUEUE)
         self._chunk = min(_CHUNK, self._queue_size // 2)
         self._groups: dict[str, Any] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -112,19 +111,12 @@ class KafkaTransactions:
         self._connection.check()
         # The delivery of each partition's last record tells where its own output ends.
         last = dict(zip(partitions, range(len(partitions)), strict=True))
-        rest = bytearray(b"\1") * len(partitions)
-        for index in last.values():
-            rest[index] = 0
+        callbacks: list[Any] = [None] * len(partitions)
+        for partition, index in last.items():
+            self._awaited.add(TopicPartition(topic, partition))
+            callbacks[index] = self._on_delivery
         with self._step(f"producing to '{topic}'"):
-            self._queue(
-                topic,
-                list(compress(values, rest)),
-                list(compress(keys, rest)),
-                list(compress(partitions, rest)),
-            )
-            for partition, index in last.items():
-                self._awaited.add(TopicPartition(topic, partition))
-                self._queue(topic, [values[index]], [keys[index]], [partition], self._on_delivery)
+            self._queue(topic, values, keys, partitions, callbacks)
             self._producer.poll(0)
 
     def flush(self) -> dict[TopicPartition, int]:
@@ -177,10 +169,10 @@ class KafkaTransactions:
     def _queue(
         self,
         topic: str,
-        values: list[bytes | None],
-        keys: list[bytes | None],
-        partitions: list[int],
-        on_delivery: Any = None,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None],
+        partitions: Sequence[int],
+        callbacks: Sequence[Any],
     ) -> None:
         done, deadline = 0, monotonic() + TIMEOUT_S
         while done < len(values):
@@ -196,7 +188,7 @@ class KafkaTransactions:
                         rest,
                         keys[chunk],
                         partitions[chunk],
-                        repeat(on_delivery),
+                        callbacks[chunk],
                     ),
                     maxlen=0,
                 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.tape import tape
+from bench.variants import VARIANTS
 from schemas import revisions as frames
 
 
@@ -20,6 +21,8 @@ def test_the_short_form_runs_and_its_results_equal_a_recomputation(broker):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ratio to raw" in done.stdout
+    measured = {line[:15].strip() for line in done.stdout.splitlines()}
+    assert measured >= {"raw", *VARIANTS}
 
 
 def test_the_tape_is_the_same_for_the_same_seed_and_has_its_share_of_corrections():

@@ -91,6 +91,17 @@ def test_processes_are_started_and_their_lines_passed_on_with_their_name(stage: 
     stage.until(lambda: {"started one", "one: up", "started two", "two: up"} <= set(stage.said))
 
 
+def test_processes_side_by_side_take_one_thread_each_unless_the_user_says_otherwise(
+    environ: dict[str, str],
+) -> None:
+    asks = [*PYTHON, "import os; print(os.environ['POLARS_MAX_THREADS'])"]
+    for given, found in ({}, "1"), ({"POLARS_MAX_THREADS": "3"}, "3"):
+        on = Stage({k: v for k, v in environ.items() if k != "POLARS_MAX_THREADS"} | given)
+        on.start(one=asks)
+        on.until(lambda on=on, found=found: f"one: {found}" in on.said)
+        on.supervisor.stop()
+
+
 def test_a_killed_process_is_started_again_at_once_as_often_as_it_is_killed(stage: Stage) -> None:
     supervisor = stage.start(one=WAITS)
     for count in range(1, MOST_QUICK + 2):

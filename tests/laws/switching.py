@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
+from errata import parts
 from errata.parts import Actor, Parts
 from errata.switch import Switch, next_version
 from processors.deployed import read_plan, topic_specs
@@ -50,7 +52,8 @@ class Switching(Simulation):
         make = self.shape.tape
         tapes = {source: make(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
         self._first_act(tapes)
-        self._switch(tapes)
+        with mock.patch.object(parts, "_now_ms", self._clock_ms):  # a seed is a scenario
+            self._switch(tapes)
         for tick in range(self.ticks, self.ticks + 8):
             self._send(tapes, 2 * tick)
             for _ in range(STEPS_A_TICK):
@@ -59,6 +62,9 @@ class Switching(Simulation):
         self.drain()
         self._second_act(tapes)
         self.drain()
+
+    def _clock_ms(self) -> int:
+        return self.now
 
     # ---------------------------------------------------------------- the switch
 

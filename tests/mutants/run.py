@@ -14,18 +14,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 
 from rich.console import Console
 from rich.progress import track
 
-from tests.mutants.planted import MUTANTS, RANDOM, Mutant
+from tests.mutants.mutant import RANDOM, Mutant
+from tests.mutants.planted import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = 40
-"""Scenarios a network: some bugs need more than the few of `make test` to show."""
+EXAMPLES, NETWORKS = 40, 100
+"""Scenarios a network, and random networks: some bugs need more than the few of `make test`."""
+COPIES = 2
+"""Mutants that are judged at once."""
+LIMIT_S = 1800
 LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
-LAW = re.compile(r"\b(L[1-7]|Progress)\b")
+FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)
 
 
 def copy(target: Path) -> None:
@@ -40,13 +46,13 @@ def copy(target: Path) -> None:
             shutil.copyfile(ROOT / name, target / name)
 
 
-def run(where: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(where: Path, *command: str, examples: int = EXAMPLES) -> subprocess.CompletedProcess[str]:
     """Run a command in the copy."""
     environment = os.environ | {"PYTHONPATH": str(where), "ERRATA_REQUIRE": ""}
-    environment |= {"ERRATA_LAWS_EXAMPLES": str(EXAMPLES)}
+    environment |= {"ERRATA_LAWS_EXAMPLES": str(examples)}
     return subprocess.run(
         [sys.executable, "-m", *command],
-        cwd=where, env=environment, capture_output=True, text=True,
+        cwd=where, env=environment, capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
 
 
@@ -64,12 +70,16 @@ def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
         figure = run(where, "pytest", "-q", "-x", "tests/test_figure_1.py")
         if figure.returncode:
             return False, "fails figure 1 already"
-        chosen = [*LAWS, "-k", mutant.network] if mutant.network != RANDOM else RANDOM_LAWS
-        laws = run(where, "pytest", "-q", "-x", *chosen)
-        found = LAW.findall(laws.stdout) if laws.returncode == 1 else []
-        if not found:
+        if mutant.network == RANDOM:
+            laws = run(where, "pytest", "-q", "-x", *RANDOM_LAWS, examples=NETWORKS)
+        else:
+            laws = run(where, "pytest", "-q", "-x", *LAWS, "-k", mutant.network)
+        found = FOUND.search(laws.stdout) if laws.returncode == 1 else None
+        if found is None:
             return False, "survives" if laws.returncode == 0 else "fails, but no law is named"
-        return True, f"killed by {found[0]}"
+        return True, f"killed by {found[1]}"
+    except subprocess.TimeoutExpired:
+        return False, "comes to no end"
     finally:
         path.write_text(source)
 
@@ -82,12 +92,28 @@ def main() -> int:
     chosen = [m for m in MUTANTS if not options.names or m.name in options.names]
     console, survivors = Console(), 0
     with tempfile.TemporaryDirectory(prefix="errata-mutants-") as folder:
-        where = Path(folder)
-        copy(where)
-        for mutant in track(chosen, "mutants", console=Console(stderr=True), transient=True):
-            killed, what = judge(mutant, where)
-            survivors += not killed
-            console.print(f"{'killed  ' if killed else 'SURVIVES'} {mutant.name}: {what}")
+        free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(COPIES):
+            where = Path(folder, str(number))
+            copy(where)
+            free.put(where)
+
+        def judged(mutant: Mutant) -> tuple[Mutant, bool, str]:
+            where = free.get()
+            try:
+                return mutant, *judge(mutant, where)
+            finally:
+                free.put(where)
+
+        with ThreadPoolExecutor(COPIES) as pool:
+            under_way = as_completed([pool.submit(judged, mutant) for mutant in chosen])
+            shown = Console(stderr=True)
+            for done in track(under_way, "mutants", len(chosen), console=shown, transient=True):
+                mutant, killed, what = done.result()
+                survivors += not killed
+                told = f"{'killed  ' if killed else 'SURVIVES'} {mutant.name}: {what}"
+                console.print(told, soft_wrap=True)
+    console.print(f"{len(chosen) - survivors} of {len(chosen)} are killed by a law")
     return 1 if survivors else 0
 
 

@@ -70,6 +70,23 @@ def test_a_record_over_the_cap_is_refused():
         of("string").encode(frame)
 
 
+def test_a_head_goes_before_each_record_and_does_not_count_for_the_cap():
+    frame = pl.DataFrame({"f": [False, True, False], "f.n": [None, 3, None]})
+    assert of(["null", INNER]).encode(frame, b"head") == [b"head\0", b"head\2\6", b"head\0"]
+    largest = "b" * ((1 << 20) - 3)  # and 3 bytes that say how long it is
+    (record,) = of("string").encode(pl.DataFrame({"f": [largest]}), b"head")
+    assert len(record) == 4 + (1 << 20)
+
+
+def test_texts_of_a_record_that_only_some_rows_have_stand_in_their_rows():
+    inner = {"type": "record", "name": "I", "fields": [{"name": "s", "type": ["null", "string"]}]}
+    frame = pl.DataFrame(
+        {"f": [True, False, True, True], "f.s": ["a", "not looked at", None, "ccc"]}
+    )
+    wanted = [b"\2\2\2a", b"\0", b"\2\0", b"\2\2\6ccc"]
+    assert of(["null", inner]).encode(frame) == wanted
+
+
 def test_no_rows_give_no_records():
     assert of("string").encode(pl.DataFrame({"f": []}, schema={"f": pl.String})) == []
 

@@ -8,7 +8,7 @@ from schemas.framing import UNFRAMED, frame, unframe
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 2**31 - 1))
 def test_unframing_gives_back_what_was_framed(bodies, schema_id):
     batch = unframe(frame(bodies, schema_id))
-    assert batch.bodies == bodies
+    assert list(batch.bodies) == bodies
     assert batch.schema_ids.tolist() == [schema_id] * len(bodies)
     assert batch.rejected == []
     assert batch.only_id == (schema_id if bodies else None)

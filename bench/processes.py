@@ -1,0 +1,102 @@
+"""The processes of a network that is measured, and the processor time that each takes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Barrier, Event
+from pathlib import Path
+
+from bench.variants import VARIANTS
+from errata.supervisor import SIDE_BY_SIDE
+from errata.worker import Place, Worker
+
+Settings = dict[str, str | int]
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def work(
+    variant: str,
+    role: str,
+    kafka: Settings,
+    name: str,
+    topic: str,
+    state: str,
+    start: Barrier,
+    stop: Event,
+) -> None:
+    """Be one process of the network."""
+    worker = Worker(VARIANTS[variant].network(name, topic), Place(kafka, Path(state)))
+    for scope in VARIANTS[variant].roles[role]:
+        worker.add_scope(scope)
+    if role == "sweepers":
+        worker.add_sweepers()
+    start.wait()
+    if os.environ.get("ERRATA_PROFILE"):
+        import cProfile
+
+        profile = cProfile.Profile()
+        profile.runcall(worker.run, stop.is_set)
+        profile.dump_stats(f"{os.environ['ERRATA_PROFILE']}.{role}")
+    else:
+        worker.run(stop.is_set)
+
+
+@contextmanager
+def processes(
+    variant: str, kafka: Settings, name: str, topic: str
+) -> Iterator[tuple[Barrier, dict[str, int]]]:
+    """Run a network's processes; they begin when the barrier is passed.
+
+    Yields:
+        The barrier, and the process id of each role.
+    """
+    roles = VARIANTS[variant].roles
+    context = multiprocessing.get_context("spawn")
+    start, stop = context.Barrier(len(roles) + 1, timeout=120), context.Event()
+    with tempfile.TemporaryDirectory(prefix="errata-bench-") as state:
+        children = {
+            role: context.Process(
+                target=work, args=(variant, role, kafka, name, topic, state, start, stop)
+            )
+            for role in roles
+        }
+        for variable, value in SIDE_BY_SIDE.items():
+            os.environ.setdefault(variable, value)
+        for child in children.values():
+            child.start()
+        try:
+            yield start, {role: child.pid or 0 for role, child in children.items()}
+        finally:
+            stop.set()
+            for child in children.values():
+                child.join(20)
+                if child.is_alive():
+                    child.kill()
+
+
+def broker_pid() -> int:
+    """Return the process id of the broker that this process has started; 0 if it can't be told."""
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        if _read(pid, "comm").strip() == "java":
+            return pid
+        waiting += map(int, _read(pid, f"task/{pid}/children").split())
+    return 0
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time of a process so far, user and system; 0 where /proc has none."""
+    fields = _read(pid, "stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / TICKS_A_SECOND
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text()
+    except OSError:
+        return ""

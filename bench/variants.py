@@ -1,0 +1,121 @@
+"""What is measured: networks over the tape, and what each must come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from bench import tape
+from errata import Network, hopping
+from processors.network import Stream
+from schemas import revisions as frames
+
+NOTIONAL = "notional * coalesce(index_factor, 1)"
+WITHOUT_MAX = {
+    "traded": f"sum({NOTIONAL})",
+    "average": f"avg({NOTIONAL})",
+    "trades": "count(*)",
+}
+SIZE_MS, SLIDE_MS = 30 * 60_000, 20 * 60_000
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A network over the tape.
+
+    Args:
+        envelope: How its source topic says what was revised: native or upsert.
+        arc: The arc whose content is held against a recomputation.
+        task: The task that is done last.
+        build: Adds the boxes behind the source.
+        wanted: What the arc must hold, given the trades that are left.
+    """
+
+    envelope: str
+    arc: str
+    task: str
+    build: Callable[[Stream], None]
+    wanted: Callable[[pl.DataFrame], pl.DataFrame]
+
+    def network(self, name: str, topic: str) -> Network:
+        """Return the network, under a name, over a topic of the tape."""
+        net = Network(name)
+        trades: Stream = net.source(
+            "trades",
+            topic=topic,
+            envelope=self.envelope,
+            fields=tape.FIELDS,
+            identity=["key"],
+            event_time="at",
+            partition_by=["product", "currency"],
+            lateness="5m",
+            keep="10y",
+        )
+        self.build(trades)
+        return net
+
+    @property
+    def roles(self) -> dict[str, list[str]]:
+        """The scopes of each process; the one of the sweepers has none."""
+        if self.task.startswith("ingest"):
+            return {"ingest": ["ingest.trades"]}
+        return {"ingest": ["ingest.trades"], "scope": ["trades"], "sweepers": []}
+
+
+def no_box(trades: Stream) -> None:
+    """Add nothing: the source's arc is a connection point all the same."""
+
+
+def window(trades: Stream) -> None:
+    """Add the demo's query."""
+    _totals(trades, fields=WITHOUT_MAX | {"largest": f"max({NOTIONAL})"})
+
+
+def window_without_max(trades: Stream) -> None:
+    """Add the demo's query without the maximum, which can't be compensated."""
+    _totals(trades, fields=WITHOUT_MAX)
+
+
+def _totals(trades: Stream, *, fields: dict[str, str]) -> None:
+    trades.aggregate(
+        "totals",
+        by=["product", "currency"],
+        window=hopping("30m", every="20m"),
+        keep="10y",
+        fields=fields,
+    )
+
+
+def trades_left(count: int) -> pl.DataFrame:
+    """Return the trades of the tape that are left after all its corrections."""
+    history = tape.tape(count).with_columns(pl.coalesce("after.key", "before.key").alias("key"))
+    last = history.unique(subset="key", keep="last")
+    return frames.entering(last, list(tape.FIELDS))
+
+
+def totals(trades: pl.DataFrame) -> pl.DataFrame:
+    """Return the windows of these trades, computed at once and by other means."""
+    first = (pl.col("at") - SIZE_MS) // SLIDE_MS + 1
+    factor = pl.coalesce("index_factor", pl.lit(10**8, pl.Int128))
+    return (
+        trades.with_columns(
+            pl.int_ranges(first, pl.col("at") // SLIDE_MS + 1).alias("window_start")
+        )
+        .explode("window_start")
+        .with_columns(pl.col("window_start") * SLIDE_MS)
+        .group_by("product", "currency", "window_start")
+        .agg(
+            (pl.col("notional") * factor).sum().alias("traded"),
+            pl.len().cast(pl.Int64).alias("trades"),
+        )
+    )
+
+
+VARIANTS = {
+    "pass-through": Variant("native", "trades", "ingest.trades.0", no_box, lambda trades: trades),
+    "window": Variant("native", "totals", "trades.0", window, totals),
+    "window, no max": Variant("native", "totals", "trades.0", window_without_max, totals),
+    "upserts": Variant("upsert", "totals", "trades.0", window, totals),
+}

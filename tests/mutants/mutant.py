@@ -1,0 +1,27 @@
+"""A bug to plant: one line, changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RANDOM = "random"
+"""The random networks, one after another (`tests/laws/random_networks.py`)."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug.
+
+    Args:
+        name: What is wrong.
+        file: Where.
+        old: The line, or the part of it, that is changed; unique in the file.
+        new: What it becomes.
+        network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    network: str = "apart"

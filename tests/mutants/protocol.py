@@ -1,0 +1,73 @@
+"""Bugs in what tasks read, believe, report and resume from."""
+
+from tests.mutants.mutant import Mutant
+
+PROTOCOL = [
+    Mutant(
+        "a window closes one watermark late",
+        "processors/boxes/aggregate.py",
+        "return (ends <= wm) | self.on_update",
+        "return (ends < wm) | self.on_update",
+    ),
+    Mutant(
+        "a maximum that is lowered while its window is open is not replayed",
+        "processors/boxes/aggregate.py",
+        "lowered = after.filter(~self.exact(after)).select(self.keys)",
+        "lowered = after.filter(~self.exact(after) & was_told).select(self.keys)",
+    ),
+    Mutant(
+        "a replay through an aggregate does not reach back",
+        "processors/replay.py",
+        'pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms',
+        'pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS)',
+        network="chain-False",
+    ),
+    Mutant(
+        "resume where reading was, not at the oldest unprocessed record",
+        "processors/arc_topic.py",
+        "return min(oldest, default=self.reader.position(self.place))",
+        "return self.reader.position(self.place)",
+    ),
+    Mutant(
+        "a new life keeps its predecessor's number",
+        "processors/task.py",
+        "claimed = replace(old, attempt=old.attempt + 1, ",
+        "claimed = replace(old, attempt=max(old.attempt, 1), ",
+    ),
+    Mutant(
+        "a batch forgets that an identity was alive before it",
+        "processors/taking.py",
+        'alive.shift(1).forward_fill().over(KEY).fill_null(pl.col("held")).alias("alive")',
+        'alive.shift(1).forward_fill().over(KEY).fill_null(False).alias("alive")',
+    ),
+    Mutant(
+        "a tuple that moves stays in its old partition as well",
+        "processors/spread.py",
+        'moved = (revisions["op"] == frames.REPLACE) & (before != after)',
+        'moved = (revisions["op"] == frames.REPLACE) & (before > after)',
+    ),
+    Mutant(
+        "the watermark is the fastest partition's",
+        "processors/view.py",
+        "return min(known, default=NEVER)",
+        "return max(known, default=NEVER)",
+    ),
+    Mutant(
+        "a lone writer's records are believed unreported",
+        "processors/view.py",
+        'return revisions.filter(pl.col("epoch") <= last[0])',
+        "return revisions",
+    ),
+    Mutant(
+        "what was emitted in the same transaction is forgotten",
+        "processors/scope.py",
+        "return overlay(tuples, self.aggregates[name].stored, own.get(name, []))",
+        "return overlay(tuples, self.aggregates[name].stored, [])",
+    ),
+    Mutant(
+        "a copy is complete where some writers have reported",
+        "processors/view.py",
+        "return min(self.frontier(writer) for writer in writers), end",
+        "return max(self.frontier(writer) for writer in writers), end",
+    ),
+]
