@@ -1,8 +1,10 @@
 """A seeded tape of trades with corrections, as large as wanted.
 
-A trade every 10 ms in event time, for one of 1,000 products (some traded far more than others) in
-one of two currencies; 1 % come up to three minutes late; 1 % are replaced and 0.2 % deleted, a
-second to an hour later. The same seed and count give the same tape.
+A trade every 10 ms in event time, for one of 1,000 products, some traded far more than others (the
+k-th in proportion to 1 / (k + 10)), each in one of two currencies; one trade in ten has no index
+factor. 1 % of trades come late, by up to three minutes. 1 % are replaced, with another notional,
+and a further 0.2 % deleted, a second to an hour after they came (the logarithm of the wait is
+uniform). The same seed and count give the same tape.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import sleep
 
 import polars as pl
@@ -74,9 +74,9 @@ class Tail:
             elif found.height:
                 yield found
 
-    def for_ever(self) -> Iterator[pl.DataFrame]:
-        """Yield what becomes certain, as it does."""
-        while True:
+    def until(self, stop: Callable[[], bool]) -> Iterator[pl.DataFrame]:
+        """Yield what becomes certain, as it does, until told to stop."""
+        while not stop():
             found = self.step()
             if found is None:
                 sleep(_PAUSE_S)

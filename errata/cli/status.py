@@ -15,6 +15,7 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines, table
 from errata.progress import STALE_MS, Hold, NetworkStatus, Progress, TaskStatus, status
+from errata.stopping import Stop
 
 _REFRESH_S = 1.0
 _COLUMNS = (
@@ -47,22 +48,25 @@ def status_(
     between epochs. The watermark is event time. A task that has something to do and has not
     reported for 5 seconds is busy, or not running.
     """
-    with deployed(net) as found:
+    with Stop() as stop, deployed(net) as found:
         progress = Progress(found.cluster, plan=found.plan)
         progress.catch_up()
         if as_json or not for_people():
+            stop.running = watch
             print_lines([as_data(status(progress))])
-            while watch:
+            while watch and not stop():
                 _wait(progress)
                 print_lines([as_data(status(progress))])
-            return
+            raise typer.Exit(stop.status)
         if not watch:
             Console(soft_wrap=False).print(shown_to_people(status(progress), now_ms=_now_ms()))
             return
+        stop.running = True
         with Live(auto_refresh=False, vertical_overflow="visible") as screen:
-            while True:
+            while not stop():
                 screen.update(shown_to_people(status(progress), now_ms=_now_ms()), refresh=True)
                 _wait(progress)
+    raise typer.Exit(stop.status)
 
 
 def _wait(progress: Progress) -> None:

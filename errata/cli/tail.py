@@ -16,6 +16,7 @@ from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.progress import current
+from errata.stopping import Stop
 from errata.tailing import Tail
 from schemas.arc import Arc
 
@@ -51,12 +52,13 @@ def tail(
 
     JSON lines, or on a terminal a line a revision: what it names, then what has changed.
     """
-    with deployed(net) as found:
+    with Stop() as stop, deployed(net) as found:
         kind = found.plan.arcs[found.written(arc)]
         progress = current(found.cluster, found.plan)
         reading = Tail(progress, found.codec(arc), from_beginning=from_beginning)
+        stop.running = True  # a KeyboardInterrupt is lost if it comes amidst a callback
         try:
-            frames = reading.for_ever() if follow else reading.upto_now()
+            frames = reading.until(stop) if follow else reading.upto_now()
             for revisions in limited(kind, frames, epochs=epochs, limit=limit):
                 if as_json or not for_people():
                     print_lines(revisions)
@@ -65,6 +67,8 @@ def tail(
         finally:
             reading.close()
             progress.close()
+    if stop():
+        raise typer.Exit(stop.status)
 
 
 def limited(

@@ -18,7 +18,7 @@ from tests.laws.audit import Audit, Findings
 from tests.laws.networks import SHAPES
 from tests.laws.simulation import Simulation
 
-FEW = 4
+FEW = 3
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
 MUST_HAPPEN = [
     "revisions of closed windows",
