@@ -17,6 +17,7 @@ from pathlib import Path
 
 from errata.parts import Actor, Life, Parts
 from errata.share import Share
+from processors import subjects
 from processors.deployed import (
     Deployed,
     NewVersionError,
@@ -82,10 +83,11 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
 
 
 def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:
-    """Make the topics of a plan that are not there."""
+    """Make the topics of a plan that are not there, and register their schemas."""
     found = [sink.topic for sink in plan.sinks if _partitions(cluster, sink.topic)]
     lag = place.compaction_lag_ms
     create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=lag, existing=found))
+    subjects.register(plan, registry(cluster, url=place.registry_url))
 
 
 def _settled(cluster: Cluster, network: str) -> Deployed | None:

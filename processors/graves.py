@@ -48,19 +48,15 @@ class Graves:
             emission: What was committed.
             keys: The record key of each of its revisions.
         """
-        written = pl.DataFrame(
-            {
-                "key": pl.Series(keys, dtype=pl.Binary),
-                "partition": emission.partitions,
-                "dead": emission.revisions["op"] == frames.DELETE,
-            }
-        )
-        waiting = [grave.key for grave in self._epochs if grave.arc == emission.arc]
-        touched = written.filter(pl.col("dead") | pl.col("key").is_in(waiting))
-        for key, partition, dead in touched.iter_rows():  # few: deletes, and what follows them
-            grave = Grave(emission.arc, partition, key)
+        dead = emission.revisions["op"] == frames.DELETE
+        touched = dead
+        waiting = {grave.key for grave in self._epochs if grave.arc == emission.arc}
+        if waiting:
+            touched |= pl.Series(map(waiting.__contains__, keys), dtype=pl.Boolean)
+        for row in touched.arg_true():  # few: deletes, and what follows them
+            grave = Grave(emission.arc, emission.partitions[row], keys[row])
             self._epochs.pop(grave, None)
-            if dead:
+            if dead[row]:
                 self._epochs[grave] = emission.epoch
 
     def ripe(self, passed: Callable[[str, int], int]) -> list[Grave]:

@@ -11,6 +11,7 @@ import json
 import shutil
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import lmdb
@@ -92,10 +93,11 @@ class Index:
         assert isinstance(found, list)
         return {TopicPartition(topic, partition): offset for topic, partition, offset in found}
 
-    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the tuple of each identity, None where there is none."""
-        with self.store.begin() as transaction:
-            return list(map(transaction.get, keys))
+    def get(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Return which of the identities are there, and the tuple of each that is."""
+        with self.store.begin() as transaction, transaction.cursor() as cursor:
+            found = cursor.getmulti(keys)
+        return list(map(itemgetter(0), found)), list(map(itemgetter(1), found))
 
     def begin(
         self,

@@ -31,7 +31,7 @@ from schemas import revisions as frames
 from topics.cluster import Reader, Records, TopicPartition
 
 WIDEST_MS = 2_000
-ROWS_A_BATCH = 100_000
+ROWS_A_BATCH = 50_000
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -112,7 +112,7 @@ class IngestTask(Task):
         now = self.clock_ms()
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
-        due = not self.paced or now - self.stamped_ms >= self._interval_ms()
+        due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
         if busy and (due or self._rows() >= ROWS_A_BATCH):
             epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
             yield from self._take(epoch, now)
@@ -126,7 +126,7 @@ class IngestTask(Task):
         assert self.reader is not None
         end = 0 if self.paced else self.cluster.end(self.place)
         while self._rows() < ROWS_A_BATCH or self.reader.position(self.place) < end:
-            for records in self.reader.poll(limit=ROWS_A_BATCH):
+            for records in self.reader.poll(limit=ROWS_A_BATCH - self._rows() % ROWS_A_BATCH):
                 self.held.append(records)
                 self.heard_ms = now
             if self.reader.position(self.place) >= end:

@@ -88,11 +88,8 @@ class Intake:
     def judge(self, index: Index, given: pl.DataFrame) -> Taken:
         """Return what a batch changes, given what the arc holds; see `taking.take`."""
         keys = given[KEY].unique().sort()  # neighbours in the index lie on one page
-        found = pl.DataFrame(
-            {KEY: keys, "held": pl.Series(index.get(keys.to_list()), dtype=pl.Binary)}
-        )
-        found = found.filter(pl.col("held").is_not_null())
-        held = self.decoder.decode(found["held"].to_list()).with_columns(found[KEY])
+        there, contents = index.get(keys.to_list())
+        held = self.decoder.decode(contents).with_columns(pl.Series(KEY, there, dtype=pl.Binary))
         return take(self.arc, given, held)
 
     def change(

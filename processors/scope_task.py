@@ -20,7 +20,7 @@ from processors.spread import Spread
 from processors.task import Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical
-from topics.cluster import LostOffsetError, TopicPartition
+from topics.cluster import FencedError, LostOffsetError, TopicPartition
 
 log = logging.getLogger("errata")
 
@@ -63,7 +63,7 @@ class ScopeTask(Task):
             ]
             try:
                 answers = iter((yield from self._answers(asks, done)))
-            except ReplayRefusedError as error:
+            except (LostOffsetError, ReplayRefusedError) as error:
                 yield from self._rebuild(str(error))
                 return
             for name, box in self.run.aggregates.items():
@@ -92,8 +92,8 @@ class ScopeTask(Task):
         put = [ask for ask in asks if ask.as_of >= 0]
         found: list[pl.DataFrame] = []
         if put:
-            found = yield from self.desk.answers(
-                put, task=self.name, attempt=self.report.attempt, epoch=epoch
+            found = yield from self._reading_ahead(
+                self.desk.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
             )
         given = iter(found)
         return [
@@ -103,19 +103,25 @@ class ScopeTask(Task):
             for ask in asks
         ]
 
+    def _reading_ahead(self, answering: Answering) -> Answering:
+        """Read and decode what has arrived while the answers are on their way."""
+        try:
+            while True:
+                next(answering)
+                yield any([reader.poll() for reader in self.inputs.values()])
+        except StopIteration as stop:
+            answers: list[pl.DataFrame] = stop.value
+            return answers
+
     def step(self) -> Iterator[bool]:
         """Take the epochs that are complete, process them one by one, commit them together."""
         self.view.poll()
         try:
             for reader in self.inputs.values():
                 reader.poll()
-        except LostOffsetError as error:
-            yield from self._rebuild(str(error))
-            return
-        frontier = min(reader.frontier() for reader in self.inputs.values())
-        try:
+            frontier = min(reader.frontier() for reader in self.inputs.values())
             results = yield from self._process(frontier)
-        except ReplayRefusedError as error:
+        except (LostOffsetError, ReplayRefusedError) as error:
             yield from self._rebuild(str(error))
             return
         if not results:
@@ -152,6 +158,10 @@ class ScopeTask(Task):
 
     def _rebuild(self, why: str) -> Iterator[bool]:
         """Catch up in one coalesced epoch, without the history that is gone (`rebuild`)."""
+        for _ in self.read_reports():
+            yield True
+        if self.view.of(self.name).attempt > self.report.attempt:
+            raise FencedError(f"task {self.name}: a newer life of it has taken over; {why}")
         rebuild.check(self.plan, self.scope, why=why)
         log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
         self._open_inputs(done=-1, resume={})

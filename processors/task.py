@@ -115,12 +115,7 @@ class Task:
     def _begin(self) -> Iterator[bool]:
         """Fence the older life, read what it reported, and claim a number of one's own."""
         self.transactions = self.cluster.transactions(f"{self.plan.network}.{self.name}")
-        end = self.cluster.end(self.view.source)
-        yield False
-        self.view.poll()
-        while not self.view.has_read_to(end):
-            yield False
-            self.view.poll()
+        yield from self.read_reports()
         old = self.view.of(self.name)
         self.graves.clear()  # a doubtful commit may have written again to what was to be buried
         if old.plan not in self.accepted:
@@ -134,6 +129,15 @@ class Task:
         yield from self._commit(claimed)
         yield from self._cover_orphans()
         yield from self.start()
+
+    def read_reports(self) -> Iterator[bool]:
+        """Read all reports that were there when it was called."""
+        end = self.cluster.end(self.view.source)
+        yield False
+        self.view.poll()
+        while not self.view.has_read_to(end):
+            yield False
+            self.view.poll()
 
     def first_positions(self) -> dict[TopicPartition, int]:
         """Return where a first life begins to read, where that is not the start of a log."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import compress
-from operator import not_
+from collections.abc import Iterator, Mapping
+from itertools import filterfalse
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,13 @@ from confluent_kafka import TopicPartition as Assigned
 
 from topics.client import Connection
 from topics.cluster import LostOffsetError, Records, TopicPartition
-from topics.times import Times
+from topics.columns import Columns
 
 _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used
     "fetch.wait.max.ms": 100,  # a partition added waits for the fetch under way
     "fetch.queue.backoff.ms": 10,
+    "fetch.message.max.bytes": 8_000_000,  # fewer and larger answers while there is much to read
     "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 131_072,
 }
@@ -29,6 +29,8 @@ _LAWS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",  # never skip silently what is no longer there
 }
+
+_CHUNK = 4_096  # messages looked at while the processor still has them at hand
 
 
 class KafkaReader:
@@ -67,24 +69,18 @@ class KafkaReader:
             LostOffsetError: If a log no longer has the position to read on from.
             ClusterError: If the cluster can't be read.
         """
-        try:
-            messages = self._consumer.consume(limit, 0)
-            if not messages and timeout_s:
-                # consume() waits until it has all that it is asked for: ask for one
-                messages = self._consumer.consume(1, timeout_s)
-                if messages and limit > 1:
-                    messages += self._consumer.consume(limit - 1, 0)
-        except KafkaException as error:
-            raise self._connection.failure("a partition", error) from None
+        found: dict[int, Columns] = {}
+        events = self._take(limit, found)
+        if not found and not events and timeout_s:
+            # consume() waits until it has all that it is asked for: ask for one
+            events = self._take(1, found, timeout_s)
+            events += self._take(limit - 1, found)
         self._connection.check()
-        errors = list(map(Message.error, messages))
-        events = list(compress(messages, errors))
-        if events:
-            messages = list(compress(messages, map(not_, errors)))
-        found = self._split(messages) if messages else []
+        for code, columns in found.items():
+            self._positions[self._sources[code]] = columns.offsets[-1] + 1
         for event in events:
             self._handle(event)
-        return found
+        return [columns.records(self._sources[code]) for code, columns in sorted(found.items())]
 
     def close(self) -> None:
         """Give the connection back; safe to call twice."""
@@ -92,28 +88,36 @@ class KafkaReader:
         if consumer is not None:
             consumer.close()
 
-    def _split(self, messages: list[Message]) -> list[Records]:
+    def _take(self, limit: int, found: dict[int, Columns], timeout_s: float = 0.0) -> list[Message]:
+        """Add the messages that are there to their partitions' columns; return the others."""
+        events: list[Message] = []
+        while limit > 0:
+            chunk = min(limit, _CHUNK)
+            try:
+                messages = self._consumer.consume(chunk, timeout_s)
+            except KafkaException as error:
+                raise self._connection.failure("a partition", error) from None
+            limit = limit - chunk if len(messages) == chunk else 0
+            told = list(filter(Message.error, messages))
+            if told:
+                events += told
+                messages = list(filterfalse(Message.error, messages))
+            if messages:
+                for code, part in self._split(messages):
+                    found.setdefault(code, Columns()).add(part)
+        return events
+
+    def _split(self, messages: list[Message]) -> Iterator[tuple[int, list[Message]]]:
+        """Yield the messages of each partition, by its code."""
         if len(self._sources) == 1:
-            return [self._columns(self._sources[0], messages)]
+            yield 0, messages
+            return
         places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         codes = np.fromiter(map(self._codes.__getitem__, places), np.int64, len(messages))
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
-        return [
-            self._columns(self._sources[code], list(map(messages.__getitem__, rows.tolist())))
-            for code, rows in zip(present, np.split(order, starts[1:]), strict=True)
-        ]
-
-    def _columns(self, source: TopicPartition, messages: list[Message]) -> Records:
-        offsets = list(map(Message.offset, messages))
-        self._positions[source] = offsets[-1] + 1
-        return Records(
-            source,
-            offsets,
-            list(map(Message.key, messages)),
-            list(map(Message.value, messages)),
-            Times(messages),
-        )
+        for code, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            yield code, list(map(messages.__getitem__, rows.tolist()))
 
     def _handle(self, event: Message) -> None:
         error = event.error()

@@ -70,6 +70,9 @@ class KafkaTransactions:
             {"transactional.id": transactional_id, "stats_cb": self._on_statistics},
         )
         try:
+            # A client that asks for its coordinator before it knows a broker asks again only after
+            # half a second; to learn the brokers first takes a few milliseconds.
+            self._producer.list_topics(timeout=2 * TIMEOUT_S)
             self._producer.init_transactions(2 * TIMEOUT_S)
         except KafkaException as error:
             connection.check()

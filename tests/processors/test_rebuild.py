@@ -1,7 +1,11 @@
 """A task whose history is gone catches up in one coalesced epoch."""
 
+import pytest
+
 from errata import Network, tumbling
 from errata.testing import Driver
+from processors.scope_task import ScopeTask
+from topics.cluster import FencedError
 
 MINUTE = 60_000
 
@@ -10,7 +14,7 @@ def trade(key: str, minute: int, price: int) -> dict[str, object]:
     return {"op": "insert", "after": {"key": key, "at": minute * MINUTE, "price": price}}
 
 
-def network() -> Network:
+def network(keep: str | None = "1d") -> Network:
     net = Network("rebuilt")
     trades = net.source(
         "trades",
@@ -20,7 +24,7 @@ def network() -> Network:
         keep="1d",
     )
     trades.aggregate(
-        "sums", by=[], window=tumbling("10m"), total="sum(price)", top="max(price)", keep="1d"
+        "sums", by=[], window=tumbling("10m"), total="sum(price)", top="max(price)", keep=keep
     )
     return net
 
@@ -42,3 +46,19 @@ def test_a_refused_replay_is_made_good_by_recomputing_at_the_frontier():
         assert driver.counts()["trades.0"]["rebuilt"] == 1
         driver.end()
         assert [row["total"] for row in driver.table("sums")] == [21, 1, 2]
+
+
+def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
+    """Its arc keeps no history, so that it could not be rebuilt either, which is not the reason."""
+    with Driver(network(keep=None), mode="upstream") as driver:
+        driver.send("trades", [trade("a", 1, 5), trade("c", 15, 1)])
+        driver.close_epoch()
+        old = next(task for task in driver.tasks if isinstance(task, ScopeTask))
+        newer = ScopeTask(driver.shared, old.scope, partition=0, desk=old.desk)
+        life = newer.life()
+        while not newer.started:
+            next(life)
+        driver.sweepers["trades"].store.raise_floor(10**9)
+        driver.send("trades", trade("d", 3, 9))
+        with pytest.raises(FencedError, match="a newer life of it has taken over"):
+            driver.close_epoch()
