@@ -31,7 +31,7 @@ def work(
     """Be one process of the network."""
     worker = Worker(VARIANTS[variant].network(name, topic), Place(kafka, Path(state)))
     for scope in VARIANTS[variant].roles[role]:
-        worker.add_scope(scope)
+        worker.add_scope(scope, sweep_beside=not VARIANTS[variant].apart)
     if role == "sweepers":
         worker.add_sweepers()
     start.wait()

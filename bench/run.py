@@ -5,9 +5,9 @@ Side by side in one run, on one embedded broker, with fresh topics each time:
 * raw: one process of plain confluent-kafka consumes the tape and produces it again, nothing
   decoded;
 * pass-through: a source and no box, so that ingest writes the tape into a connection point;
-* window: the demo's query: ingest, the scope of the aggregate and the sweepers as processes of
-  their own, with transactions, reports, decimals, exact sums; also without the maximum, which can't
-  be compensated;
+* window: the demo's query: ingest, and the scope of the aggregate with the sweepers beside it, as
+  two processes, with transactions, reports, decimals, exact sums; also with the sweepers in a
+  process apart; and without the maximum, which can't be compensated;
 * upserts: the same query over the same trades as upserts and tombstones.
 
 Prints medians: rates, the ratio to raw, and the processor time of each process. Absolute figures

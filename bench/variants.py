@@ -31,6 +31,7 @@ class Variant:
         task: The task that is done last.
         build: Adds the boxes behind the source.
         wanted: What the arc must hold, given the trades that are left.
+        apart: Whether the sweepers are a process of their own.
     """
 
     envelope: str
@@ -38,6 +39,7 @@ class Variant:
     task: str
     build: Callable[[Stream], None]
     wanted: Callable[[pl.DataFrame], pl.DataFrame]
+    apart: bool = False
 
     def network(self, name: str, topic: str) -> Network:
         """Return the network, under a name, over a topic of the tape."""
@@ -61,7 +63,8 @@ class Variant:
         """The scopes of each process; the one of the sweepers has none."""
         if self.task.startswith("ingest"):
             return {"ingest": ["ingest.trades"]}
-        return {"ingest": ["ingest.trades"], "scope": ["trades"], "sweepers": []}
+        roles = {"ingest": ["ingest.trades"], "scope": ["trades"]}
+        return roles | ({"sweepers": []} if self.apart else {})
 
 
 def no_box(trades: Stream) -> None:
@@ -116,6 +119,7 @@ def totals(trades: pl.DataFrame) -> pl.DataFrame:
 VARIANTS = {
     "pass-through": Variant("native", "trades", "ingest.trades.0", no_box, lambda trades: trades),
     "window": Variant("native", "totals", "trades.0", window, totals),
+    "window, apart": Variant("native", "totals", "trades.0", window, totals, apart=True),
     "window, no max": Variant("native", "totals", "trades.0", window_without_max, totals),
     "upserts": Variant("upsert", "totals", "trades.0", window, totals),
 }

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,8 +47,8 @@ class UnknownProcessError(ErrataError):
 def network_commands(reference: str, plan: Plan) -> dict[str, list[str]]:
     """Return the command line by name of each process of a network.
 
-    There is one a source (``ingest.<source>``), one a scope, and one for all sweepers
-    (``sweepers``) if any box asks them.
+    There is one a source (``ingest.<source>``) and one a scope, with the sweepers beside it that no
+    other scope asks. The others, if there are any, have one (``sweepers``).
 
     Args:
         reference: The network, as a command line names it.
@@ -58,8 +59,16 @@ def network_commands(reference: str, plan: Plan) -> dict[str, list[str]]:
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
     scopes = [*(f"ingest.{source}" for source in plan.sources), *plan.scopes]
     commands = {scope: [*errata, "run", reference, "--scope", scope] for scope in scopes}
-    if plan.asked():
-        commands["sweepers"] = [*errata, "sweep", reference]
+    asked = {name: plan.asked_by(scope) for name, scope in plan.scopes.items()}
+    scopes_asking = Counter(arc for arcs in asked.values() for arc in arcs)
+    apart = set(plan.asked())
+    for name, arcs in asked.items():
+        if arcs and all(scopes_asking[arc] == 1 for arc in arcs):
+            commands[name].append("--sweep-beside")
+            apart -= set(arcs)
+    if apart:
+        named = [option for arc in sorted(apart) for option in ("--arc", arc)]
+        commands["sweepers"] = [*errata, "sweep", reference, *named]
     return commands
 
 

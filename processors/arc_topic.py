@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import polars as pl
 
+from processors.feed import Cursor, Feeds
 from processors.view import View
 from schemas import framing
 from schemas import revisions as frames
@@ -17,7 +18,7 @@ from schemas.arc import Arc
 from schemas.avro import key_schema
 from schemas.codec import RevisionCodec
 from schemas.encode import Encoder
-from topics.cluster import Cluster, Reader, Records, TopicPartition
+from topics.cluster import Cluster, Records, TopicPartition
 from topics.registry import Registry
 
 NOTHING_YET = -1
@@ -49,6 +50,7 @@ class ArcCodec:
 
     def __post_init__(self) -> None:
         arc = self.arc
+        self._feeds: dict[TopicPartition, Feeds] = {}
         key = key_schema(arc.name, arc.fields, arc.identity)
         self._keys, self._values = Encoder(key), RevisionCodec(arc.name, arc.fields)
         self._key_head = framing.head(self.registry.register(f"{self.topic}-key", key))
@@ -75,6 +77,12 @@ class ArcCodec:
     def identities(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the identity of each revision: that of whichever side it has."""
         return frames.identities(revisions, self.arc.identity)
+
+    def cursor(self, cluster: Cluster, place: TopicPartition, offset: int) -> Cursor:
+        """Return what reads a partition from an offset on, with the others in this process."""
+        if place not in self._feeds:
+            self._feeds[place] = Feeds(cluster, place, self.decode)
+        return Cursor(self._feeds[place], offset)
 
     @cached_property
     def empty(self) -> pl.DataFrame:
@@ -147,7 +155,7 @@ class ArcInput:
     ) -> None:
         self.view, self.codec, self.done, self.watch = view, codec, done, watch
         self.place = TopicPartition(codec.topic, partition)
-        self.reader: Reader = view.cluster.reader({self.place: resume})
+        self.cursor = codec.cursor(view.cluster, self.place, resume)
         self.pending: list[pl.DataFrame] = []
         self._reached = NOTHING_YET
         self._goal: tuple[int, int] | None = None
@@ -158,9 +166,8 @@ class ArcInput:
         if waiting >= limit and self._goal is None:
             return 0  # back-pressure: some epochs are complete and want processing first
         count = 0
-        for records in self.reader.poll(limit=limit):
+        for records, frame in self.cursor.poll(limit=limit):
             count += len(records)
-            frame = self.codec.decode(records)
             if self.watch is not None:
                 self.watch(records, frame)
             frame = frame.filter(pl.col("epoch") > self.done)
@@ -177,7 +184,7 @@ class ArcInput:
         if self._goal is None:
             self._goal = self.view.complete(self.codec.arc.name, self.place.partition)
         epoch, end = self._goal
-        if self.reader.position(self.place) >= end:
+        if self.cursor.position >= end:
             self._reached, self._goal = max(self._reached, epoch), None
         return max(self._reached, self.done)
 
@@ -204,8 +211,8 @@ class ArcInput:
         left = [frame.filter(pl.col("epoch") > done) for frame in self.pending]
         self.pending = [frame for frame in left if frame.height]
         oldest = [cast(int, frame["offset"].min()) for frame in self.pending]
-        return min(oldest, default=self.reader.position(self.place))
+        return min(oldest, default=self.cursor.position)
 
     def close(self) -> None:
         """Stop reading."""
-        self.reader.close()
+        self.cursor.close()

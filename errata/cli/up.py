@@ -19,7 +19,7 @@ _POLL_S = 0.1
 
 @command("up", example="KAFKA_BOOTSTRAP_SERVERS=localhost:9092 errata up tape.py")
 def up(net: NetworkArgument) -> None:
-    """Run a whole network on this machine: a process a source, one a scope, one for sweepers.
+    """Run a whole network on this machine: a process a source, and one a scope.
 
     Makes the topics and deploys the network if nobody has. A process that dies is started again;
     one with a fault that a restart does not cure ends them all (status 1). SIGTERM ends them with

@@ -46,7 +46,7 @@ def up(
     tmp_path: Path, environ: dict[str, str], broker: EmbeddedBroker, cluster: KafkaCluster
 ) -> Iterator[Up]:
     """The network with two partitions, of which the first has figure 1, and a bad record."""
-    write_network(tmp_path, name="watched")
+    write_network(tmp_path, name="watched", scope="counting")
     create_topics(broker.settings, [TopicSpec(TOPIC, 2)])
     for at, amount in FIGURE:
         cluster.send(TOPIC, partition=0, key=None, value=insert(f"{at}", at, amount))

@@ -126,7 +126,7 @@ class Running:
             shared, there = Shared(cluster, plan, SchemaRegistry(cluster), view, 0), set()
             for partition in range(plan.partition_count(arc)):
                 source = ArcInput(view, shared.codec(arc), partition, done=-1, resume=0)
-                while source.reader.position(source.place) < cluster.end(source.place):
+                while source.cursor.position < cluster.end(source.place):
                     source.poll()
                 table = rows.fold(plan.arcs[arc], source.take(2**62))
                 source.close()

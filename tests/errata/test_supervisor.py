@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from errata import Network, tumbling
 from errata.supervisor import (
     MOST_QUICK,
     QUICK_S,
@@ -19,7 +20,6 @@ from errata.supervisor import (
     network_commands,
 )
 from processors.plan import compile_network
-from tests.errata.network_file import write_network
 
 PYTHON = [sys.executable, "-c"]
 WAITS = [*PYTHON, "import time; print('up', flush=True); time.sleep(600)"]
@@ -240,13 +240,32 @@ def test_children_end_if_the_supervisor_is_killed(environ: dict[str, str]) -> No
         time.sleep(0.01)
 
 
-def test_a_network_has_a_process_a_source_one_a_scope_and_one_for_its_sweepers(
-    tmp_path: Path,
-) -> None:
-    from errata.loading import load
+def test_a_network_has_a_process_a_source_and_one_a_scope_with_its_sweepers() -> None:
+    net = Network("upped")
+    commands = network_commands("net.py", compile_network(counted(net, "one")))
+    assert list(commands) == ["ingest.prices", "one"]
+    assert commands["ingest.prices"][-3:] == ["net.py", "--scope", "ingest.prices"]
+    assert commands["one"][-5:] == ["run", "net.py", "--scope", "one", "--sweep-beside"]
 
-    file = str(write_network(tmp_path, scope="counting"))
-    commands = network_commands(file, compile_network(load(file)))
-    assert list(commands) == ["ingest.prices", "prices", "counting", "sweepers"]
-    assert commands["counting"][-4:] == ["run", file, "--scope", "counting"]
-    assert commands["sweepers"][-2:] == ["sweep", file]
+
+def test_sweepers_that_two_scopes_ask_are_a_process_of_their_own() -> None:
+    net = Network("upped")
+    commands = network_commands("net.py", compile_network(counted(net, "one", "other")))
+    assert list(commands) == ["ingest.prices", "one", "other", "sweepers"]
+    assert commands["one"][-4:] == ["run", "net.py", "--scope", "one"]
+    assert commands["sweepers"][-4:] == ["sweep", "net.py", "--arc", "prices"]
+
+
+def counted(net: Network, *scopes: str) -> Network:
+    prices = net.source(
+        "prices",
+        fields={"key": "string", "at": "timestamp-millis"},
+        identity=["key"],
+        event_time="at",
+        keep="1d",
+    )
+    for scope in scopes:
+        prices.aggregate(
+            f"n_{scope}", by=[], window=tumbling("1h"), mode="upstream", n="count(*)", scope=scope
+        )
+    return net

@@ -31,7 +31,7 @@ def content(shared, arc):
     for partition in range(PARTITIONS):
         source = ArcInput(shared.view, shared.codec(arc), partition, done=-1, resume=0)
         _, end = shared.view.complete(arc, partition)
-        while source.reader.position(source.place) < end:
+        while source.cursor.position < end:
             source.poll()
         source.frontier()
         found.append(rows.fold(shared.plan.arcs[arc], source.take(source.frontier())))

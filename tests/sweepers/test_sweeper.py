@@ -23,15 +23,15 @@ def test_a_sweeper_that_lost_its_offset_drops_its_copy_and_reads_the_topic_again
         driver.send("trades", [trade("a", 1, 5), trade("b", 15, 1)])
         driver.close_epoch()
         sweeper = driver.sweepers["trades"]
-        before, poll = sweeper.store, sweeper.input.reader.poll
+        before, cursor = sweeper.store, sweeper.input.cursor
 
         def lost(**_):
             raise LostOffsetError(sweeper.input.place, 1)
 
-        sweeper.input.reader.poll = lost
+        cursor.poll = lost
         assert sweeper.follow()
         assert sweeper.store is not before
-        assert sweeper.input.reader.poll is not poll
+        assert sweeper.input.cursor is not cursor
         driver.send("trades", trade("c", 2, 7))
         driver.close_epoch()
         assert [row["total"] for row in driver.table("sums")] == [12]
