@@ -25,8 +25,20 @@ PROTOCOL = [
     Mutant(
         "resume where reading was, not at the oldest unprocessed record",
         "processors/arc_topic.py",
-        "return min(oldest, default=self.reader.position(self.place))",
-        "return self.reader.position(self.place)",
+        "return min(oldest, default=self.cursor.position)",
+        "return self.cursor.position",
+    ),
+    Mutant(
+        "a reader that starts within what another has read is given all of that",
+        "processors/feed.py",
+        "return self.is_alive and self.start <= offset <= self.end",
+        "return self.is_alive and offset <= self.end",
+    ),
+    Mutant(
+        "a slow reader goes on where a fast one is",
+        "processors/feed.py",
+        "if chunk.last >= self.position and sum(len(c.records) for c in found) < limit:",
+        "if chunk is feed.chunks[-1] and chunk.last >= self.position:",
     ),
     Mutant(
         "a new life keeps its predecessor's number",
