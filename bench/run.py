@@ -69,7 +69,7 @@ def preload(kafka: Settings, count: int) -> int:
     for topic, encode in ENVELOPES.items():
         create_topics(kafka, [TopicSpec(topic, 1)])
         schema, keys, bodies = encode(revisions)
-        head = framing.frame([b""], registry.register(f"{topic}-value", schema))[0]
+        head = framing.head(registry.register(f"{topic}-value", schema))
         values = [None if body is None else head + body for body in bodies]
         producer = Producer(
             {**kafka, "queue.buffering.max.messages": 10_000_000, "linger.ms": 20}

@@ -70,12 +70,14 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
         ClusterError: If the cluster, or a user's topic on it, can't be used.
         PlanMismatchError: If another plan is deployed under its name.
     """
-    plan = compile_network(resolve(network, registry(cluster, url=place.registry_url)))
+    schemas = registry(cluster, url=place.registry_url)
+    plan = compile_network(resolve(network, schemas))
     plan = place_plan(plan, cluster)
     create_topics(place.kafka, [plan_spec(plan)])
     found = _settled(cluster, plan.network)
     if found is None:
         make_topics(plan, place, cluster)
+        subjects.register(plan, schemas)
         found = deploy(cluster, plan)
     plan = require_same(plan, found)
     make_topics(plan, place, cluster)
@@ -83,11 +85,10 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
 
 
 def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:
-    """Make the topics of a plan that are not there, and register their schemas."""
+    """Make the topics of a plan that are not there."""
     found = [sink.topic for sink in plan.sinks if _partitions(cluster, sink.topic)]
     lag = place.compaction_lag_ms
     create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=lag, existing=found))
-    subjects.register(plan, registry(cluster, url=place.registry_url))
 
 
 def _settled(cluster: Cluster, network: str) -> Deployed | None:
@@ -207,11 +208,9 @@ class Worker:
         """Whether another process has taken a task over; a time-out fences in the same way."""
         if not isinstance(actor, Task):
             return True
-        end = self.cluster.end(self.shared.view.source)
-        while not self.shared.view.has_read_to(end):
-            self.shared.view.poll()
+        for _ in actor.read_reports():
             time.sleep(IDLE_S)
-        return self.shared.view.of(actor.name).attempt > actor.report.attempt
+        return actor.is_superseded
 
     def _advance(self, actor: Actor) -> bool:
         """Take one step of an actor; a doubtful commit starts its next life."""

@@ -160,7 +160,7 @@ class ScopeTask(Task):
         """Catch up in one coalesced epoch, without the history that is gone (`rebuild`)."""
         for _ in self.read_reports():
             yield True
-        if self.view.of(self.name).attempt > self.report.attempt:
+        if self.is_superseded:
             raise FencedError(f"task {self.name}: a newer life of it has taken over; {why}")
         rebuild.check(self.plan, self.scope, why=why)
         log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)

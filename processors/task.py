@@ -130,6 +130,11 @@ class Task:
         yield from self._cover_orphans()
         yield from self.start()
 
+    @property
+    def is_superseded(self) -> bool:
+        """Whether a newer life of it is known to have begun."""
+        return self.view.of(self.name).attempt > self.report.attempt
+
     def read_reports(self) -> Iterator[bool]:
         """Read all reports that were there when it was called."""
         end = self.cluster.end(self.view.source)

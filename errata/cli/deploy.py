@@ -17,7 +17,7 @@ from errata.parts import Actor, Parts
 from errata.settings import read_settings
 from errata.switch import Switch, next_version
 from errata.worker import IDLE_S, Place, make_topics
-from processors import deployed
+from processors import deployed, subjects
 from processors.plan import Plan
 from processors.task import Shared
 from processors.view import View
@@ -41,12 +41,14 @@ def deploy(net: NetworkArgument, as_json: JsonOption = False) -> None:
         there = deployed.read_plan(cluster, plan.network)
         if there is None:
             make_topics(plan, place, cluster)
+            subjects.register(plan, found.registry)
             there = deployed.deploy(cluster, plan)
         old = deployed.as_deployed(plan, there)
         changes, copied = deployed.changes(old, plan), dict[str, int]()
         if changes:
             plan = next_version(old, plan)
             make_topics(plan, place, cluster)
+            subjects.register(plan, found.registry)
             copied = _switch(cluster, old, plan, registry=found.registry, place=place)
         _tell(plan if changes else old, changes, copied, as_json=as_json)
     finally:
