@@ -198,8 +198,8 @@ def holder(view: View, task: str) -> str:
     scope, _, partition = task.rpartition(".")
     if scope in view.plan.scopes:
         frontier = view.frontier(task)
-        for arc in view.plan.scopes[scope].inputs:
-            for writer in view.writers(arc, int(partition)):
+        for arc, number in view.read_by(scope, int(partition)):
+            for writer in view.writers(arc, number):
                 if view.frontier(writer) <= frontier:
                     return holder(view, writer)
     return task

@@ -67,7 +67,7 @@ class Driver:
     def __init__(
         self, network: Network, mode: str | None = None, *, live: Registry | None = None
     ) -> None:
-        plan = compile_network(network, mode=mode, every_arc=True)
+        plan = compile_network(network, mode=mode, every_arc=True, on_spark=False)
         sources = {
             name: replace(
                 source,

@@ -19,6 +19,9 @@ MOST_WINDOWS = 1_000
 
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 
+SPARK = "spark"
+"""The place of an aggregate that a Structured Streaming job works out."""
+
 
 def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> None:
     """Add the arc and the box of an aggregate to what is typed, or its faults."""
@@ -39,14 +42,19 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
     if box.emit not in (ON_CLOSE, ON_UPDATE):
         remedy = "leave emit out for results once a window is closed"
         fault(typed, box, f"emit={ON_CLOSE!r} or emit={ON_UPDATE!r}", repr(box.emit), remedy)
-    if box.place_of_work is not None:
-        fault(typed, box, "no place=", repr(box.place_of_work), "leave place out")
     positive(typed, box, box.partitions, "partitions")
+    horizon_ms = duration(typed, box, box.horizon, "horizon")
+    on_spark = _judge_place(box, typed)
     results, states = type_results(box, above, typed)
     if len(typed.faults) > before:
         return
-    if box.partitions is not None or not set(above.partition_by) <= set(by):
+    partition_by = above.partition_by
+    if on_spark:  # Spark's own shuffle brings groups together
+        typed.spark[box.name] = horizon_ms
+        partition_by = partition_by if set(partition_by) <= set(by) else by
+    elif box.partitions is not None or not set(partition_by) <= set(by):
         above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
+        partition_by = above.partition_by
     prefix = "" if box.window is not None else HIDDEN_PREFIX
     start, end = prefix + START, prefix + END
     make = SlidingAggregate if isinstance(box.window, Sliding) else Aggregate
@@ -61,7 +69,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         fields,
         by if by and box.window is None else (*by, start),
         end,
-        above.partition_by,
+        partition_by,
         event_time_shift_ms=-1,
         keep_ms=keep,
     )
@@ -76,6 +84,24 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         box.mode,
         on_update=box.emit == ON_UPDATE,
     )
+
+
+def _judge_place(box: declared.Aggregate, typed: Typed) -> bool:
+    """Whether an aggregate is placed on Spark; notes what is wrong with that."""
+    if box.place_of_work not in (None, SPARK):
+        remedy = f"write place={SPARK!r}, or leave place out"
+        fault(typed, box, f"a place to work at, {SPARK!r} or none", repr(box.place_of_work), remedy)
+    on_spark = box.place_of_work == SPARK
+    if box.horizon is not None and not on_spark:
+        found, remedy = repr(box.horizon), f"leave horizon out, or write place={SPARK!r}"
+        fault(typed, box, f"horizon= beside place={SPARK!r} only", found, remedy)
+    if box.partitions is not None and on_spark:
+        found, remedy = (
+            repr(box.partitions),
+            "leave it out: its arc has those of its input",
+        )
+        fault(typed, box, f"no partitions= beside place={SPARK!r}", found, remedy)
+    return on_spark
 
 
 def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:

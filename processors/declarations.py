@@ -94,6 +94,7 @@ class Aggregate(Declaration):
     results: Mapping[str, Any]
     order_by: Sequence[str] = ()
     partitions: int | None = None
+    horizon: Duration | None = None
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 *Upstream* needs an anchor: the nearest connection point above. *Downstream* needs one at or below
 the box's own arc, with nothing in between that loses the way back from a stored result to the box's
-own: DESIGN 7 (a) and (b), judged here; (c), whether a stored result can be revised for the very
-change at hand, is judged per change and falls back to upstream.
+own: DESIGN 7 (a) and (b), judged here, and that its results carry their states at all; (c), whether
+a stored result can be revised for the very change at hand, is judged per change and falls back to
+upstream.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.forward import Forward
 from processors.boxes.map import Map
-from processors.boxes.states import DOWNSTREAM, UPSTREAM
+from processors.boxes.states import DOWNSTREAM, UPSTREAM, Result
 from processors.boxes.union import Union
 from processors.boxes.where import Where
 from processors.boxes.windowed import RESIDENT
@@ -62,7 +63,10 @@ def choose(
             faults.append(no_anchor(network, typed, name))
         else:
             paths[name] = path
-        choice = judge(network, typed, box, asked=mode or box.mode)
+        if name in typed.spark:
+            choice = judge_on_spark(network, box)
+        else:
+            choice = judge(network, typed, box, asked=mode or box.mode)
         if isinstance(choice, Fault):
             faults.append(choice)
             continue
@@ -162,7 +166,12 @@ def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choi
         return Fault(name, f"a mode of {', '.join(MODES)}", repr(asked), "use one of those", place)
     if asked in (UPSTREAM, RESIDENT):
         return Choice(asked, asked, "asked for")
-    results, why_not = find_results(network, typed, name)
+    if forgotten := next(filter(_is_forgotten, box.results.values()), None):
+        results, why_not = None, f"{forgotten.text} can't be revised from a stored result"
+        remedy = f"take mode={UPSTREAM!r} or mode={RESIDENT!r}, or leave mode= out"
+    else:
+        results, why_not = find_results(network, typed, name)
+        remedy = "give this aggregate keep='...', or take mode='upstream'"
     if results is not None:
         reason = "asked for" if asked == DOWNSTREAM else "fetches one result per window"
         return Choice(DOWNSTREAM, asked, f"{reason}; results are kept on {results!r}", results)
@@ -172,8 +181,27 @@ def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choi
         name,
         "for mode='downstream' a connection point at or below its own arc that holds its results",
         why_not,
-        "give this aggregate keep='...', or take mode='upstream'",
+        remedy,
         place,
+    )
+
+
+def _is_forgotten(result: Result) -> bool:
+    """Return whether a result carries nothing of some state behind it."""
+    return not all(emission.state.function.kept for emission in result.emissions)
+
+
+def judge_on_spark(network: Network, box: Aggregate) -> Choice | Fault:
+    """Return the mode of an aggregate on Spark: states are at hand, or the window is replayed."""
+    name, asked = box.arc.name, box.mode
+    if asked in (UPSTREAM, ADAPTIVE):
+        return Choice(UPSTREAM, asked, "on Spark, for windows of which no state is kept any more")
+    return Fault(
+        name,
+        f"mode={ADAPTIVE!r} or mode={UPSTREAM!r} beside place='spark'",
+        repr(asked),
+        "leave mode= out: Spark keeps the states of windows",
+        network.declarations[name].place,
     )
 
 

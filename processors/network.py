@@ -310,6 +310,7 @@ class Stream:
         emit: str = "on_close",
         order_by: Sequence[str] = (),
         place: str | None = None,
+        horizon: Duration | None = None,
         scope: str | None = None,
         partitions: int | None = None,
         keep: Duration | None = None,
@@ -332,7 +333,10 @@ class Stream:
                 ``on_update``: it appears, and is revised, in every epoch that changes it.
             order_by: What ``first`` and ``last`` go by, ``"field"`` or ``"field desc"``; event time
                 when not given. Ties are broken by identity.
-            place: Where the work is done.
+            place: Where the work is done. ``"spark"``: by a Structured Streaming job, which keeps
+                the states of windows in Spark's store. Not given: by processes of Errata's.
+            horizon: On Spark: how long after it closed a window's state is kept; a window revised
+                later is replayed. Not given: as long as its tuples may be revised.
             scope: The scope whose process runs the box; its input's when not given.
             partitions: Partitions of its arc if its groups have to be brought together from several
                 partitions; its input's when not given.
@@ -354,6 +358,7 @@ class Stream:
                 results=self._results(name, fields, results),
                 order_by=_names(order_by),
                 partitions=partitions,
+                horizon=horizon,
                 scope=scope,
                 keep=keep,
             )

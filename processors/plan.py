@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -42,6 +43,7 @@ class Plan:
         kept_ms: By connection point: how much event time it really keeps.
         exchanged: By exchange: the partitions asked for; None: as many as its input has.
         sinks: The users' topics that results go to.
+        spark: By aggregate on Spark: how long after it closed a window's state is kept, in ms.
         partitions: By arc: its partitions; empty before the plan is placed.
         topic_partitions: By source: partitions of the user's topic.
         sink_partitions: By sink's topic: its partitions.
@@ -62,6 +64,7 @@ class Plan:
     kept_ms: dict[str, int]
     exchanged: dict[str, int | None]
     sinks: tuple[Sink, ...] = ()
+    spark: dict[str, int] = field(default_factory=dict)
     partitions: dict[str, int] = field(default_factory=dict)
     topic_partitions: dict[str, int] = field(default_factory=dict)
     sink_partitions: dict[str, int] = field(default_factory=dict)
@@ -234,6 +237,7 @@ class Plan:
             ],
             "scopes": {name: list(scope.boxes) for name, scope in self.scopes.items()},
             "modes": {name: choice.mode for name, choice in self.choices.items()},
+            **({"spark": self.spark} if self.spark else {}),
             "generations": self.generations,
         }
 
@@ -264,18 +268,28 @@ def _digest(description: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def compile_network(network: Network, *, mode: str | None = None, every_arc: bool = False) -> Plan:
+def compile_network(
+    network: Network,
+    *,
+    mode: str | None = None,
+    every_arc: bool = False,
+    on_spark: bool = True,
+) -> Plan:
     """Judge a network and work out how it runs.
 
     Args:
         network: What the user declared.
         mode: Overrides the mode of every aggregate.
         every_arc: Write every arc to a topic, not only those that somebody reads: for `Driver`.
+        on_spark: Whether aggregates placed on Spark are there; if not, processes do their work, on
+            one partition.
 
     Raises:
         NetworkError: With one fault per thing that keeps it from running.
     """
     typed = type_boxes(network)
+    if not on_spark:
+        typed.spark.clear()
     faults = list(typed.faults)
     if not network.declarations:
         faults.append(Fault(network.name, "at least one source", "none", "declare one"))
@@ -316,7 +330,19 @@ def compile_network(network: Network, *, mode: str | None = None, every_arc: boo
         kept_ms=kept(typed),
         exchanged=typed.exchanged,
         sinks=tuple(typed.sinks),
+        spark=horizons(typed, paths),
     )
+
+
+def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
+    """Return by aggregate on Spark how long states are kept: by default while they may change."""
+    keeps = kept(typed)
+    return {
+        name: max(keeps[anchor.arc.name] for anchor in paths[name].anchors)
+        if asked is None
+        else asked
+        for name, asked in typed.spark.items()
+    }
 
 
 def kept(typed: Typed) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from processors.boxes.map import Map
+from processors.boxes.where import Where
 from processors.exchanges import exchange_of, owner_of, owning_scope
 from processors.faults import Fault
 from processors.network import Network
@@ -19,34 +21,77 @@ INGEST = "ingest."
 class Scope:
     """Boxes that run together in one process, a task a partition, in topological order.
 
-    One without boxes is that of the owners of a rekeyed source (`exchanges.owning_scope`).
+    One without boxes is that of the owners of a rekeyed source (`exchanges.owning_scope`). One on
+    Spark is a job, which reports as a task for each partition, all of them at once.
     """
 
     name: str
     boxes: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    on_spark: bool = False
 
 
 def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[str, str]:
     """Return the scope of every box and source.
 
     It is a box's own choice, else its input's; on a source: the source's name. A box that reads an
-    exchange, or arcs of several scopes, has one of its own name.
+    exchange, or arcs of several scopes, has one of its own name; so has an aggregate on Spark, and
+    what reads it. Filters and maps that only an aggregate on Spark reads are in its scope.
     """
     scopes = {name: f"{INGEST}{name}" for name in typed.sources}
+    chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
     for name, box in typed.boxes.items():
         above = reads(box)
         near = {scopes[arc].removeprefix(INGEST) for arc in above}
-        declaration = network.declarations.get(name)
-        if declaration is not None and declaration.scope is not None:
-            scopes[name] = declaration.scope
-        elif any(typed.arcs[arc].exchange for arc in above) or len(near) > 1:
+        apart = name in typed.spark or any(
+            typed.arcs[arc].exchange or arc in typed.spark for arc in above
+        )
+        if name in chosen:
+            scopes[name] = _own_choice(network, name) or ""
+        elif apart or len(near) > 1:
             scopes[name] = name
         else:
             scopes[name] = near.pop()
+    for name in reversed(typed.boxes):
+        readers = {scopes[reader] for reader, box in typed.boxes.items() if name in reads(box)}
+        if name not in chosen and len(readers) == 1 and _may_go_along(typed, name):
+            on_spark = {scopes[box] for box in typed.spark}
+            scopes[name] = readers.pop() if readers <= on_spark else scopes[name]
     faults += scope_faults(network, typed, scopes)
+    faults += spark_faults(network, typed, scopes)
     return scopes
+
+
+def _own_choice(network: Network, box: str) -> str | None:
+    declaration = network.declarations.get(box)
+    return None if declaration is None else declaration.scope
+
+
+def _may_go_along(typed: Typed, name: str) -> bool:
+    """Whether a box can run within the Spark job that reads it: it looks at one tuple only."""
+    arc, sunk = typed.arcs[name], any(sink.arc == name for sink in typed.sinks)
+    return isinstance(typed.boxes[name], Where | Map) and not (
+        arc.exchange or arc.is_connection_point or sunk
+    )
+
+
+def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> Iterator[Fault]:
+    """Yield what is wrong with the scopes of the aggregates on Spark."""
+    for aggregate in typed.spark:
+        scope, place = scopes[aggregate], network.declarations[aggregate].place
+        others = [box for box in typed.boxes if scopes[box] == scope and box != aggregate]
+        bad = [box for box in others if not _may_go_along(typed, box)]
+        below = [box for box in others if aggregate in reads(typed.boxes[box])]
+        if bad or below:
+            yield Fault(
+                aggregate,
+                "in its scope, beside it, only filters and maps in front of it that nobody else "
+                "reads, without keep= and sinks",
+                ", ".join(map(repr, dict.fromkeys(bad + below))),
+                "give these a scope of their own, with scope=",
+                place,
+            )
 
 
 def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iterator[Fault]:
@@ -130,6 +175,7 @@ def make_scopes(
                 )
             ),
             outputs=tuple(name for name in boxes if name in written),
+            on_spark=any(name in typed.spark for name in boxes),
         )
         for scope, boxes in members.items()
     }

@@ -114,7 +114,7 @@ class Task:
 
     def _begin(self) -> Iterator[bool]:
         """Fence the older life, read what it reported, and claim a number of one's own."""
-        self.transactions = self.cluster.transactions(f"{self.plan.network}.{self.name}")
+        self.transactions = self.connect()
         yield from self.read_reports()
         old = self.view.of(self.name)
         self.graves.clear()  # a doubtful commit may have written again to what was to be buried
@@ -129,6 +129,10 @@ class Task:
         yield from self._commit(claimed)
         yield from self._cover_orphans()
         yield from self.start()
+
+    def connect(self) -> Transactions:
+        """Return the transactions of this life; those of older ones are fenced."""
+        return self.cluster.transactions(f"{self.plan.network}.{self.name}")
 
     @property
     def is_superseded(self) -> bool:
@@ -233,10 +237,7 @@ class Task:
     def _commit(self, report: Report) -> Iterator[bool]:
         """Write the report into the open transaction and commit it."""
         transactions = self._open()
-        topic = names.progress_topic(self.plan.network)
-        schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
-        value = framing.frame([reports.encode(report)], schema_id)
-        transactions.produce(topic, partitions=[0], keys=[self.name.encode()], values=value)
+        self.write(report)
         transactions.flush()
         yield True
         if report.resume:
@@ -245,6 +246,13 @@ class Task:
         self.report = report
         self.view.note(report)
         yield True
+
+    def write(self, report: Report) -> None:
+        """Write a report into the open transaction."""
+        topic = names.progress_topic(self.plan.network)
+        schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
+        value = framing.frame([reports.encode(report)], schema_id)
+        self._open().produce(topic, partitions=[0], keys=[self.name.encode()], values=value)
 
     # ---------------------------------------------------------------- the cleaner's dangers
 

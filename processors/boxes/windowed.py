@@ -35,6 +35,7 @@ class Windowed:
         on_update: Whether a result is there as soon as its window has tuples, not only once the
             watermark has passed its end.
         filters: Downstream: filters on the way to the stored results, over identity fields.
+        horizon_ms: How long after it closed the state of a window is kept.
     """
 
     counted: ClassVar[tuple[str, ...]] = (ROWS,)
@@ -49,6 +50,7 @@ class Windowed:
     mode: str
     on_update: bool = False
     filters: tuple[Where, ...] = ()
+    horizon_ms: int = 0
 
     @property
     def start(self) -> str:
@@ -156,7 +158,7 @@ class Windowed:
                 columns += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
         except UserFunctionError as error:
             if error.row is not None:
-                shown = tuples.select(self.input.visible)
+                shown = tuples.select(n for n in self.input.visible if n in tuples.columns)
                 error.add_note(f"tuple {shown.row(error.row, named=True)}")
             raise
         return states.with_columns(columns)

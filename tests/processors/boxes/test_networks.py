@@ -175,7 +175,7 @@ def test_a_python_expression_that_raises_names_box_and_epoch() -> None:
         ({"window": hopping("1d", every="1s")}, "take sliding"),
         ({"mode": "lazy"}, "a mode of upstream, downstream, resident, adaptive; found 'lazy'"),
         ({"order_by": ["size"]}, "order by"),
-        ({"place": "moon"}, "no place="),
+        ({"place": "moon"}, "place to work at"),
         ({"by": ["desk", "desk"]}, "each field of by once"),
         ({"window": tumbling("1d", tz="Europe/Berlin"), "keep": "1h"}, None),
     ],

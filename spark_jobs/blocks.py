@@ -1,0 +1,109 @@
+"""Blocks: many tuples in one row of Spark's, so that no row is handled by itself on the way.
+
+A block holds what enters and leaves one share of the groups: the tuples of one hash bucket whose
+windows are in one slab. Rows of blocks are what the source gives and what is shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import polars as pl
+import pyarrow as pa
+
+from processors.desk import pack
+from processors.spread import Spread
+from spark_jobs.job import Job
+
+SIGN = "@sign"
+"""Column of a block: 1 for a tuple that enters, -1 for one that leaves."""
+
+TUPLES, RESULTS, TICK, HEADER = range(4)
+"""What a row brings: tuples of the input; results of its own arc; nothing but the time (windows may
+close); what the batch is (for the report)."""
+
+SCHEMA = "bucket int, slab long, kind int, origin long, batch string, block binary"
+_ARROW = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("slab", pa.int64()),
+        ("kind", pa.int32()),
+        ("origin", pa.int64()),
+        ("batch", pa.string()),
+        ("block", pa.binary()),
+    ]
+)
+
+
+def row(
+    bucket: int, slab: int, kind: int, *, batch: str, origin: int = 0, block: bytes = b""
+) -> pa.RecordBatch:
+    """Return one row.
+
+    Args:
+        bucket: The hash bucket of the groups.
+        slab: The slab of their windows.
+        kind: `TUPLES`, `RESULTS`, `TICK` or `HEADER`.
+        batch: The batch, as `Batch` has it.
+        origin: Where it is from: rows of a share are taken in this order.
+        block: The tuples.
+    """
+    values = [[bucket], [slab], [kind], [origin], [batch], [block]]
+    arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Divides tuples and results among the shares of a job."""
+
+    job: Job
+
+    @cached_property
+    def _spread(self) -> Spread:
+        by_group = replace(self.job.box.input, partition_by=self.job.box.by)
+        return Spread(by_group, self.job.buckets)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The fields of the input that the aggregate looks at."""
+        box = self.job.box
+        used = {*box.by, *box.input.identity, box.input.event_time}
+        for state in box.states:
+            used.update(*(argument.columns for argument in state.arguments))
+            used.update(state.condition.columns if state.condition is not None else ())
+        return [name for name in box.input.fields if name in used]
+
+    def of_tuples(
+        self, leaving: pl.DataFrame, entering: pl.DataFrame
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield bucket, slab and block of what leaves and enters the input."""
+        parts = [
+            frame.select(self.columns).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
+            for frame, sign in ((leaving, -1), (entering, 1))
+        ]
+        tuples = pl.concat(parts)
+        rows, slabs = self.job.slabs.touched(self.job.box.input.event_times(tuples))
+        buckets = self._spread.places(tuples)
+        yield from _parted(tuples[rows], buckets.gather(rows), slabs)
+
+    def of_results(self, results: pl.DataFrame) -> Iterator[tuple[int, int, bytes]]:
+        """Yield bucket, slab and block of results that were emitted."""
+        slabs = self.job.slabs
+        starts = results[self.job.box.start]
+        numbers = starts.clone() * 0 if slabs.is_one else starts // slabs.length_ms
+        yield from _parted(results, self._spread.places(results), numbers)
+
+
+def _parted(
+    frame: pl.DataFrame, buckets: pl.Series, slabs: pl.Series
+) -> Iterator[tuple[int, int, bytes]]:
+    if frame.is_empty():
+        return
+    numbered = frame.with_columns(buckets.alias("@bucket"), slabs.alias("@slab"))
+    for (bucket, slab), part in numbered.partition_by(
+        ["@bucket", "@slab"], as_dict=True, include_key=False, maintain_order=True
+    ).items():
+        yield int(bucket), int(slab), pack(part)

@@ -1,0 +1,103 @@
+"""The folder of a job's checkpoint: what it is of, and Spark's own folder in it.
+
+States belong to one plan and one way to divide them. When they are lost, or too old to go on from,
+they are made anew in a folder of the next number; the old one is left to whoever cleans up.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from schemas.errors import ErrataError
+
+_FILE = "errata.json"
+
+
+class CheckpointError(ErrataError):
+    """A checkpoint is not of this job."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """What states can't be moved between.
+
+    Args:
+        plan: Fingerprint of the plan.
+        box: The aggregate.
+        buckets: How many parts groups are hashed into.
+        writers: The shuffle's partitions.
+    """
+
+    plan: str
+    box: str
+    buckets: int
+    writers: int
+
+
+class Checkpoint:
+    """A folder on any file system that Spark knows.
+
+    Args:
+        session: The Spark session.
+        folder: Path or URL.
+    """
+
+    def __init__(self, session: Any, folder: str) -> None:
+        jvm = session._jvm
+        self.folder = folder.rstrip("/")
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._io = jvm.org.apache.commons.io.IOUtils
+        self._files = self._path(folder).getFileSystem(session._jsc.hadoopConfiguration())
+
+    def of(self, asked: Division) -> tuple[Division, int]:
+        """Return the division of what is there, or of a new one, and its number.
+
+        Args:
+            asked: For a new one; its numbers don't matter for one that is there.
+
+        Raises:
+            CheckpointError: If what is there is of another plan.
+        """
+        found = self._read()
+        if found is None:
+            return asked, 0
+        number = found.pop("number")
+        there = Division(**found)
+        if (there.plan, there.box) != (asked.plan, asked.box):
+            raise CheckpointError(
+                f"checkpoint {self.folder!r} is of box {there.box!r} of plan {there.plan}, but "
+                f"this is {asked.box!r} of plan {asked.plan}; give --checkpoint another folder, or "
+                "remove this one: states are made anew from the connection point"
+            )
+        return there, number
+
+    def write(self, division: Division, number: int) -> None:
+        """Note what the states of a number are of."""
+        text = json.dumps(asdict(division) | {"number": number}, indent=1)
+        stream = self._files.create(self._path(f"{self.folder}/{_FILE}"), True)
+        stream.write(text.encode())
+        stream.close()
+
+    def numbered(self, number: int) -> str:
+        """Return Spark's folder of a number."""
+        return f"{self.folder}/{number}"
+
+    def has_states(self, number: int) -> bool:
+        """Whether some batch of a number has been committed."""
+        return bool(self._files.exists(self._path(f"{self.numbered(number)}/commits/0"))) or bool(
+            self._files.exists(self._path(f"{self.numbered(number)}/offsets"))
+        )
+
+    def _read(self) -> dict[str, Any] | None:
+        path = self._path(f"{self.folder}/{_FILE}")
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            text = self._io.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        found: dict[str, Any] = json.loads(text)
+        return found

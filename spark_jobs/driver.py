@@ -1,0 +1,296 @@
+"""The driver of a job: one life of its tasks, and the reports of their batches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from processors.report import Report
+from processors.scopes import Scope
+from processors.task import Shared, Task
+from schemas.errors import ErrataError
+from spark_jobs.checkpoint import Checkpoint, Division
+from spark_jobs.epochs import HELD_FROM, HELD_TO, NOTHING, Batch
+from spark_jobs.job import Job
+from spark_jobs.operator import OUTPUT, Operator
+from spark_jobs.registered import Recorder
+from spark_jobs.source import name_of, source_of
+from spark_jobs.writer import WRITTEN, Writer
+from topics.cluster import TopicPartition, Transactions
+
+log = logging.getLogger("errata")
+
+BUCKETS = 16
+"""How many parts groups are hashed into, unless said otherwise."""
+
+
+class JobFailedError(ErrataError):
+    """A job stopped; a new life may cure it."""
+
+
+class JobTask(Task):
+    """One partition of a job: its records are written by executors, its reports by the driver.
+
+    Args:
+        shared: What the process shares.
+        name: Of the task.
+        outputs: The job's arc.
+        transactions: The driver's.
+    """
+
+    def __init__(
+        self, shared: Shared, name: str, *, outputs: tuple[str, ...], transactions: Transactions
+    ) -> None:
+        super().__init__(shared, name, outputs=outputs)
+        self._driver = transactions
+
+    def connect(self) -> Transactions:
+        """Return the transactions of the driver, which are those of all its tasks."""
+        return self._driver
+
+    def start(self) -> Iterator[bool]:
+        """Nothing is in memory."""
+        yield True
+
+    def begin(self) -> None:
+        """Read what the older life reported, and claim a number of one's own."""
+        for busy in self._begin():
+            if not busy:
+                time.sleep(0.002)
+
+    def take(self, report: Report) -> None:
+        """Note a report that was committed."""
+        self.report = report
+        self.view.note(report)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the tasks of a batch have written.
+
+    Args:
+        batch: The batch.
+        resume: By partition of the input, where the next one begins.
+        ends: By partition of the arc, the offset behind the last record.
+        slabs: First and last slab of those visited that keep states.
+        counts: Running totals to add.
+    """
+
+    batch: Batch
+    resume: dict[int, int]
+    ends: dict[int, int]
+    slabs: tuple[int, int] | None
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> Told | None:
+        """Return what rows of `WRITTEN` say together; None if there are none."""
+        if not rows:
+            return None
+        ends, counts, resume = dict[int, int](), Counter[str](), dict[int, int]()
+        for row in rows:
+            for partition, end in row.ends.items():
+                ends[partition] = max(end, ends.get(partition, 0))
+            counts.update(row.counts)
+            pairs = (pair.split(":") for pair in row.resume.split(",") if pair)
+            resume |= {int(partition): int(offset) for partition, offset in pairs}
+        held = [slab for row in rows for slab in (row.first, row.last) if slab is not None]
+        slabs = (min(held), max(held)) if held else None
+        return cls(Batch.of(rows[0].batch), resume, ends, slabs, dict(counts))
+
+
+class Driver:
+    """One life of a job.
+
+    Args:
+        shared: What the process shares.
+        scope: The job's scope.
+        session: The Spark session.
+        checkpoint: Where states are.
+        kafka: librdkafka settings, for executors.
+        buckets: How many parts groups are hashed into, if the checkpoint is new.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        scope: Scope,
+        *,
+        session: Any,
+        checkpoint: Checkpoint,
+        kafka: dict[str, str | int],
+        buckets: int = BUCKETS,
+    ) -> None:
+        self.shared, self.scope, self.session = shared, scope, session
+        self.checkpoint = checkpoint
+        writers = int(session.conf.get("spark.sql.shuffle.partitions"))
+        asked = Division(shared.plan.fingerprint, scope.boxes[-1], buckets, writers)
+        self.division, self.number = checkpoint.of(asked)
+        recorder = Recorder(shared.registry)
+        plan = shared.plan
+        job = Job(plan, scope, kafka, recorder.ids, self.division.buckets, self.division.writers)
+        register(job, recorder)
+        self.job = replace(job, compaction_lag_ms=shared.compaction_lag_ms)
+        self.tasks: list[JobTask] = []
+        self.transactions: Transactions | None = None
+        self.query: Any = None
+        self.failure: BaseException | None = None
+        self.lock = threading.Lock()
+
+    def start(self) -> None:
+        """Fence the older life, claim numbers, and start the query."""
+        job, cluster = self.job, self.shared.cluster
+        self.transactions = cluster.transactions(job.transactional_id)
+        for number in range(job.writers):
+            cluster.transactions(f"{job.transactional_id}.{number}").close()
+        self.tasks = [
+            JobTask(
+                self.shared, job.task(p), outputs=self.scope.outputs, transactions=self.transactions
+            )
+            for p in range(job.partition_count)
+        ]
+        for task in self.tasks:
+            task.begin()
+        self.job = replace(
+            job,
+            attempts=tuple(task.report.attempt for task in self.tasks),
+            done=tuple(task.report.done for task in self.tasks),
+        )
+        self._choose_states()
+        self.checkpoint.write(self.division, self.number)
+        self._start_query()
+
+    def _choose_states(self) -> None:
+        """See whether the states can be gone on from; if not, they are made anew."""
+        has_states = self.checkpoint.has_states(self.number)
+        if self.job.done[0] > NOTHING and not has_states:
+            log.warning(
+                "box %r: its checkpoint %s has no states of what was reported; they are made anew "
+                "from the whole of arc %r",
+                self.job.name, self.checkpoint.folder, self.job.input,
+            )  # fmt: skip
+
+    def _start_query(self) -> None:
+        job, session = self.job, self.session
+        session.dataSource.register(source_of(job))
+        blocks = session.readStream.format(name_of(job)).load()
+        states = blocks.groupBy("bucket", "slab").transformWithStateInPandas(
+            Operator(job), OUTPUT, "Append", "None"
+        )
+        written = states.mapInPandas(Writer(job), WRITTEN)
+        stream = written.writeStream.queryName(f"{job.plan.network}.{job.name}")
+        stream = stream.option("checkpointLocation", self.checkpoint.numbered(self.number))
+        self.query = stream.foreachBatch(self._report).start()
+
+    def _report(self, written: Any, number: int) -> None:
+        """Report a batch; everything of it has been acknowledged when the rows are here."""
+        try:
+            told = Told.of(written.collect())  # a row for each task of Spark's that wrote
+            if told is not None:
+                self._commit(told)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _commit(self, told: Told) -> None:
+        epoch = told.batch.epoch
+        assert self.transactions is not None
+        if epoch <= min(task.report.done for task in self.tasks):
+            return  # an earlier life has reported it
+        reports = [self._next(task, told) for task in self.tasks]
+        with self.lock:
+            self.transactions.begin()
+            for task, report in zip(self.tasks, reports, strict=True):
+                task.write(report)
+            self.transactions.flush()
+            self.transactions.commit()
+        for task, report in zip(self.tasks, reports, strict=True):
+            task.take(report)
+
+    def _next(self, task: JobTask, told: Told) -> Report:
+        """Return a task's report of a batch."""
+        job, batch, old, own = self.job, told.batch, task.report, task.partition
+        plan = job.plan
+        place = TopicPartition(plan.topic(job.name), own)
+        ends = dict(old.ends)
+        if own in told.ends:
+            ends[place] = told.ends[own], batch.epoch
+        source = TopicPartition(plan.topic(job.input), own)
+        counts = dict(old.counts)
+        if own == 0:
+            for what, count in told.counts.items():
+                name = f"{job.name}.{what}"
+                counts[name] = counts.get(name, 0) + count
+        return replace(
+            old,
+            done=batch.epoch,
+            watermark=batch.wm,
+            committed={**old.committed, old.attempt: batch.epoch},
+            ends=ends,
+            resume={source: told.resume.get(own, old.resume.get(source, 0))},
+            counts={**counts, **self._held(counts, told)},
+        )
+
+    def _held(self, counts: dict[str, int], told: Told) -> dict[str, int]:
+        """Return the first and the last slab that keep states, as counts."""
+        known = [counts[name] for name in (HELD_FROM, HELD_TO) if name in counts]
+        held = [*known, *(told.slabs or ())]
+        if told.batch.is_whole:
+            held = list(told.slabs or ())
+        return {HELD_FROM: min(held), HELD_TO: max(held)} if held else {}
+
+    def wait(self, stop: Callable[[], bool]) -> None:
+        """Wait until told to stop.
+
+        Raises:
+            JobFailedError: If the query fails.
+            ErrataError: If the report could not be written.
+        """
+        while not stop() and self.query.isActive:
+            time.sleep(0.05)
+        if self.query.isActive:
+            return
+        self.check()
+
+    def check(self) -> None:
+        """Raise what ended the query, if anything did."""
+        if isinstance(self.failure, ErrataError):
+            raise self.failure
+        error = self.query.exception()
+        if error is not None:
+            raise JobFailedError(f"box {self.job.name!r}: {told_of(error)}") from error
+
+    def close(self) -> None:
+        """Stop the query and give connections back; safe to call twice."""
+        if self.query is not None and self.query.isActive:
+            self.query.stop()
+        if self.transactions is not None:
+            self.transactions.close()
+            self.transactions = None
+
+
+def register(job: Job, recorder: Recorder) -> None:
+    """Look up every schema that executors will need."""
+    from processors import desk
+    from processors.arc_topic import ArcCodec
+    from processors.envelopes.outgoing import Outgoing
+
+    plan = job.plan
+    for arc in (job.input, job.name):
+        ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
+    for sink in plan.sinks_of(job.name):
+        Outgoing(plan.arcs[sink.arc], sink.topic, sink.envelope, sink.format, recorder)
+    for arc in plan.asked_by(job.scope):
+        recorder.register(f"{plan.requests(arc)}-value", desk.REQUEST)
+
+
+def told_of(error: object) -> str:
+    """Return what went wrong, in a line, of Spark's account of it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error: " in line and not line.startswith("at ")]
+    return (named or lines or ["it stopped"])[-1 if named else 0]

@@ -1,0 +1,179 @@
+"""Which epochs a batch takes: whole ones only, told by the progress topic.
+
+A batch of Spark is one coalesced epoch (DESIGN 5): it takes everything between two bounds at which
+the input was complete, and its report names the upper one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from processors.report import NEVER
+from processors.view import View
+from spark_jobs.job import Job
+from topics.cluster import TopicPartition
+
+NOTHING = -1
+"""The epoch before the first."""
+
+HELD_FROM, HELD_TO = "held_from", "held_to"
+"""Counts of a report: the first and the last slab in which states are kept."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Between two batches: what Spark's log has as an offset.
+
+    Args:
+        epoch: The last epoch before it.
+        watermark: wm(epoch).
+        starts: By partition of the input, where the batch begins that ends here.
+        ends: By partition of the input, where it has read everything.
+    """
+
+    epoch: int = NOTHING
+    watermark: int = NEVER
+    starts: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "epoch": self.epoch,
+            "watermark": self.watermark,
+            "starts": {str(partition): offset for partition, offset in self.starts.items()},
+            "ends": {str(partition): offset for partition, offset in self.ends.items()},
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Bound:
+        """Return what `plain` gave."""
+        starts, ends = (
+            {int(partition): offset for partition, offset in plain[name].items()}
+            for name in ("starts", "ends")
+        )
+        return cls(plain["epoch"], plain["watermark"], starts, ends)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The coalesced epoch that a batch is, as every row of it says.
+
+    Args:
+        after: The epoch that it follows; `NOTHING`: it takes the whole content instead.
+        epoch: Its number.
+        wm_before: wm(after).
+        wm: wm(epoch).
+    """
+
+    after: int
+    epoch: int
+    wm_before: int
+    wm: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it starts from nothing: states are made anew of the whole content."""
+        return self.after == NOTHING
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Batch:
+        """Return what `text` gave."""
+        return cls(**json.loads(text))
+
+
+class Epochs:
+    """Follows the reports and says up to where a job can go.
+
+    Args:
+        job: The job.
+        view: Progress, as known to this process.
+    """
+
+    def __init__(self, job: Job, view: View) -> None:
+        self.job, self.view = job, view
+
+    def catch_up(self) -> None:
+        """Read all reports that are there now."""
+        end = self.view.cluster.end(self.view.source)
+        while not self.view.has_read_to(end):
+            self.view.poll()
+
+    def place(self, partition: int) -> TopicPartition:
+        """Return a partition of the input."""
+        return TopicPartition(self.job.plan.topic(self.job.input), partition)
+
+    @property
+    def reported(self) -> int:
+        """The last epoch that the job itself has reported."""
+        return min(self.view.of(self.job.task(p)).done for p in range(self.job.partition_count))
+
+    def held(self) -> tuple[int, int] | None:
+        """Return the first and the last slab in which states are kept, by the last report."""
+        counts = self.view.of(self.job.task(0)).counts
+        if HELD_FROM not in counts:
+            return None
+        return counts[HELD_FROM], counts[HELD_TO]
+
+    def next(self, now: Bound) -> Bound:
+        """Return the bound up to which everything is complete; the same if nothing happened.
+
+        Args:
+            now: The last bound. If reports are ahead of it, because what Spark knew is older than
+                what was reported, the next bound is theirs.
+        """
+        complete = {
+            partition: self.view.complete(self.job.input, partition)
+            for partition in range(self.job.partition_count)
+        }
+        ends = {partition: end for partition, (_, end) in complete.items()}
+        epoch, wm, starts = min(epoch for epoch, _ in complete.values()), now.watermark, now.starts
+        task = self.job.task(0)
+        if NOTHING < now.epoch < self.reported:
+            epoch, wm = self.reported, self.view.of(task).watermark
+        elif epoch <= now.epoch or self.reported < now.epoch:
+            return now
+        else:
+            rises = self.view.rises(task, since=now.epoch, upto=epoch, from_ms=wm)
+            if now.epoch > NOTHING:
+                starts = {p: self.resume(p) for p in complete}
+                if not rises and not self._has_input(now):
+                    return now
+            else:
+                wm = max(wm, self.view.of(task).watermark)
+            wm = max(wm, rises[-1][1]) if rises else wm
+        return Bound(epoch, wm, starts, ends)
+
+    def resume(self, partition: int) -> int:
+        """Return the offset of the oldest record of the input that no batch has taken."""
+        report = self.view.of(self.job.task(partition))
+        return report.resume.get(self.place(partition), 0)
+
+    def _has_input(self, now: Bound) -> bool:
+        """Whether there is anything of epochs that no batch has taken."""
+        for partition in range(self.job.partition_count):
+            place = self.place(partition)
+            for writer in self.view.writers(self.job.input, partition):
+                end, epoch = self.view.of(writer).ends.get(place, (0, NEVER))
+                if epoch > now.epoch and end > self.resume(partition):
+                    return True
+        return False
+
+    def ticks(self, start: Bound, end: Bound) -> range:
+        """Return the slabs in which windows close, or are forgotten, without any tuple coming."""
+        held = self.held()
+        if held is None or start.epoch == NOTHING or end.watermark <= start.watermark:
+            return range(0)
+        slabs, horizon_ms = self.job.slabs, self.job.box.horizon_ms
+        closing = slabs.closing(start.watermark, end.watermark, held)
+        gone = slabs.closing(start.watermark - horizon_ms, end.watermark - horizon_ms, held)
+        if not closing or not gone:
+            return closing or gone
+        return range(min(closing.start, gone.start), max(closing.stop, gone.stop))

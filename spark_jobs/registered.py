@@ -1,0 +1,57 @@
+"""Schema ids that a driver has looked up, for executors, which ask no registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from topics.registry import Registry, UnknownSchemaError
+
+
+@dataclass
+class Recorder:
+    """A `Registry` that remembers what it was asked.
+
+    Args:
+        registry: Gives the answers.
+    """
+
+    registry: Registry
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Return the id of a schema, registering it under a subject if it is new there."""
+        self.ids[subject] = self.registry.register(subject, schema)
+        return self.ids[subject]
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Return a schema."""
+        return self.registry.schema(schema_id)
+
+    def latest(self, subject: str) -> tuple[int, Any] | None:
+        """Return the id and the schema last registered under a subject; None if there is none."""
+        return self.registry.latest(subject)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A `Registry` of the ids that were recorded.
+
+    Args:
+        ids: By subject.
+    """
+
+    ids: Mapping[str, int]
+
+    def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Return the id of the schema that was registered under a subject."""
+        return self.ids[subject]
+
+    def schema(self, schema_id: int) -> dict[str, Any]:
+        """Refuse: only ids are known here."""
+        raise UnknownSchemaError(schema_id, registry="what the driver looked up")
+
+    def latest(self, subject: str) -> tuple[int, Any] | None:
+        """Return nothing: only ids are known here."""
+        return None
