@@ -57,6 +57,11 @@ class Parts:
         known = [f"{INGEST}{source}" for source in self.plan.sources] + list(self.plan.scopes)
         if scope not in known:
             raise NoSuchPartError(f"no scope {scope!r} in the network: it has {', '.join(known)}")
+        if scope in self.plan.scopes and self.plan.scopes[scope].on_spark:
+            box = self.plan.scopes[scope].boxes[-1]
+            raise NoSuchPartError(
+                f"scope {scope!r} is on Spark: run it by `errata spark --box {box}`"
+            )
         count = len(self.plan.tasks(scope))
         if any(not 0 <= partition < count for partition in partitions):
             raise NoSuchPartError(f"scope {scope!r} has partitions 0 to {count - 1}")

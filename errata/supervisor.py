@@ -59,10 +59,14 @@ def network_commands(reference: str, plan: Plan) -> dict[str, list[str]]:
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
     scopes = [*(f"ingest.{source}" for source in plan.sources), *plan.scopes]
     commands = {scope: [*errata, "run", reference, "--scope", scope] for scope in scopes}
+    for box in plan.spark:
+        commands[plan.scope_of(box)] = [*errata, "spark", reference, "--box", box]
     asked = {name: plan.asked_by(scope) for name, scope in plan.scopes.items()}
     scopes_asking = Counter(arc for arcs in asked.values() for arc in arcs)
     apart = set(plan.asked())
     for name, arcs in asked.items():
+        if plan.scopes[name].on_spark:
+            continue
         if arcs and all(scopes_asking[arc] == 1 for arc in arcs):
             commands[name].append("--sweep-beside")
             apart -= set(arcs)

@@ -6,10 +6,14 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import polars as pl
+
+from processors import rebuild
+from processors.arc_topic import ArcCodec
 from processors.report import Report
 from processors.scopes import Scope
 from processors.task import Shared, Task
@@ -21,7 +25,7 @@ from spark_jobs.operator import OUTPUT, Operator
 from spark_jobs.registered import Recorder
 from spark_jobs.source import name_of, source_of
 from spark_jobs.writer import WRITTEN, Writer
-from topics.cluster import TopicPartition, Transactions
+from topics.cluster import LostOffsetError, TopicPartition, Transactions
 
 log = logging.getLogger("errata")
 
@@ -29,8 +33,21 @@ BUCKETS = 16
 """How many parts groups are hashed into, unless said otherwise."""
 
 
+_LOST_STATES = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE_", "checkpoint file", "_metadata")
+"""What Spark's account has when the files of a checkpoint are gone or damaged."""
+
+
 class JobFailedError(ErrataError):
-    """A job stopped; a new life may cure it."""
+    """A job stopped; a new life may cure it.
+
+    Args:
+        message: What happened.
+        states_lost: Whether it can't read its states.
+    """
+
+    def __init__(self, message: str, *, states_lost: bool = False) -> None:
+        self.states_lost = states_lost
+        super().__init__(message)
 
 
 class JobTask(Task):
@@ -142,8 +159,14 @@ class Driver:
         self.failure: BaseException | None = None
         self.lock = threading.Lock()
 
-    def start(self) -> None:
-        """Fence the older life, claim numbers, and start the query."""
+    def start(self, *, once: bool = False, every: str | None = None, anew: bool = False) -> None:
+        """Fence the older life, claim numbers, and start the query.
+
+        Args:
+            once: Whether to end when everything complete has been taken.
+            every: How often a batch begins at most.
+            anew: Whether to leave the states that there are, and make them anew.
+        """
         job, cluster = self.job, self.shared.cluster
         self.transactions = cluster.transactions(job.transactional_id)
         for number in range(job.writers):
@@ -161,21 +184,64 @@ class Driver:
             attempts=tuple(task.report.attempt for task in self.tasks),
             done=tuple(task.report.done for task in self.tasks),
         )
-        self._choose_states()
+        self._choose_states(anew)
         self.checkpoint.write(self.division, self.number)
-        self._start_query()
+        self._start_query(once, every)
 
-    def _choose_states(self) -> None:
-        """See whether the states can be gone on from; if not, they are made anew."""
+    def _choose_states(self, anew: bool) -> None:
+        """See whether the states can be gone on from; if not, they are made anew.
+
+        Raises:
+            CannotRebuildError: If they have to be, and the input or the arc keeps no history.
+        """
         has_states = self.checkpoint.has_states(self.number)
-        if self.job.done[0] > NOTHING and not has_states:
+        why = ""
+        if has_states and anew:
+            why = "its states can't be read"
+        elif has_states and self._is_behind():
+            why = "what it has not read may have lost superseded records"
+        elif self.job.done[0] > NOTHING and not has_states:
+            why = f"checkpoint {self.checkpoint.folder} has no states of what was reported"
+        if why:
+            rebuild.check(self.shared.plan, self.scope, why=why)
+            self.number += has_states
             log.warning(
-                "box %r: its checkpoint %s has no states of what was reported; they are made anew "
-                "from the whole of arc %r",
-                self.job.name, self.checkpoint.folder, self.job.input,
+                "box %r: %s; they are made anew from the whole of arc %r",
+                self.job.name, why, self.job.input,
             )  # fmt: skip
 
-    def _start_query(self) -> None:
+    def _is_behind(self) -> bool:
+        """Whether what is to be read next is older than superseded records are kept."""
+        cluster, plan = self.shared.cluster, self.job.plan
+        if not plan.arcs[self.job.input].is_connection_point:
+            return False
+        before_ms = time.time_ns() // 1_000_000 - self.shared.compaction_lag_ms
+        codec = self.job.codec(self.job.input)
+        for task in self.tasks:
+            place = TopicPartition(codec.topic, task.partition)
+            first, old = task.report.resume.get(place, 0), cluster.offset_at(place, before_ms)
+            if first < old and self._has_later(codec, place, first, old, task.report.done):
+                return True
+        return False
+
+    def _has_later(
+        self, codec: ArcCodec, place: TopicPartition, first: int, end: int, done: int
+    ) -> bool:
+        """Whether a stretch of a partition holds anything of epochs after some."""
+        reader = self.shared.cluster.reader({place: first})
+        try:
+            while reader.position(place) < end:
+                for records in reader.poll(timeout_s=0.05):
+                    found = codec.decode(records).filter(pl.col("offset") < end)
+                    if (found["epoch"] > done).any():
+                        return True
+        except LostOffsetError:
+            return True
+        finally:
+            reader.close()
+        return False
+
+    def _start_query(self, once: bool, every: str | None) -> None:
         job, session = self.job, self.session
         session.dataSource.register(source_of(job))
         blocks = session.readStream.format(name_of(job)).load()
@@ -185,6 +251,10 @@ class Driver:
         written = states.mapInPandas(Writer(job), WRITTEN)
         stream = written.writeStream.queryName(f"{job.plan.network}.{job.name}")
         stream = stream.option("checkpointLocation", self.checkpoint.numbered(self.number))
+        if once:
+            stream = stream.trigger(availableNow=True)
+        elif every is not None:
+            stream = stream.trigger(processingTime=every)
         self.query = stream.foreachBatch(self._report).start()
 
     def _report(self, written: Any, number: int) -> None:
@@ -244,26 +314,26 @@ class Driver:
             held = list(told.slabs or ())
         return {HELD_FROM: min(held), HELD_TO: max(held)} if held else {}
 
-    def wait(self, stop: Callable[[], bool]) -> None:
-        """Wait until told to stop.
-
-        Raises:
-            JobFailedError: If the query fails.
-            ErrataError: If the report could not be written.
-        """
-        while not stop() and self.query.isActive:
-            time.sleep(0.05)
-        if self.query.isActive:
-            return
-        self.check()
+    @property
+    def is_active(self) -> bool:
+        """Whether the query runs."""
+        return bool(self.query.isActive)
 
     def check(self) -> None:
-        """Raise what ended the query, if anything did."""
+        """Raise what ended the query, if it failed.
+
+        Raises:
+            JobFailedError: If the query failed.
+            ErrataError: If a report could not be written.
+        """
         if isinstance(self.failure, ErrataError):
             raise self.failure
         error = self.query.exception()
         if error is not None:
-            raise JobFailedError(f"box {self.job.name!r}: {told_of(error)}") from error
+            lost = any(mark in str(error) for mark in _LOST_STATES)
+            raise JobFailedError(
+                f"box {self.job.name!r}: {told_of(error)}", states_lost=lost
+            ) from error
 
     def close(self) -> None:
         """Stop the query and give connections back; safe to call twice."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from processors.aggregates.compensating import Compensating
+from processors.expressions.opaque import Opaque
+from processors.network import Network
 from schemas.errors import ErrataError
 from topics.java import NoJavaError, find_java
 
@@ -29,9 +36,9 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",  # a row is a block of many tuples
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 
 
@@ -40,7 +47,11 @@ class SparkMissingError(ErrataError):
 
 
 def open_session(
-    *, master: str | None = None, settings: Mapping[str, str] | None = None, name: str = "errata"
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    name: str = "errata",
+    log: Path | None = None,
 ) -> Any:
     """Return a session with what streaming jobs need; the one that there is, under spark-submit.
 
@@ -49,10 +60,65 @@ def open_session(
             this machine, when not given.
         settings: Spark's settings; they go before the defaults.
         name: Name of the application.
+        log: Where what Java and Spark say goes; where this process's own goes when not given, and
+            under spark-submit.
 
     Raises:
         SparkMissingError: If PySpark, one of the packages that it needs, or a Java that it runs on
             is missing.
+    """
+    check_packages()
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        _choose_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    session = import_module("pyspark.sql").SparkSession
+    known = import_module("pyspark").SparkConf() if submitted else None
+    builder = session.builder.appName(name)
+    if master is not None or not submitted:
+        builder = builder.master(master or "local[*]")
+    if master is None and not submitted:
+        builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+        builder = builder.config("spark.driver.host", "127.0.0.1")
+    for key, value in _DEFAULTS.items():
+        if known is None or not known.contains(key):
+            builder = builder.config(key, value)
+    for key, value in {**(settings or {}), **_LAWS}.items():
+        builder = builder.config(key, value)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    if submitted:
+        return builder.getOrCreate()
+    options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+    given = (settings or {}).get("spark.driver.extraJavaOptions", "")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{options} {given}".strip())
+    with _saying(log):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _saying(log: Path | None) -> Iterator[None]:
+    """Let processes that are started meanwhile write their errors to a file."""
+    if log is None:
+        yield
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    own = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+def check_packages() -> None:
+    """See that all is installed that PySpark needs here.
+
+    Raises:
+        SparkMissingError: If something is missing.
     """
     for package in _NEEDED:
         try:
@@ -62,21 +128,36 @@ def open_session(
                 f"a Spark job needs the package {package!r}, which is not installed here "
                 f"({error}); run: pip install 'errata[spark]'"
             ) from error
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not submitted:
-        _choose_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
-    session = import_module("pyspark.sql").SparkSession
-    builder = session.builder.appName(name)
-    if master is not None or not submitted:
-        builder = builder.master(master or "local[*]")
-    if master is None and not submitted:
-        builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-        builder = builder.config("spark.driver.host", "127.0.0.1")
-    for key, value in {**_DEFAULTS, **(settings or {}), **_LAWS}.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+
+
+def by_value(network: Network) -> None:
+    """Let functions of a user's own travel to executors, which don't have the network's file.
+
+    Whatever was imported from the folder of a function's module travels with it.
+    """
+    cloudpickle = import_module("pyspark.cloudpickle")
+    owned = {_module(given) for given in _given(network)}
+    folders = {Path(module.__file__).parent for module in owned if module and module.__file__}
+    folders = {folder for folder in folders if "site-packages" not in folder.parts}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).parent in folders:
+            cloudpickle.register_pickle_by_value(module)
+
+
+def _given(network: Network) -> Iterator[object]:
+    """Yield the functions of a network that are not text."""
+    for declaration in network.declarations.values():
+        for given in vars(declaration).values():
+            for value in given.values() if isinstance(given, Mapping) else (given,):
+                if isinstance(value, Opaque):
+                    yield value.function
+                elif isinstance(value, Compensating):
+                    yield type(value)
+
+
+def _module(function: object) -> ModuleType | None:
+    return sys.modules.get(getattr(function, "__module__", None) or "")
 
 
 def _choose_java() -> None:

@@ -18,7 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from topics.client import REACH_S, Connection, MovingLeaderError, Settings
 from topics.cluster import ClusterError, TopicPartition
-from topics.membership import Membership
+from topics.membership import SESSION_MS, Membership
 from topics.reading import KafkaReader
 from topics.record_size import LARGEST, check_sizes
 from topics.transactions import TIMEOUT_S, KafkaTransactions
@@ -114,10 +114,17 @@ class KafkaCluster:
             raise ClusterError(f"a record was not delivered: {lost or 'no answer'}; send it again")
 
     def membership(
-        self, group: str, topic: str, give_up: Callable[[Collection[int]], None]
+        self,
+        group: str,
+        topic: str,
+        give_up: Callable[[Collection[int]], None],
+        *,
+        session_ms: int = SESSION_MS,
     ) -> Membership:
         """Return a member of a group that shares a topic's partitions; see `Membership`."""
-        return Membership(self._connection, group=group, topic=topic, give_up=give_up)
+        return Membership(
+            self._connection, group=group, topic=topic, give_up=give_up, session_ms=session_ms
+        )
 
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""

@@ -14,7 +14,8 @@ from confluent_kafka import TopicPartition as Assigned
 
 from topics.client import Connection
 
-_DEFAULTS = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+SESSION_MS = 10_000
+"""After this long without a sign of life a member is out of the group."""
 _LAWS = {
     "group.protocol": "classic",
     "partition.assignment.strategy": "cooperative-sticky",  # what stays is not interrupted
@@ -31,6 +32,7 @@ class Membership:
         group: Name of the group.
         topic: The topic whose partitions are shared.
         give_up: Called with partitions before others may have them.
+        session_ms: After this long without a sign of life a member is out of the group.
     """
 
     def __init__(
@@ -40,10 +42,12 @@ class Membership:
         group: str,
         topic: str,
         give_up: Callable[[Collection[int]], None],
+        session_ms: int = SESSION_MS,
     ) -> None:
         self.partitions: set[int] = set()
         self._connection, self._give_up = connection, give_up
-        self._consumer: Any = connection.client(Consumer, _DEFAULTS, {**_LAWS, "group.id": group})
+        defaults = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1_000}
+        self._consumer: Any = connection.client(Consumer, defaults, {**_LAWS, "group.id": group})
         self._consumer.subscribe(
             [topic], on_assign=self._take, on_revoke=self._leave, on_lost=self._leave
         )

@@ -19,6 +19,7 @@ _COMMANDS = (
     "deploy",
     "up",
     "run",
+    "spark",
     "status",
     "tail",
     "print",

@@ -1,0 +1,125 @@
+"""`errata spark`: the jobs of aggregates that are placed on Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from errata.cli.app import NetworkArgument, command
+from errata.loading import load
+from errata.settings import read_settings
+from errata.stopping import Stop
+from errata.worker import prepare
+from processors.task import Shared
+from processors.view import View
+from spark_jobs.run import Options, check_boxes, run_jobs
+from spark_jobs.session import by_value, check_packages, open_session
+from spark_jobs.sole import Sole
+from topics.kafka import KafkaCluster
+from topics.registry_server import registry
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where Spark runs, as local[4] or spark://host:7077; this machine by default.",
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+]
+
+
+@command("spark", example="errata spark tape.py --box bars --master local[4]")
+def spark(
+    net: NetworkArgument,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(help="An aggregate with place='spark'; may be repeated. By default all."),
+    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Folder of the states' checkpoints, which every executor must reach; in the "
+            "state folder by default.",
+        ),
+    ] = None,
+    buckets: Annotated[
+        int,
+        typer.Option(
+            min=1, max=4096, help="Parts that groups are hashed into; fixed for a checkpoint."
+        ),
+    ] = 16,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Begin a batch at most so often, as '10 seconds'."),
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Take everything that is complete, then end.")
+    ] = False,
+) -> None:
+    """Run Structured Streaming jobs until SIGTERM (status 0) or Ctrl-C (status 130).
+
+    Makes the network's topics and deploys it if nobody has. Kill it, or any executor, at any
+    moment: the next run goes on where the last report was. Under spark-submit give it
+    `python -m errata.submit`, which prints the file to submit.
+    """
+    settings = given_settings(conf)
+    check_packages()
+    with Stop() as stop:
+        network, place = load(net), read_settings()
+        cluster = KafkaCluster(place.kafka)
+        rights: list[Sole] = []
+        session = None
+        try:
+            plan = prepare(network, place, cluster)
+            schemas = registry(cluster, url=place.registry_url)
+            shared = Shared(
+                cluster, plan, schemas, View(cluster, plan=plan), place.compaction_lag_ms
+            )
+            boxes = check_boxes(shared, box or list(plan.spark))
+            # The group notices a dead driver in the time that Java takes to start.
+            rights = [Sole(cluster, plan.network, plan.scope_of(name)) for name in boxes]
+            by_value(network)
+            home = place.state / plan.network / plan.deployment
+            session = open_session(
+                master=master,
+                settings=settings,
+                name=f"errata {plan.network} {' '.join(boxes)}",
+                log=home / f"spark.{'.'.join(boxes)}.log",
+            )
+            for right in rights:
+                right.wait()
+            folder = checkpoint or str(home / f"spark.v{plan.version}")
+            stop.running = True
+            run_jobs(
+                shared,
+                boxes,
+                session=session,
+                kafka=place.kafka,
+                options=Options(folder, buckets, once, every),
+                stop=stop,
+            )
+        finally:
+            for right in rights:
+                right.close()
+            if session is not None:
+                session.stop()
+            cluster.close()
+    raise typer.Exit(stop.status)
+
+
+def given_settings(pairs: list[str] | None) -> dict[str, str]:
+    """Return Spark's settings as a user gave them."""
+    found = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{pair!r} needs the form KEY=VALUE", param_hint="--conf")
+        found[key] = value
+    return found

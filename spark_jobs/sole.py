@@ -1,0 +1,85 @@
+"""One driver for each job: a second one is refused while the first is alive.
+
+Being the member of a consumer group that has the one partition of the plan's topic says who it is.
+Fencing keeps the laws (DESIGN 5) whatever the group believes; this keeps two drivers from taking
+the work from each other for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from time import monotonic, sleep
+from typing import Any
+
+from schemas.errors import ErrataError
+from topics import names
+from topics.kafka import KafkaCluster
+
+SESSION_MS = 6_000
+"""A driver that has died is out after this long; brokers allow no less unless told to."""
+PATIENCE_S = 10.0
+_POLL_S = 0.2
+
+
+class AnotherDriverError(ErrataError):
+    """Another driver runs the job."""
+
+
+class Sole:
+    """The right to drive one job.
+
+    Args:
+        cluster: Where the network is.
+        network: Its name.
+        scope: The job's scope.
+    """
+
+    def __init__(self, cluster: KafkaCluster, network: str, scope: str) -> None:
+        self._scope = scope
+        self._member: Any = cluster.membership(
+            f"{network}.{scope}.driver",
+            names.plan_topic(network),
+            self._give_up,
+            session_ms=SESSION_MS,
+        )
+        self._ended = threading.Event()
+        self.error: ErrataError | None = None
+        self._thread = threading.Thread(target=self._stay, name=f"sole-{scope}", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the job is this process's.
+
+        Raises:
+            AnotherDriverError: If another driver stays.
+            ClusterError: If the cluster refuses.
+        """
+        deadline = monotonic() + PATIENCE_S
+        while not self._member.partitions:
+            if self.error is not None:
+                raise self.error
+            if monotonic() > deadline:
+                raise AnotherDriverError(
+                    f"job {self._scope!r} is run by another driver, which is alive since "
+                    f"{PATIENCE_S:g} s at least; end that one first, or leave it be"
+                )
+            sleep(0.02)
+
+    def close(self) -> None:
+        """Give the right back; safe to call twice."""
+        self._ended.set()
+        self._thread.join()
+        self._member.close()
+
+    def _stay(self) -> None:
+        """Stay in the group for as long as the driver lives."""
+        while not self._ended.wait(_POLL_S if self._member.partitions else 0.02):
+            try:
+                self._member.poll()
+            except ErrataError as error:
+                self.error = error
+                return
+
+    def _give_up(self, gone: Collection[int]) -> None:
+        """Nothing to do: a driver that takes over fences this one."""
