@@ -157,6 +157,7 @@ class ArcInput:
         self.place = TopicPartition(codec.topic, partition)
         self.cursor = codec.cursor(view.cluster, self.place, resume)
         self.pending: list[pl.DataFrame] = []
+        self._repeats = codec.arc.name in view.plan.spark
         self._reached = NOTHING_YET
         self._goal: tuple[int, int] | None = None
 
@@ -196,11 +197,14 @@ class ArcInput:
         return sorted(epoch for epoch in found if epoch <= upto)
 
     def take(self, upto: int) -> pl.DataFrame:
-        """Return the believed revisions of the epochs up to `upto`; an exact copy counts once."""
+        """Return the believed revisions of the epochs up to `upto`; an exact copy counts once.
+
+        Copies are made where a dead record follows, and by a job on Spark that runs a task again.
+        """
         pending = pl.concat(self.pending) if self.pending else self.codec.empty
         there = self.view.believed(pending)
         taken = there.filter(pl.col("epoch") <= upto)
-        if there.height < pending.height:  # copies are only made where a dead record follows
+        if there.height < pending.height or self._repeats:
             content = [name for name in taken.columns if name != "offset"]
             taken = taken.unique(subset=content, keep="first", maintain_order=True)
         return taken

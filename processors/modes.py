@@ -90,9 +90,13 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     sources = typed.sources_of[name]
     mover = next((box for box in _above(typed, name) if isinstance(box, Map) and box.moves), None)
     told = " and ".join(map(repr, sources))
+    job = next((b.arc.name for b in _above(typed, name) if b.arc.name in typed.spark), None)
     found = f"no arc from source {told} down to it keeps its history"
     remedy = f'give source {told} keep="..." (e.g. keep="1d")'
-    if mover is not None:
+    if job is not None:
+        found = f"aggregate {job!r} on Spark takes several epochs at once and keeps no history"
+        remedy = f'give aggregate {job!r} keep="..." (e.g. keep="1d")'
+    elif mover is not None:
         moves = owner_of(mover.arc.name)
         found = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
         remedy = f'give map {moves!r} keep="..." (e.g. keep="1d")'
@@ -121,8 +125,8 @@ def _aggregate(box: Box) -> Aggregate:
 def find_path(typed: Typed, box: Aggregate) -> ReplayPath | None:
     """Return the ways from the nearest connection points upstream to an aggregate.
 
-    None if there is a way without one, or with a map on it that replaces the event time: then
-    nothing says which event times of the anchor are needed.
+    None if there is a way without one, or with a map on it that replaces the event time (nothing
+    says then which event times of the anchor are needed), or with an aggregate on Spark.
     """
     anchors: dict[str, Anchor] = {}
     between: set[str] = set()
@@ -140,6 +144,8 @@ def find_path(typed: Typed, box: Aggregate) -> ReplayPath | None:
         producer = typed.boxes.get(arc.name)
         if producer is None or (isinstance(producer, Map) and producer.moves):
             return False
+        if arc.name in typed.spark:
+            return False  # it coalesces epochs: what it held at one can't be had from above it
         between.add(arc.name)
         if isinstance(producer, Map):
             pushed = tuple(name for name in pushed if name not in producer.expressions)

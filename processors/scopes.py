@@ -13,6 +13,7 @@ from processors.network import Network
 from processors.replay import reads
 from processors.typed import Typed
 
+_READERS = "-readers"
 INGEST = "ingest."
 """Before a source's name: the scope of its ingest tasks."""
 
@@ -36,21 +37,21 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
     """Return the scope of every box and source.
 
     It is a box's own choice, else its input's; on a source: the source's name. A box that reads an
-    exchange, or arcs of several scopes, has one of its own name; so has an aggregate on Spark, and
-    what reads it. Filters and maps that only an aggregate on Spark reads are in its scope.
+    exchange, or arcs of several scopes, has one of its own name; so has an aggregate on Spark, in
+    whose scope are filters and maps that only it reads. What reads its arc has another one.
     """
     scopes = {name: f"{INGEST}{name}" for name in typed.sources}
     chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
     for name, box in typed.boxes.items():
         above = reads(box)
         near = {scopes[arc].removeprefix(INGEST) for arc in above}
-        apart = name in typed.spark or any(
-            typed.arcs[arc].exchange or arc in typed.spark for arc in above
-        )
+        apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
         elif apart or len(near) > 1:
             scopes[name] = name
+        elif above[0] in typed.spark:
+            scopes[name] = above[0] + _READERS
         else:
             scopes[name] = near.pop()
     for name in reversed(typed.boxes):

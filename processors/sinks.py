@@ -17,7 +17,8 @@ def type_sinks(network: Network, typed: Typed) -> None:
     """Add the sinks of a network to what is typed, or their faults.
 
     What is written to a sink for one identity must have one writer. If an identity can move between
-    partitions of its arc, an exchange by identity stands before the sink.
+    partitions of its arc, an exchange by identity stands before the sink. What a job on Spark makes
+    is written there by a task that goes by the job's reports: a sink's readers don't.
     """
     topics: dict[str, str] = {source.topic: name for name, source in typed.sources.items()}
     for sink in network.sinks:
@@ -38,10 +39,16 @@ def type_sinks(network: Network, typed: Typed) -> None:
         arc = typed.arcs.get(sink.arc)
         if arc is None:
             continue  # a fault further up is told already
+        name = sink_of(sink.arc)
+        if sink.arc in typed.spark:
+            typed.arcs[name] = replace(arc, name=name, keep_ms=None)
+            typed.boxes[name] = Forward(typed.arcs[name], sink.arc)
+            typed.sources_of[name] = typed.sources_of[sink.arc]
+            typed.sinks.append(replace(sink, arc=name))
+            continue
         if not arc.exchange and set(arc.partition_by) <= set(arc.identity):
             typed.sinks.append(sink)
             continue
-        name = sink_of(sink.arc)
         if name not in typed.arcs:
             above = repartitioned(typed, name, arc, by=arc.identity, partitions=None)
             typed.arcs[name] = replace(above, name=name, exchange=False)

@@ -37,19 +37,10 @@ _ARROW = pa.schema(
 )
 
 
-def row(
-    bucket: int, slab: int, kind: int, *, batch: str, origin: int = 0, block: bytes = b""
+def record(
+    bucket: int, slab: int, kind: int, origin: int, block: bytes, *, batch: str
 ) -> pa.RecordBatch:
-    """Return one row.
-
-    Args:
-        bucket: The hash bucket of the groups.
-        slab: The slab of their windows.
-        kind: `TUPLES`, `RESULTS`, `TICK` or `HEADER`.
-        batch: The batch, as `Batch` has it.
-        origin: Where it is from: rows of a share are taken in this order.
-        block: The tuples.
-    """
+    """Return one row of Spark's."""
     values = [[bucket], [slab], [kind], [origin], [batch], [block]]
     arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

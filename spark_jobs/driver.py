@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
-from processors import rebuild
+from processors import desk, rebuild
 from processors.arc_topic import ArcCodec
-from processors.report import Report
 from processors.scopes import Scope
-from processors.task import Shared, Task
+from processors.task import Shared
 from schemas.errors import ErrataError
 from spark_jobs.checkpoint import Checkpoint, Division
-from spark_jobs.epochs import HELD_FROM, HELD_TO, NOTHING, Batch
+from spark_jobs.epochs import NOTHING
 from spark_jobs.job import Job
 from spark_jobs.operator import OUTPUT, Operator
 from spark_jobs.registered import Recorder
+from spark_jobs.reports import Reports, Told
 from spark_jobs.source import name_of, source_of
 from spark_jobs.writer import WRITTEN, Writer
-from topics.cluster import LostOffsetError, TopicPartition, Transactions
+from topics.cluster import LostOffsetError, TopicPartition
 
 log = logging.getLogger("errata")
 
+IDLE_S = 0.002
 BUCKETS = 16
 """How many parts groups are hashed into, unless said otherwise."""
 
@@ -48,77 +47,6 @@ class JobFailedError(ErrataError):
     def __init__(self, message: str, *, states_lost: bool = False) -> None:
         self.states_lost = states_lost
         super().__init__(message)
-
-
-class JobTask(Task):
-    """One partition of a job: its records are written by executors, its reports by the driver.
-
-    Args:
-        shared: What the process shares.
-        name: Of the task.
-        outputs: The job's arc.
-        transactions: The driver's.
-    """
-
-    def __init__(
-        self, shared: Shared, name: str, *, outputs: tuple[str, ...], transactions: Transactions
-    ) -> None:
-        super().__init__(shared, name, outputs=outputs)
-        self._driver = transactions
-
-    def connect(self) -> Transactions:
-        """Return the transactions of the driver, which are those of all its tasks."""
-        return self._driver
-
-    def start(self) -> Iterator[bool]:
-        """Nothing is in memory."""
-        yield True
-
-    def begin(self) -> None:
-        """Read what the older life reported, and claim a number of one's own."""
-        for busy in self._begin():
-            if not busy:
-                time.sleep(0.002)
-
-    def take(self, report: Report) -> None:
-        """Note a report that was committed."""
-        self.report = report
-        self.view.note(report)
-
-
-@dataclass(frozen=True)
-class Told:
-    """What the tasks of a batch have written.
-
-    Args:
-        batch: The batch.
-        resume: By partition of the input, where the next one begins.
-        ends: By partition of the arc, the offset behind the last record.
-        slabs: First and last slab of those visited that keep states.
-        counts: Running totals to add.
-    """
-
-    batch: Batch
-    resume: dict[int, int]
-    ends: dict[int, int]
-    slabs: tuple[int, int] | None
-    counts: dict[str, int]
-
-    @classmethod
-    def of(cls, rows: Sequence[Any]) -> Told | None:
-        """Return what rows of `WRITTEN` say together; None if there are none."""
-        if not rows:
-            return None
-        ends, counts, resume = dict[int, int](), Counter[str](), dict[int, int]()
-        for row in rows:
-            for partition, end in row.ends.items():
-                ends[partition] = max(end, ends.get(partition, 0))
-            counts.update(row.counts)
-            pairs = (pair.split(":") for pair in row.resume.split(",") if pair)
-            resume |= {int(partition): int(offset) for partition, offset in pairs}
-        held = [slab for row in rows for slab in (row.first, row.last) if slab is not None]
-        slabs = (min(held), max(held)) if held else None
-        return cls(Batch.of(rows[0].batch), resume, ends, slabs, dict(counts))
 
 
 class Driver:
@@ -153,11 +81,10 @@ class Driver:
         job = Job(plan, scope, kafka, recorder.ids, self.division.buckets, self.division.writers)
         register(job, recorder)
         self.job = replace(job, compaction_lag_ms=shared.compaction_lag_ms)
-        self.tasks: list[JobTask] = []
-        self.transactions: Transactions | None = None
+        self.reports = Reports(shared, self.job)
         self.query: Any = None
         self.failure: BaseException | None = None
-        self.lock = threading.Lock()
+        self.stopping = False
 
     def start(self, *, once: bool = False, every: str | None = None, anew: bool = False) -> None:
         """Fence the older life, claim numbers, and start the query.
@@ -167,23 +94,8 @@ class Driver:
             every: How often a batch begins at most.
             anew: Whether to leave the states that there are, and make them anew.
         """
-        job, cluster = self.job, self.shared.cluster
-        self.transactions = cluster.transactions(job.transactional_id)
-        for number in range(job.writers):
-            cluster.transactions(f"{job.transactional_id}.{number}").close()
-        self.tasks = [
-            JobTask(
-                self.shared, job.task(p), outputs=self.scope.outputs, transactions=self.transactions
-            )
-            for p in range(job.partition_count)
-        ]
-        for task in self.tasks:
-            task.begin()
-        self.job = replace(
-            job,
-            attempts=tuple(task.report.attempt for task in self.tasks),
-            done=tuple(task.report.done for task in self.tasks),
-        )
+        _finish(self.reports.begin())
+        self.job = self.reports.job
         self._choose_states(anew)
         self.checkpoint.write(self.division, self.number)
         self._start_query(once, every)
@@ -217,7 +129,7 @@ class Driver:
             return False
         before_ms = time.time_ns() // 1_000_000 - self.shared.compaction_lag_ms
         codec = self.job.codec(self.job.input)
-        for task in self.tasks:
+        for task in self.reports.tasks:
             place = TopicPartition(codec.topic, task.partition)
             first, old = task.report.resume.get(place, 0), cluster.offset_at(place, before_ms)
             if first < old and self._has_later(codec, place, first, old, task.report.done):
@@ -262,57 +174,12 @@ class Driver:
         try:
             told = Told.of(written.collect())  # a row for each task of Spark's that wrote
             if told is not None:
-                self._commit(told)
+                _finish(self.reports.commit(told))
         except BaseException as error:
+            if self.stopping:
+                raise InterruptedError("stopped") from None  # Spark chokes on long ones
             self.failure = error
             raise
-
-    def _commit(self, told: Told) -> None:
-        epoch = told.batch.epoch
-        assert self.transactions is not None
-        if epoch <= min(task.report.done for task in self.tasks):
-            return  # an earlier life has reported it
-        reports = [self._next(task, told) for task in self.tasks]
-        with self.lock:
-            self.transactions.begin()
-            for task, report in zip(self.tasks, reports, strict=True):
-                task.write(report)
-            self.transactions.flush()
-            self.transactions.commit()
-        for task, report in zip(self.tasks, reports, strict=True):
-            task.take(report)
-
-    def _next(self, task: JobTask, told: Told) -> Report:
-        """Return a task's report of a batch."""
-        job, batch, old, own = self.job, told.batch, task.report, task.partition
-        plan = job.plan
-        place = TopicPartition(plan.topic(job.name), own)
-        ends = dict(old.ends)
-        if own in told.ends:
-            ends[place] = told.ends[own], batch.epoch
-        source = TopicPartition(plan.topic(job.input), own)
-        counts = dict(old.counts)
-        if own == 0:
-            for what, count in told.counts.items():
-                name = f"{job.name}.{what}"
-                counts[name] = counts.get(name, 0) + count
-        return replace(
-            old,
-            done=batch.epoch,
-            watermark=batch.wm,
-            committed={**old.committed, old.attempt: batch.epoch},
-            ends=ends,
-            resume={source: told.resume.get(own, old.resume.get(source, 0))},
-            counts={**counts, **self._held(counts, told)},
-        )
-
-    def _held(self, counts: dict[str, int], told: Told) -> dict[str, int]:
-        """Return the first and the last slab that keep states, as counts."""
-        known = [counts[name] for name in (HELD_FROM, HELD_TO) if name in counts]
-        held = [*known, *(told.slabs or ())]
-        if told.batch.is_whole:
-            held = list(told.slabs or ())
-        return {HELD_FROM: min(held), HELD_TO: max(held)} if held else {}
 
     @property
     def is_active(self) -> bool:
@@ -337,24 +204,24 @@ class Driver:
 
     def close(self) -> None:
         """Stop the query and give connections back; safe to call twice."""
+        self.stopping = True
         if self.query is not None and self.query.isActive:
             self.query.stop()
-        if self.transactions is not None:
-            self.transactions.close()
-            self.transactions = None
+        self.reports.close()
+
+
+def _finish(steps: Iterator[bool]) -> None:
+    """Take all steps of a generator, in peace where there is nothing to do."""
+    for busy in steps:
+        if not busy:
+            time.sleep(IDLE_S)
 
 
 def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
-    from processors import desk
-    from processors.arc_topic import ArcCodec
-    from processors.envelopes.outgoing import Outgoing
-
     plan = job.plan
     for arc in (job.input, job.name):
         ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
-    for sink in plan.sinks_of(job.name):
-        Outgoing(plan.arcs[sink.arc], sink.topic, sink.envelope, sink.format, recorder)
     for arc in plan.asked_by(job.scope):
         recorder.register(f"{plan.requests(arc)}-value", desk.REQUEST)
 

@@ -7,11 +7,12 @@ the input was complete, and its report names the upper one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from processors.report import NEVER
+from processors.report import FOREVER, NEVER
+from processors.scopes import INGEST
 from processors.view import View
 from spark_jobs.job import Job
 from topics.cluster import TopicPartition
@@ -21,6 +22,8 @@ NOTHING = -1
 
 HELD_FROM, HELD_TO = "held_from", "held_to"
 """Counts of a report: the first and the last slab in which states are kept."""
+SETTLED = "settled_ms"
+"""Count of a report: no tuple of an event time before this can be revised any more."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,12 @@ class Bound:
         watermark: wm(epoch).
         starts: By partition of the input, where the batch begins that ends here.
         ends: By partition of the input, where it has read everything.
+        settled: No tuple of an event time before this can be revised in later epochs.
     """
 
     epoch: int = NOTHING
     watermark: int = NEVER
+    settled: int = NEVER
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
 
@@ -44,6 +49,7 @@ class Bound:
         return {
             "epoch": self.epoch,
             "watermark": self.watermark,
+            "settled": self.settled,
             "starts": {str(partition): offset for partition, offset in self.starts.items()},
             "ends": {str(partition): offset for partition, offset in self.ends.items()},
         }
@@ -55,7 +61,7 @@ class Bound:
             {int(partition): offset for partition, offset in plain[name].items()}
             for name in ("starts", "ends")
         )
-        return cls(plain["epoch"], plain["watermark"], starts, ends)
+        return cls(plain["epoch"], plain["watermark"], plain["settled"], starts, ends)
 
 
 @dataclass(frozen=True)
@@ -67,12 +73,16 @@ class Batch:
         epoch: Its number.
         wm_before: wm(after).
         wm: wm(epoch).
+        settled_before: No tuple of an event time before this could be revised after `after`.
+        settled: Nor before this after `epoch`.
     """
 
     after: int
     epoch: int
     wm_before: int
     wm: int
+    settled_before: int = NEVER
+    settled: int = NEVER
 
     @property
     def is_whole(self) -> bool:
@@ -115,6 +125,10 @@ class Epochs:
         """The last epoch that the job itself has reported."""
         return min(self.view.of(self.job.task(p)).done for p in range(self.job.partition_count))
 
+    def committed(self, tasks: Sequence[str]) -> dict[str, dict[int, int]]:
+        """Return what to believe of some tasks: by attempt, the last epoch."""
+        return {task: dict(self.view.of(task).committed) for task in tasks}
+
     def held(self) -> tuple[int, int] | None:
         """Return the first and the last slab in which states are kept, by the last report."""
         counts = self.view.of(self.job.task(0)).counts
@@ -149,7 +163,22 @@ class Epochs:
             else:
                 wm = max(wm, self.view.of(task).watermark)
             wm = max(wm, rises[-1][1]) if rises else wm
-        return Bound(epoch, wm, starts, ends)
+        return Bound(epoch, wm, self._settled(epoch), starts, ends)
+
+    def _settled(self, epoch: int) -> int:
+        """Return the event time before which nothing can be revised after an epoch.
+
+        What is older than `keep` behind what a partition of a source has seen is refused there. Of
+        one that is idle, or has ended, it is not told what it had seen by then.
+        """
+        plan, found = self.job.plan, [FOREVER]
+        for source in plan.sources_behind(self.job.scope.name):
+            keep_ms = plan.arcs[source].keep_ms
+            for task in self.view.tasks(f"{INGEST}{source}"):
+                pairs = [wm for e, wm in self.view.of(task).watermarks if e <= epoch]
+                known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
+                found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
+        return NEVER if self.job.moves_times else min(found)
 
     def resume(self, partition: int) -> int:
         """Return the offset of the oldest record of the input that no batch has taken."""

@@ -12,6 +12,7 @@ from processors.boxes.map import Map
 from processors.boxes.states import UPSTREAM
 from processors.boxes.where import Where
 from processors.plan import Plan
+from processors.replay import reads
 from processors.scopes import Scope
 from spark_jobs.registered import Registered
 from spark_jobs.slabs import Slabs
@@ -68,6 +69,17 @@ class Job:
         """What the aggregate's windows are divided into."""
         return Slabs(self.box.window)
 
+    @cached_property
+    def moves_times(self) -> bool:
+        """Whether some map between the sources and the aggregate replaces the event time."""
+        found, waiting = False, [self.name]
+        while waiting:
+            box = self.plan.boxes.get(waiting.pop())
+            if box is not None:
+                found |= isinstance(box, Map) and box.moves
+                waiting += reads(box)
+        return found
+
     @property
     def input(self) -> str:
         """The arc that it reads."""
@@ -84,8 +96,12 @@ class Job:
 
     @property
     def transactional_id(self) -> str:
-        """Of the driver's reports; with a number behind it, of those who write."""
+        """Of the driver, for its reports."""
         return f"{self.plan.network}.{self.scope.name}.spark"
+
+    def writer_id(self, number: int) -> str:
+        """Return the transactional id of one of those who write a batch."""
+        return f"{self.transactional_id}.{number}"
 
     @cached_property
     def registry(self) -> Registered:

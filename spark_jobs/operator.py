@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-import polars as pl
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from processors.desk import pack, unpack
 from spark_jobs import replays
-from spark_jobs.blocks import HEADER, RESULTS, TUPLES
+from spark_jobs.blocks import HEADER, TUPLES
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
-from spark_jobs.share import Share
+from spark_jobs.share import Done, Share
 
 CHUNK_BYTES = 1_000_000
 
@@ -47,60 +45,34 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Take the rows of one share."""
-        bucket, slab = (int(part) for part in key)
+        slab = int(key[1])
         given = pd.concat(list(rows)).sort_values(["kind", "origin"], kind="stable")
         batch = Batch.of(given["batch"].iloc[0])
-        for header in given.loc[given["kind"] == HEADER, "block"]:
-            yield _row(HEADER, batch, header)
-        share = Share(self.job, bucket, slab, ask=replays.desk_of(self.job).inputs)
-        tuples, emitted = (
-            [unpack(block) for block in given.loc[given["kind"] == kind, "block"]]
-            for kind in (TUPLES, RESULTS)
-        )
-        empty = share.no_tuples()
-        if batch.is_whole:
-            if not tuples and not emitted:
-                return
-            before = pl.concat([share.no_results(), *emitted])
-            done = share.start(batch, pl.concat([empty, *tuples]), before)
-            self._save(done.states)
-        else:
-            chunks = [bytes(chunk) for (chunk,) in self._states.get()]
-            states = unpack(b"".join(chunks)) if chunks else None
-            if states is None and not tuples:
-                return
-            done = share.go_on(batch, states, pl.concat([empty, *tuples]))
+        blocks = list(zip(given["kind"], given["block"], strict=True))
+        for kind, block in blocks:
+            if kind == HEADER:
+                yield _row(HEADER, batch, block)
+        chunks = [] if batch.is_whole else [bytes(chunk) for (chunk,) in self._states.get()]
+        run = Share(self.job, slab).take(batch, blocks, b"".join(chunks) or None)
+        done = replays.asked(self.job, batch, run)
+        if done is not None:
             if done.changed:
-                self._save(done.states)
-        yield _row(
-            TUPLES,
-            batch,
-            pack(done.revisions) if done.revisions.height else b"",
-            slab=slab,
-            states=done.states.height,
-            counts=dict(done.counts),
-        )
+                self._save(done.packed())
+            yield _row(TUPLES, batch, done.block(), slab=slab, done=done)
 
-    def _save(self, states: pl.DataFrame) -> None:
-        if states.is_empty():
+    def _save(self, states: bytes | None) -> None:
+        if states is None:
             self._states.clear()
             return
-        whole = pack(states)
-        cuts = range(0, len(whole), CHUNK_BYTES)
-        self._states.put([(whole[cut : cut + CHUNK_BYTES],) for cut in cuts])
+        cuts = range(0, len(states), CHUNK_BYTES)
+        self._states.put([(states[cut : cut + CHUNK_BYTES],) for cut in cuts])
 
     def close(self) -> None:
         """Nothing to give back: connections live as long as the process."""
 
 
 def _row(
-    kind: int,
-    batch: Batch,
-    block: bytes,
-    *,
-    slab: int = 0,
-    states: int = 0,
-    counts: dict[str, int] | None = None,
+    kind: int, batch: Batch, block: bytes, *, slab: int = 0, done: Done | None = None
 ) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -108,7 +80,7 @@ def _row(
             "batch": [batch.text()],
             "block": [bytes(block)],
             "slab": [slab],
-            "states": [states],
-            "counts": [counts or {}],
+            "states": [done.states.height if done else 0],
+            "counts": [dict(done.counts) if done else {}],
         }
     )

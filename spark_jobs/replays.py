@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Generator
 
 import polars as pl
 
@@ -14,6 +15,7 @@ from processors.task import Shared
 from processors.view import View
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
+from spark_jobs.share import Done
 
 IDLE_S = 0.002
 
@@ -45,19 +47,9 @@ class Replays:
         Raises:
             ReplayRefusedError: If a sweeper can't give a complete answer.
         """
-        job = self.job
-        path = job.plan.paths[job.name]
-        asks = [
-            Ask(
-                anchor.arc.name,
-                batch.epoch,
-                anchor.ranges(need.ranges),
-                everywhere=True,
-            )
-            for anchor in path.anchors
-        ]
+        asks = questions(self.job, need, batch)
         answering = self._open().answers(
-            asks, task=job.task(0), attempt=job.attempts[0], epoch=batch.epoch
+            asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
         )
         try:
             while True:
@@ -65,12 +57,27 @@ class Replays:
                 time.sleep(IDLE_S)
         except StopIteration as stop:
             replayed: list[pl.DataFrame] = stop.value
-        return path.inputs(replayed, wm=batch.wm)
+        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
+
+
+def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
+    """Return the questions that a need becomes: groups may be in any partition."""
+    return [
+        Ask(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
+        for anchor in job.plan.paths[job.name].anchors
+    ]
 
 
 _KNOWN: dict[tuple[str, int], Replays] = {}
 
 
-def desk_of(job: Job) -> Replays:
-    """Return what asks for a life of a job in this process."""
-    return _KNOWN.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
+def asked(job: Job, batch: Batch, run: Generator[Need, pl.DataFrame, Done | None]) -> Done | None:
+    """Run a share to its end; what it needs is asked by this process."""
+    replays = _KNOWN.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
+    try:
+        need = next(run)
+        while True:
+            need = run.send(replays.inputs(need, batch))
+    except StopIteration as stop:
+        done: Done | None = stop.value
+        return done

@@ -37,6 +37,7 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
+    "spark.python.daemon.module": "spark_jobs.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -5,23 +5,21 @@ Pure: Spark, its state store and Kafka are not visible from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import Need, Outcome
+from processors.boxes.answers import Need
 from processors.boxes.difference import difference
 from processors.boxes.sliding import SlidingAggregate
+from processors.desk import pack, unpack
 from schemas import revisions as frames
 from schemas.fields import physical
-from spark_jobs.blocks import SIGN, Shares
+from spark_jobs.blocks import RESULTS, SIGN, TUPLES, Shares
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
-
-Ask = Callable[[Need, Batch], pl.DataFrame]
-"""Returns the inputs that a box needs, at least."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +38,26 @@ class Done:
     revisions: pl.DataFrame
     counts: Mapping[str, int] = field(default_factory=dict)
 
+    def packed(self) -> bytes | None:
+        """Return the states as they are kept; None for none."""
+        return pack(self.states) if self.states.height else None
+
+    def block(self) -> bytes:
+        """Return the revisions as they are passed on; empty for none."""
+        return pack(self.revisions) if self.revisions.height else b""
+
 
 @dataclass(frozen=True)
 class Share:
-    """The groups of one bucket in the windows of one slab.
+    """Some groups, those of a bucket, in the windows of one slab.
 
     Args:
         job: The job.
-        bucket: Number of the bucket.
         slab: Number of the slab.
-        ask: How what the states can't tell is replayed.
     """
 
     job: Job
-    bucket: int
     slab: int
-    ask: Ask
 
     @property
     def box(self) -> Aggregate:
@@ -72,41 +74,67 @@ class Share:
         """Return no results, with the columns of blocks."""
         return pl.DataFrame(schema=physical(self.job.box.arc.fields))
 
-    def go_on(self, batch: Batch, states: pl.DataFrame | None, tuples: pl.DataFrame) -> Done:
-        """Take a batch that follows what the states are of.
+    def take(
+        self, batch: Batch, given: Sequence[tuple[int, bytes]], states: bytes | None
+    ) -> Generator[Need, pl.DataFrame, Done | None]:
+        """Take a batch; yields what the states can't tell, and is sent it.
 
         Args:
             batch: The batch.
-            states: Those kept; None if there are none.
+            given: Kind and block of each row, in the order of where they are from.
+            states: Those kept, packed; None if there are none.
+
+        Returns:
+            What it gave; None if there was nothing to do.
+        """
+        tuples, emitted = (
+            [unpack(block) for own, block in given if own == kind] for kind in (TUPLES, RESULTS)
+        )
+        moved = pl.concat([self.no_tuples(), *tuples])
+        if batch.is_whole:
+            before = pl.concat([self.no_results(), *emitted])
+            return self.start(batch, moved, before) if tuples or emitted else None
+        if states is None and not tuples:
+            return None
+        kept = self.box.no_states() if states is None else unpack(states)
+        return (yield from self.go_on(batch, kept, moved))
+
+    def go_on(
+        self, batch: Batch, states: pl.DataFrame, tuples: pl.DataFrame
+    ) -> Generator[Need, pl.DataFrame, Done]:
+        """Take a batch that follows what the states are of; yields what they can't tell.
+
+        Args:
+            batch: The batch.
+            states: Those kept.
             tuples: What leaves and enters, by the column `SIGN`.
         """
         box = self.box
         leaving, entering = (tuples.filter(pl.col(SIGN) == sign).drop(SIGN) for sign in (-1, 1))
-        kept = box.no_states() if states is None else states
-        run = box.move(leaving, entering, states=kept, wm_before=batch.wm_before, wm=batch.wm)
-        try:
-            need = next(run)
-            while True:
-                need = run.send(self.ask(need, batch))
-        except StopIteration as stop:
-            outcome: Outcome = stop.value
+        outcome = yield from box.move(
+            leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
+        )
         after = self._near(outcome.live.states)
-        changed = tuples.height > 0 or after.height != kept.height
+        changed = tuples.height > 0 or after.height != states.height
         return Done(after, changed, self._own(outcome.revisions), outcome.counts)
 
     def start(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> Done:
         """Make states of the whole content; give the difference to what was emitted.
+
+        Windows of which no tuple could be revised any more are left as they are: the topic may have
+        let go of their tuples.
 
         Args:
             batch: The batch.
             tuples: All that the input holds.
             emitted: Results emitted before, those of a lost state say.
         """
-        box, arc = self.box, self.job.box.arc
-        content = tuples.drop(SIGN)
+        box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
         made = self._in_slab(box.recompute(content, wm=batch.wm), "")
         states = self._near(box.restore(content, wm=batch.wm).states)
-        return Done(states, True, difference(arc, emitted, made))
+        changing = pl.col(box.end) > batch.settled_before
+        revised = difference(arc, emitted.filter(changing), made.filter(changing))
+        return Done(states, True, revised)
 
     def _own(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of windows in the slab: sliding ones end in the next one too."""

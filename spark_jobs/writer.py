@@ -1,4 +1,4 @@
-"""Writes a batch's revisions to the job's arc and its sinks: on executors, a transaction a task.
+"""Writes a batch's revisions to the job's arc: on executors, a transaction a task.
 
 The transactional id is that of the task's place in the batch. A new life of the driver fences all
 of them before it looks at what was written last, so no late hand of an older one writes behind it.
@@ -8,7 +8,7 @@ A batch that is run again in one life writes exact copies: readers take one of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 import polars as pl
@@ -16,15 +16,13 @@ from pyspark import TaskContext
 
 from processors.arc_topic import Meta
 from processors.desk import unpack
-from processors.envelopes.outgoing import Outgoing
 from processors.graves import Emission
 from processors.spread import Spread
-from processors.task import INTERVAL_MS
-from schemas.partition import partitions
+from schemas import revisions as frames
 from spark_jobs.blocks import HEADER
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
-from topics.cluster import TopicPartition
+from topics.cluster import Cluster, TopicPartition
 
 WRITTEN = (
     "batch string, resume string, ends map<int, long>, first long, last long, "
@@ -60,7 +58,8 @@ class Writer:
                 counts.update(dict(row.counts))
         if not batch:
             return
-        ends = self._write(Batch.of(batch), pl.concat(found)) if found else {}
+        number = TaskContext.get().partitionId()
+        ends = write(self.job, self.job.cluster(), Batch.of(batch), found, number=number)
         yield pd.DataFrame(
             {
                 "batch": [batch],
@@ -72,45 +71,47 @@ class Writer:
             }
         )
 
-    def _write(self, batch: Batch, revisions: pl.DataFrame) -> dict[int, int]:
-        """Write revisions; return by partition of the arc the offset behind the last of them."""
-        job, arc = self.job, self.job.plan.arcs[self.job.name]
-        emissions = [
-            (partition, part)
-            for emission in Spread(arc, job.partition_count).emissions(revisions, batch.epoch)
-            for partition, part in _by_partition(emission)
-            if batch.epoch > job.done[partition]
-        ]
-        if not emissions:
-            return {}
-        cluster, codec = job.cluster(), job.codec(job.name)
-        number = TaskContext.get().partitionId()
-        transactions = cluster.transactions(f"{job.transactional_id}.{number}")
-        try:
-            transactions.begin()
-            for partition, part in emissions:
-                meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
-                keys, values = codec.encode(part, meta)
-                transactions.produce(
-                    codec.topic, partitions=[partition] * len(keys), keys=keys, values=values
-                )
-            for sink in job.plan.sinks_of(job.name):
-                outgoing = Outgoing(arc, sink.topic, sink.envelope, sink.format, job.registry)
-                time_ms = batch.epoch * INTERVAL_MS
-                for _, part in emissions:
-                    found = outgoing.encode(part, epoch=batch.epoch, time_ms=time_ms)
-                    places = partitions(found[0], job.plan.sink_partitions[sink.topic]).tolist()
-                    transactions.produce(
-                        sink.topic, partitions=places, keys=found[0], values=found[1]
-                    )
-            ends = transactions.flush()
-            transactions.commit()
-        finally:
-            transactions.close()
-        return {
-            partition: ends[TopicPartition(codec.topic, partition)]
-            for partition in {partition for partition, _ in emissions}
-        }
+
+def write(
+    job: Job, cluster: Cluster, batch: Batch, revisions: Sequence[pl.DataFrame], *, number: int
+) -> dict[int, int]:
+    """Write revisions in one transaction; partitions that were reported are left out.
+
+    Args:
+        job: The job.
+        cluster: Where to.
+        batch: The batch that they are of.
+        revisions: Frames of revisions of the job's arc.
+        number: Which of the batch's writers this is.
+
+    Returns:
+        By partition of the arc, the offset behind the last record.
+    """
+    arc = job.plan.arcs[job.name]
+    made = pl.concat([frames.none(arc.fields), *revisions])
+    emissions = [
+        (partition, part)
+        for emission in Spread(arc, job.partition_count).emissions(made, batch.epoch)
+        for partition, part in _by_partition(emission)
+        if batch.epoch > job.done[partition]
+    ]
+    if not emissions:
+        return {}
+    codec = job.codec(job.name)
+    transactions = cluster.transactions(job.writer_id(number))
+    try:
+        transactions.begin()
+        for partition, part in emissions:
+            meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
+            keys, values = codec.encode(part, meta)
+            places = [partition] * len(keys)
+            transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
+        ends = transactions.flush()
+        transactions.commit()
+    finally:
+        transactions.close()
+    written = {partition for partition, _ in emissions}
+    return {p: ends[TopicPartition(codec.topic, p)] for p in written}
 
 
 def _by_partition(emission: Emission) -> Iterable[tuple[int, pl.DataFrame]]:

@@ -15,6 +15,7 @@ from processors.view import View
 from sweepers.beside import Beside
 from sweepers.service import Service
 from sweepers.sweeper import Sweeper
+from tests.laws.spark_engine import SparkJob
 from topics.memory import MemoryCluster
 from topics.registry import SchemaRegistry
 
@@ -27,7 +28,7 @@ class Kind:
     """What a process runs.
 
     Args:
-        what: ``ingest``, ``scope`` or ``sweep``.
+        what: ``ingest``, ``scope``, ``spark`` or ``sweep``.
         name: The source, the scope, or the arc.
         partitions: Which partitions of it.
         beside: Scope: whether its sweepers run in the same process.
@@ -55,7 +56,11 @@ def kinds(plan: Plan, rng: random.Random, *, beside: float) -> list[Kind]:
             skew = rng.choice([-100_000, -30, 0, 0, 700])
             found.append(Kind("ingest", name, (partition,), skew_ms=skew))
     over_topics = False
-    for name in plan.scopes:
+    for name, scope in plan.scopes.items():
+        if scope.on_spark:
+            found.append(Kind("spark", name, ()))
+            over_topics = True
+            continue
         every = tuple(range(len(plan.tasks(name))))
         has_beside = rng.random() < beside
         over_topics |= not has_beside
@@ -84,12 +89,13 @@ class Process:
         self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
         view = View(cluster, plan=plan)
         self.shared = Shared(cluster, plan, SchemaRegistry(cluster), view, NEVER_COMPACTED_MS)
-        self.tasks: list[Task] = []
+        self.tasks: list[Task | SparkJob] = []
         self.sweepers: list[Sweeper] = []
         self.services: list[Service] = []
         self.calls: list[str] = []
         self.is_zombie = self.is_dead = False
-        {"ingest": self._ingest, "scope": self._scope, "sweep": self._sweep}[kind.what]()
+        made = {"ingest": self._ingest, "scope": self._scope, "spark": self._spark}
+        (made | {"sweep": self._sweep})[kind.what]()
         self.actors = [*self.tasks, *(self.services or self.sweepers)]
         self.lives: list[Iterator[bool]] = [actor.life() for actor in self.actors]
         self.turn = 0
@@ -135,6 +141,16 @@ class Process:
                     clock_s=lambda: self.now() / 1000,
                 )
             self.tasks.append(ScopeTask(self.shared, scope, partition=partition, desk=desk))
+
+    def _spark(self) -> None:
+        scope = self.plan.scopes[self.kind.name]
+        desk = TopicDesk(
+            self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
+        )
+        rng = random.Random(self.now())
+        self.tasks.append(
+            SparkJob(self.shared, scope, folder=self.folder, desk=desk, rng=rng)
+        )
 
     def _sweep(self) -> None:
         for partition in self.kind.partitions:

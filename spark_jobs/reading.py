@@ -1,0 +1,153 @@
+"""What an arc's topic says: read on executors, without any connector of Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from time import monotonic
+
+import polars as pl
+
+from processors.arc_topic import ArcCodec
+from processors.plan import Plan
+from processors.view import View, believed
+from schemas import revisions as frames
+from schemas.arc import Arc
+from spark_jobs.registered import Recorder, Registered
+from topics.cluster import Cluster, ClusterError, TopicPartition
+from topics.kafka import KafkaCluster
+from topics.registry import Registry
+
+WAIT_S = 0.05
+LIMIT_S = 60.0
+"""So long nothing may come before a log's end: an open transaction holds it back."""
+_ROWS = 500_000
+"""Revisions that are gathered before all but each identity's last one are let go."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A partition of an arc, to be read.
+
+    Args:
+        arc: The arc.
+        partition: Its number.
+        end: Where its log ends.
+        committed: By task that writes there, and attempt: the last epoch to be believed.
+    """
+
+    arc: str
+    partition: int
+    end: int
+    committed: Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """The arcs of a deployed plan, for any process: pickled to executors.
+
+    Args:
+        plan: The plan, as deployed.
+        kafka: librdkafka settings.
+        ids: Schema ids by subject.
+    """
+
+    plan: Plan
+    kafka: Mapping[str, str | int]
+    ids: Mapping[str, int]
+
+    @classmethod
+    def of(cls, plan: Plan, kafka: Mapping[str, str | int], registry: Registry) -> Arcs:
+        """Return all arcs of a plan that have topics, their schemas looked up."""
+        recorder = Recorder(registry)
+        for arc in plan.topics:
+            ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
+        return cls(plan, kafka, recorder.ids)
+
+    def parts(self, view: View, arc: str) -> list[Part]:
+        """Return the partitions of an arc, up to where their logs end now."""
+        topic, found = self.plan.topic(arc), []
+        for number in range(self.plan.partition_count(arc)):
+            committed = {task: dict(view.of(task).committed) for task in view.writers(arc, number)}
+            end = view.cluster.end(TopicPartition(topic, number))
+            found.append(Part(arc, number, end, committed))
+        return found
+
+    def content(self, part: Part, epoch: int) -> pl.DataFrame:
+        """Return the tuples that a partition holds as of an epoch; runs on an executor.
+
+        Args:
+            part: The partition.
+            epoch: Believed revisions of epochs up to this one count.
+        """
+        arc = self.plan.arcs[part.arc]
+        codec = ArcCodec(arc, self.plan.topic(part.arc), Registered(self.ids))
+        cluster, upto = KafkaCluster(self.kafka), pl.col("epoch") <= epoch
+        try:
+            found = revisions(cluster, codec, part.partition, (0, part.end))
+            believable = (believed(frame, part.committed).filter(upto) for frame in found)
+            return content(chain([codec.empty], believable), arc)
+        finally:
+            cluster.close()
+
+
+def content(revisions: Iterable[pl.DataFrame], arc: Arc) -> pl.DataFrame:
+    """Return the tuples that revisions of an arc leave; an exact copy counts once.
+
+    What is in memory is at most a few times what is left, however often it was revised.
+
+    Args:
+        revisions: In the order of the log, at least one frame.
+        arc: The arc.
+    """
+    last, later = list[pl.DataFrame](), list[pl.DataFrame]()
+    for frame in revisions:
+        later.append(frame)
+        if _height(later) > max(_ROWS, _height(last)):
+            last, later = [frames.last(pl.concat([*last, *later]), arc.identity)], []
+    return frames.fold(pl.concat([*last, *later]), arc.identity, list(arc.fields))
+
+
+def _height(some: list[pl.DataFrame]) -> int:
+    return sum(frame.height for frame in some)
+
+
+def revisions(
+    cluster: Cluster, codec: ArcCodec, partition: int, offsets: tuple[int, int]
+) -> Iterator[pl.DataFrame]:
+    """Yield the revisions of a stretch of a partition, whether they are believed or not.
+
+    While nothing has come there are empty frames.
+
+    Args:
+        cluster: Where the arc is.
+        codec: How to read it.
+        partition: Of the arc.
+        offsets: Half-open.
+
+    Raises:
+        ClusterError: If the end of the stretch can't be read.
+    """
+    place, (first, end) = TopicPartition(codec.topic, partition), offsets
+    if first >= end:
+        return
+    reader = cluster.reader({place: first})
+    try:
+        reached, deadline = first, monotonic() + LIMIT_S
+        while (position := reader.position(place)) < end:
+            if position > reached:
+                reached, deadline = position, monotonic() + LIMIT_S
+            elif monotonic() > deadline:
+                raise ClusterError(
+                    f"partition {partition} of topic '{codec.topic}' was read to offset "
+                    f"{position}, but its end {end} was not reached, and nothing has come for "
+                    f"{LIMIT_S:g} s; a transaction may be open: see kafka-transactions"
+                )
+            polled = reader.poll(timeout_s=WAIT_S)
+            for records in polled:
+                yield codec.decode(records).filter(pl.col("offset") < end)
+            if not polled:
+                yield codec.empty
+    finally:
+        reader.close()

@@ -1,0 +1,193 @@
+"""The reports of a job: a task for each partition, all of them written in one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from processors.report import Report
+from processors.task import Shared, Task
+from spark_jobs.epochs import HELD_FROM, HELD_TO, SETTLED, Batch
+from spark_jobs.job import Job
+from topics.cluster import TopicPartition, Transactions
+
+
+class JobTask(Task):
+    """One partition of a job: its records are written by executors, its reports by the driver.
+
+    Args:
+        shared: What the process shares.
+        name: Of the task.
+        outputs: The job's arc.
+        transactions: The driver's.
+    """
+
+    def __init__(
+        self, shared: Shared, name: str, *, outputs: tuple[str, ...], transactions: Transactions
+    ) -> None:
+        super().__init__(shared, name, outputs=outputs)
+        self._driver = transactions
+
+    def connect(self) -> Transactions:
+        """Return the transactions of the driver, which are those of all its tasks."""
+        return self._driver
+
+    def start(self) -> Iterator[bool]:
+        """Nothing is in memory."""
+        yield True
+
+    def begin(self) -> Iterator[bool]:
+        """Read what the older life reported, and claim a number of one's own."""
+        yield from self._begin()
+        self.started = True
+
+    def take(self, report: Report) -> None:
+        """Note a report that was committed."""
+        self.report = report
+        self.view.note(report)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What some of a batch has written.
+
+    Args:
+        batch: The batch.
+        resume: By partition of the input, where the next one begins.
+        ends: By partition of the arc, the offset behind the last record.
+        slabs: Slabs in which states are kept, of those visited.
+        counts: Running totals to add.
+    """
+
+    batch: Batch
+    resume: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    slabs: Sequence[int] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Any]) -> Told | None:
+        """Return what rows of `writer.WRITTEN` say; None if there are none."""
+        if not rows:
+            return None
+        parts = [
+            cls(
+                Batch.of(row.batch),
+                resumes(row.resume),
+                row.ends,
+                [slab for slab in (row.first, row.last) if slab is not None],
+                row.counts,
+            )
+            for row in rows
+        ]
+        return together(parts)
+
+
+def resumes(text: str) -> dict[int, int]:
+    """Return offsets by partition.
+
+    Example:
+        >>> resumes("0:17,1:4,")
+        {0: 17, 1: 4}
+    """
+    pairs = (pair.split(":") for pair in text.split(",") if pair)
+    return {int(partition): int(offset) for partition, offset in pairs}
+
+
+def together(parts: Sequence[Told]) -> Told:
+    """Return what several parts of a batch have written."""
+    ends, counts, resume = dict[int, int](), Counter[str](), dict[int, int]()
+    for part in parts:
+        resume |= part.resume
+        counts.update(part.counts)
+        for partition, end in part.ends.items():
+            ends[partition] = max(end, ends.get(partition, 0))
+    slabs = [slab for part in parts for slab in part.slabs]
+    return Told(parts[0].batch, resume, ends, slabs, counts)
+
+
+class Reports:
+    """Writes the reports of one life of a job.
+
+    Args:
+        shared: What the process shares.
+        job: The job; `begin` gives it the numbers of this life.
+    """
+
+    def __init__(self, shared: Shared, job: Job) -> None:
+        self.shared, self.job = shared, job
+        self.tasks: list[JobTask] = []
+        self.transactions: Transactions | None = None
+
+    def begin(self) -> Iterator[bool]:
+        """Fence whatever an older life may still write, and claim numbers."""
+        job, cluster = self.job, self.shared.cluster
+        self.transactions = cluster.transactions(job.transactional_id)
+        for number in range(job.writers):
+            cluster.transactions(job.writer_id(number)).close()
+            yield True
+        self.tasks = [
+            JobTask(
+                self.shared, job.task(p), outputs=job.scope.outputs, transactions=self.transactions
+            )
+            for p in range(job.partition_count)
+        ]
+        for task in self.tasks:
+            yield from task.begin()
+        self.job = replace(
+            job,
+            attempts=tuple(task.report.attempt for task in self.tasks),
+            done=tuple(task.report.done for task in self.tasks),
+        )
+
+    def commit(self, told: Told) -> Iterator[bool]:
+        """Report a batch, of which everything has been acknowledged."""
+        if told.batch.epoch <= min(task.report.done for task in self.tasks):
+            return  # an earlier life has reported it
+        assert self.transactions is not None
+        reports = [self._next(task, told) for task in self.tasks]
+        self.transactions.begin()
+        for task, report in zip(self.tasks, reports, strict=True):
+            task.write(report)
+        self.transactions.flush()
+        yield True
+        self.transactions.commit()
+        for task, report in zip(self.tasks, reports, strict=True):
+            task.take(report)
+        yield True
+
+    def _next(self, task: JobTask, told: Told) -> Report:
+        """Return a task's report of a batch."""
+        plan, batch, old, own = self.job.plan, told.batch, task.report, task.partition
+        source = TopicPartition(plan.topic(self.job.input), own)
+        ends, counts = dict(old.ends), dict(old.counts)
+        if own in told.ends:
+            place = TopicPartition(plan.topic(self.job.name), own)
+            ends[place] = told.ends[own], batch.epoch
+        if own == 0:
+            for what, count in told.counts.items():
+                name = f"{self.job.name}.{what}"
+                counts[name] = counts.get(name, 0) + count
+            counts |= {**self._held(counts, told), SETTLED: batch.settled}
+        return replace(
+            old,
+            done=batch.epoch,
+            watermark=batch.wm,
+            committed={**old.committed, old.attempt: batch.epoch},
+            ends=ends,
+            resume={source: told.resume.get(own, old.resume.get(source, 0))},
+            counts=counts,
+        )
+
+    def _held(self, counts: Mapping[str, int], told: Told) -> dict[str, int]:
+        """Return the first and the last slab in which states may be kept, as counts."""
+        known = [counts[name] for name in (HELD_FROM, HELD_TO) if name in counts]
+        held = [*([] if told.batch.is_whole else known), *told.slabs]
+        return {HELD_FROM: min(held), HELD_TO: max(held)} if held else {}
+
+    def close(self) -> None:
+        """Give the connection back; safe to call twice."""
+        if self.transactions is not None:
+            self.transactions.close()

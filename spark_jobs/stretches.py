@@ -1,0 +1,145 @@
+"""What a batch reads: stretches of topics, and the rows of blocks that they become.
+
+Neither Spark nor its notion of a source is visible from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import polars as pl
+
+from processors.report import NEVER
+from processors.view import believed
+from schemas import revisions as frames
+from spark_jobs import reading
+from spark_jobs.blocks import HEADER, RESULTS, TICK, TUPLES, Shares
+from spark_jobs.epochs import SETTLED, Batch, Bound, Epochs
+from spark_jobs.job import Job
+from topics.cluster import Cluster, TopicPartition
+
+
+class Row(NamedTuple):
+    """A row of blocks, but for the batch that it is of.
+
+    Args:
+        bucket: The hash bucket of the groups.
+        slab: The slab of their windows.
+        kind: `TUPLES`, `RESULTS`, `TICK` or `HEADER`.
+        origin: Where it is from: rows of a share are taken in this order.
+        block: The tuples.
+    """
+
+    bucket: int
+    slab: int
+    kind: int
+    origin: int = 0
+    block: bytes = b""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What one task of a batch reads.
+
+    Args:
+        batch: The batch.
+        kind: `TUPLES` or `RESULTS`: a stretch of the input, or of the job's own arc; `TICK`: slabs
+            to visit; `HEADER`.
+        partition: Of the arc.
+        offsets: Of the stretch, half-open.
+        committed: By task that writes there, and attempt: the last epoch to be believed.
+        slabs: To visit.
+    """
+
+    batch: Batch
+    kind: int
+    partition: int = 0
+    offsets: tuple[int, int] = (0, 0)
+    committed: Mapping[str, Mapping[int, int]] | None = None
+    slabs: range = range(0)
+
+    @property
+    def is_something(self) -> bool:
+        """Whether there is anything to read."""
+        if self.kind == TICK:
+            return len(self.slabs) > 0
+        return self.kind == HEADER or self.offsets[0] < self.offsets[1]
+
+
+def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
+    """Return what the batch between two bounds reads.
+
+    Args:
+        epochs: What follows the reports; it has seen the one of the batch before.
+        start: The bound before it.
+        end: The bound behind it.
+    """
+    job = epochs.job
+    own = epochs.view.of(job.task(0))
+    batch = Batch(
+        start.epoch,
+        end.epoch,
+        start.watermark,
+        end.watermark,
+        own.counts.get(SETTLED, NEVER),
+        end.settled,
+    )
+    found = [Stretch(batch, HEADER), Stretch(batch, TICK, slabs=epochs.ticks(start, end))]
+    for partition in range(job.partition_count):
+        offsets = end.starts.get(partition, 0), end.ends[partition]
+        writers = epochs.view.writers(job.input, partition)
+        found.append(Stretch(batch, TUPLES, partition, offsets, epochs.committed(writers)))
+        if batch.is_whole:
+            task, topic = job.task(partition), job.plan.topic(job.name)
+            last, _ = epochs.view.of(task).ends.get(TopicPartition(topic, partition), (0, 0))
+            committed = epochs.committed([task])
+            found.append(Stretch(batch, RESULTS, partition, (0, last), committed))
+    return [stretch for stretch in found if stretch.is_something]
+
+
+def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
+    """Yield the rows of a stretch, and None while it waits."""
+    if stretch.kind == HEADER:
+        yield Row(0, 0, HEADER)
+        return
+    if stretch.kind == TICK:
+        for slab in stretch.slabs:
+            for bucket in range(job.buckets):
+                yield Row(bucket, slab, TICK)
+        return
+    arc = job.input if stretch.kind == TUPLES else job.name
+    codec = job.codec(arc)
+    parts = [codec.empty]
+    for part in reading.revisions(cluster, codec, stretch.partition, stretch.offsets):
+        parts.append(part)
+        yield None
+    found = pl.concat(parts)
+    real = believed(found, stretch.committed or {})
+    if stretch.kind == RESULTS:
+        emitted = reading.content([real], job.plan.arcs[arc])
+        for bucket, slab, block in Shares(job).of_results(emitted):
+            yield Row(bucket, slab, RESULTS, stretch.partition, block)
+        return
+    batch, (_, end) = stretch.batch, stretch.offsets
+    later = cast(int | None, found.filter(pl.col("epoch") > batch.epoch)["offset"].min())
+    resume = f"{stretch.partition}:{end if later is None else later}"
+    yield Row(0, 0, HEADER, stretch.partition, resume.encode())
+    taken = real.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
+    for bucket, slab, block in Shares(job).of_tuples(*_sides(job, batch, taken)):
+        yield Row(bucket, slab, TUPLES, stretch.partition, block)
+
+
+def _sides(job: Job, batch: Batch, found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the tuples that leave and enter the aggregate's input in a batch."""
+    arc, names = job.plan.arcs[job.input], list(job.box.input.fields)
+    if batch.is_whole:
+        content = reading.content([found], arc)
+        for box in job.chain:
+            content = box.recompute(content, wm=batch.wm)
+        return content.clear(), content
+    net = frames.coalesced(found, arc.identity, list(arc.fields))
+    for box in job.chain:
+        net = box.revise(net)
+    return frames.leaving(net, names), frames.entering(net, names)

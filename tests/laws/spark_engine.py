@@ -1,0 +1,182 @@
+"""A job on Spark without Spark: what that engine promises, in memory, one step after the other.
+
+Bounds are logged before their batch is run. States of a batch are kept once all of it is done; one
+that was not is run again with the bounds of the log. A task of a batch may be run twice.
+"""
+
+import pickle
+import random
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from processors.desk import TopicDesk
+from processors.scopes import Scope
+from processors.task import Shared
+from processors.view import View
+from spark_jobs.driver import register
+from spark_jobs.epochs import Bound, Epochs
+from spark_jobs.job import Job
+from spark_jobs.registered import Recorder
+from spark_jobs.replays import questions
+from spark_jobs.reports import Reports, Told, resumes, together
+from spark_jobs.share import Done, Share
+from spark_jobs.stretches import HEADER, Row, read, stretches
+from spark_jobs.writer import write
+
+BUCKETS, WRITERS = 3, 2
+
+
+class Checkpoint:
+    """What is on disk: the bounds, how many of them are committed, and the states then."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.bounds: list[dict[str, Any]] = []
+        self.committed = 0
+        self.states: dict[tuple[int, int], bytes] = {}
+        if file.exists():
+            self.bounds, self.committed, self.states = pickle.loads(file.read_bytes())
+
+    def save(self) -> None:
+        self.file.write_bytes(pickle.dumps((self.bounds, self.committed, self.states)))
+
+    def bound(self, number: int) -> Bound:
+        return Bound.of(self.bounds[number]) if number >= 0 else Bound()
+
+
+class SparkJob:
+    """A driver and its executors.
+
+    Args:
+        shared: What the process shares.
+        scope: The job's scope.
+        folder: Where its checkpoint is.
+        desk: Asks sweepers.
+        rng: The dice of shuffles and of tasks that are run twice.
+    """
+
+    def __init__(
+        self, shared: Shared, scope: Scope, *, folder: Path, desk: TopicDesk, rng: random.Random
+    ) -> None:
+        self.shared, self.desk, self.rng = shared, desk, rng
+        self.cluster = shared.cluster
+        recorder = Recorder(shared.registry)
+        self.job = Job(shared.plan, scope, {}, recorder.ids, BUCKETS, WRITERS)
+        register(self.job, recorder)
+        self.checkpoint = Checkpoint(folder / f"{scope.name}.checkpoint")
+        self.reports = Reports(shared, self.job)
+
+    @property
+    def started(self) -> bool:
+        """Whether dead last words have been covered."""
+        return self.reports.tasks != [] and all(t.started for t in self.reports.tasks)
+
+    @property
+    def name(self) -> str:
+        """One of its transactional ids, behind the network's name."""
+        one = self.rng.choice([self.job.transactional_id, self.job.writer_id(0)])
+        return one.removeprefix(f"{self.job.plan.network}.")
+
+    @property
+    def transactions(self) -> Any:
+        return self.reports.transactions
+
+    @transactions.setter
+    def transactions(self, value: Any) -> None:
+        self.reports.transactions = value
+
+    def life(self) -> Generator[bool, None, None]:
+        try:
+            yield from self.reports.begin()
+            self.job = self.reports.job
+            epochs = Epochs(self.job, View(self.cluster, plan=self.job.plan))
+            end = self.cluster.end(epochs.view.source)
+            while not epochs.view.has_read_to(end):
+                epochs.view.poll()
+                yield False
+            while True:
+                yield from self._batch(epochs)
+        finally:
+            self.close()
+
+    def _batch(self, epochs: Epochs) -> Iterator[bool]:
+        kept = self.checkpoint
+        epochs.view.poll()
+        start = kept.bound(kept.committed - 1)
+        if len(kept.bounds) == kept.committed:
+            end = epochs.next(start)
+            if end == start:
+                yield False
+                return
+            kept.bounds.append(end.plain())
+            kept.save()
+            yield True
+        end = kept.bound(kept.committed)
+        while epochs.reported < start.epoch:
+            epochs.view.poll()
+            yield False
+        told, states = yield from self._run(epochs, start, end)
+        yield from self.reports.commit(told)
+        kept.states, kept.committed = states, kept.committed + 1
+        kept.save()
+        yield True
+
+    def _run(
+        self, epochs: Epochs, start: Bound, end: Bound
+    ) -> Generator[bool, None, tuple[Told, dict[tuple[int, int], bytes]]]:
+        found = stretches(epochs, start, end)
+        batch = found[0].batch
+        rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        resume: dict[int, int] = {}
+        for stretch in found:
+            for row in read(self.job, stretch, self.cluster):
+                if row is None:
+                    if self.rng.random() < 0.3:  # few steps: a simulation ends when nothing comes
+                        yield True
+                elif row.kind == HEADER:
+                    resume |= resumes(row.block.decode())
+                else:
+                    rows[row.bucket, row.slab].append(row)
+        states = {} if batch.is_whole else dict(self.checkpoint.states)
+        told, made = [Told(batch, resume)], defaultdict[int, list[pl.DataFrame]](list)
+        for key in self.rng.sample(list(rows), len(rows)):
+            given = sorted(self.rng.sample(rows[key], len(rows[key])), key=lambda r: (r[2], r[3]))
+            blocks = [(row.kind, row.block) for row in given]
+            run = Share(self.job, key[1]).take(batch, blocks, states.get(key))
+            done = yield from self._asked(run, batch)
+            if done is None:
+                continue
+            packed = done.packed() if done.changed else states.get(key)
+            states.pop(key, None)
+            if packed is not None:
+                states[key] = packed
+            slabs = [key[1]] if packed is not None else []
+            told.append(Told(batch, slabs=slabs, counts=done.counts))
+            made[key[0] % WRITERS].append(done.revisions)
+        for number in self.rng.sample(range(WRITERS), WRITERS):
+            for _ in range(self.rng.choice([1, 1, 1, 2])):
+                ends = write(self.job, self.cluster, batch, made[number], number=number)
+                yield True
+            told.append(Told(batch, ends=ends))
+        return together(told), states
+
+    def _asked(self, run: Any, batch: Any) -> Generator[bool, None, Done | None]:
+        try:
+            need = next(run)
+            while True:
+                asks = questions(self.job, need, batch)
+                replayed = yield from self.desk.answers(
+                    asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
+                )
+                path = self.job.plan.paths[self.job.name]
+                need = run.send(path.inputs(replayed, wm=batch.wm))
+        except StopIteration as stop:
+            done: Done | None = stop.value
+            return done
+
+    def close(self) -> None:
+        self.reports.close()
