@@ -5,6 +5,7 @@ revised, however old it is, with its value before and after.
 """
 
 from processors.aggregates.compensating import Compensating
+from processors.aggregates.ohlc import ohlc
 from processors.expressions.opaque import python
 from processors.faults import NetworkError
 from processors.network import Network, Stream
@@ -18,6 +19,7 @@ __all__ = [
     "NetworkError",
     "Stream",
     "hopping",
+    "ohlc",
     "python",
     "sliding",
     "tumbling",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from processors import declarations as declared
 from processors.aggregates.calls import AggregateTypeError, Call
 from processors.aggregates.compensating import Compensating
-from processors.aggregates.functions import BY_ORDER, BY_TIME, FUNCTIONS, aggregate_function
+from processors.aggregates.function import BY_ORDER, BY_TIME
+from processors.aggregates.functions import FUNCTIONS, aggregate_function
 from processors.aggregates.ladder import Key
 from processors.aggregates.user_function import UserFunction
 from processors.boxes.states import END, START, Emission, Result, State
@@ -81,7 +82,7 @@ class Results:
         types = tuple(argument.type for argument in call.arguments)
         try:
             function = aggregate_function(
-                Call(call.function, types, ordering.keys, call.ignore_nulls)
+                Call(call.function, types, ordering.keys, call.ignore_nulls, call.parameters)
             )
         except AggregateTypeError as error:
             raise ExpressionError(

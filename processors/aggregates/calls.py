@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NoReturn
 
 from processors.aggregates.avg import DecimalAverage, DoubleAverage, LongAverage
 from processors.aggregates.compensating import Compensating
 from processors.aggregates.count import ROWS, VALUES, Count
+from processors.aggregates.covariance import DoubleCovariance, IntegerCovariance
+from processors.aggregates.distinct import CountDistinct
 from processors.aggregates.double_variance import DoubleVariance
 from processors.aggregates.first import First, backwards
 from processors.aggregates.ladder import Key
+from processors.aggregates.mode import Mode
+from processors.aggregates.percentile import Percentile
+from processors.aggregates.ranking import MOST, Ranking
 from processors.aggregates.sum import DoubleSum, IntegerSum
 from processors.aggregates.variance import IntegerVariance
+from processors.aggregates.volatility import RealisedVolatility
 from schemas.errors import ErrataError
 from schemas.fields import FieldType
 
@@ -47,12 +54,14 @@ class Call:
         order: First and last: the keys that rows are ordered by. Of min_by and max_by: those that
             decide between rows with the same second argument.
         ignore_nulls: Whether rows in which the first argument is null don't take part.
+        parameters: Numbers behind the arguments, such as the share of a percentile.
     """
 
     name: str
     types: tuple[FieldType, ...] = ()
     order: tuple[Key, ...] = ()
     ignore_nulls: bool = False
+    parameters: tuple[Fraction, ...] = ()
 
 
 def count_of(call: Call) -> Compensating:
@@ -127,8 +136,74 @@ def extreme_by(*, largest: bool) -> Callable[[Call], Compensating]:
     return make
 
 
-def _refuse(call: Call, need: str) -> NoReturn:
+def distinct_of(call: Call) -> Compensating:
+    """Return ``count(distinct ...)``."""
+    return CountDistinct(call.types)
+
+
+def mode_of(call: Call) -> Compensating:
+    """Return ``mode``."""
+    return Mode(call.types[0])
+
+
+def percentile_of(call: Call) -> Compensating:
+    """Return ``percentile`` of a number."""
+    (share,) = call.parameters
+    if not 0 <= share <= 1:
+        raise AggregateTypeError(
+            call.name,
+            need="a share of 0 to 1 for percentile",
+            found=_written(share),
+            hint="0.99 is the 99th percentile",
+        )
+    return Percentile(_number(call), share)
+
+
+def median_of(call: Call) -> Compensating:
+    """Return ``median`` of a number."""
+    return Percentile(_number(call), Fraction(1, 2))
+
+
+def ranking_of(ranking: type[Ranking]) -> Callable[[Call], Compensating]:
+    """Return what makes ``top_k`` or ``most_common``."""
+
+    def make(call: Call) -> Compensating:
+        (argument,), (most,) = call.types, call.parameters
+        if most.denominator > 1 or not 1 <= most <= MOST:
+            need = f"a whole number of 1 to {MOST} for {call.name}"
+            raise AggregateTypeError(call.name, need=need, found=_written(most))
+        if argument.kind == "bytes":
+            _refuse(call, "anything but bytes", hint="write hex(x), or cast(x as string)")
+        return ranking(argument, int(most))
+
+    return make
+
+
+def covariance_of(call: Call) -> Compensating:
+    """Return ``corr``, ``covar_samp`` or ``covar_pop`` of two numbers."""
+    kinds = {argument.kind for argument in call.types}
+    if not kinds <= {*WHOLE, *REAL}:
+        _refuse(call, "two numbers")
+    make = IntegerCovariance if kinds <= set(WHOLE) else DoubleCovariance
+    return make(call.types, call.name)
+
+
+def volatility_of(call: Call) -> Compensating:
+    """Return ``realised_volatility`` of a number, by the order of the call."""
+    return RealisedVolatility(_number(call), call.order)
+
+
+def _number(call: Call) -> FieldType:
+    (argument,) = call.types
+    if argument.kind not in (*WHOLE, *REAL):
+        _refuse(call, "a number")
+    return argument
+
+
+def _written(number: Fraction) -> str:
+    return str(number if number.denominator == 1 else float(number))
+
+
+def _refuse(call: Call, need: str, *, hint: str = "cast the argument to one") -> NoReturn:
     found = f"{call.name}({', '.join(str(kind.required) for kind in call.types)})"
-    raise AggregateTypeError(
-        call.name, need=f"{need} for {call.name}", found=found, hint="cast the argument to one"
-    )
+    raise AggregateTypeError(call.name, need=f"{need} for {call.name}", found=found, hint=hint)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
 from schemas.fields import FieldType
+
+Part: TypeAlias = FieldType | pl.List
+"""What a column of a state holds: values of a field's type, or lists, which no result can keep."""
 
 _EMPTY: Mapping[str, Any] = {"string": "", "uuid": "", "bytes": b"", "boolean": False}
 
@@ -35,7 +38,8 @@ class Compensating(ABC):
 
     Attributes:
         result: Type of the emitted value.
-        parts: Type by short name of the columns of a state.
+        parts: Type by short name of the columns of a state; also ``pl.List(...)``, of anything but
+            128-bit integers, which Arrow does not know.
 
     Example:
         A function of a user's own. What enters is added to the sums of its group, what leaves is
@@ -74,7 +78,7 @@ class Compensating(ABC):
     """
 
     result: FieldType | str
-    parts: Mapping[str, FieldType] | Mapping[str, str]
+    parts: Mapping[str, Part] | Mapping[str, str | pl.List]
     arguments: tuple[str, ...] = ()
 
     def __init__(self, *arguments: str) -> None:
@@ -82,11 +86,14 @@ class Compensating(ABC):
 
     @property
     def kept(self) -> Sequence[str]:
-        """The parts that travel with a result, so that a stored one can be revised; all of them.
+        """The parts that travel with a result, so that a stored one can be revised.
 
-        Parts that depend on more than the content must not be among them.
+        Unless overridden all of them, or none if one is a list. Parts that depend on more than the
+        content must not be among them. Of a function that keeps none no stored result can be
+        revised: its windows are replayed, or all of them kept.
         """
-        return tuple(self.parts)
+        has_list = any(isinstance(part, pl.List) for part in self.parts.values())
+        return () if has_list else tuple(self.parts)
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
@@ -100,11 +107,7 @@ class Compensating(ABC):
         """
         return pl.DataFrame(
             [
-                pl.Series(
-                    name,
-                    [None if part.optional else _EMPTY.get(part.kind, 0)],
-                    dtype=part.dtype,
-                ).new_from_index(0, count)
+                pl.Series(name, [_nothing(part)], dtype=part_dtype(part)).new_from_index(0, count)
                 for name, part in part_types(self).items()
             ]
         )
@@ -151,6 +154,28 @@ class Compensating(ABC):
         """Return the results, a value per group in the physical type of `result`."""
 
 
-def part_types(function: Compensating) -> dict[str, FieldType]:
+def part_types(function: Compensating) -> dict[str, Part]:
     """Return the types of a function's parts, which a user may have written as text."""
-    return {name: FieldType.parse(part) for name, part in function.parts.items()}
+    return {
+        name: part if isinstance(part, pl.List) else FieldType.parse(part)
+        for name, part in function.parts.items()
+    }
+
+
+def kept_types(function: Compensating) -> dict[str, FieldType]:
+    """Return the types of the parts that travel with a result."""
+    types = part_types(function)
+    kept = {name: types[name] for name in function.kept}
+    return {name: part for name, part in kept.items() if isinstance(part, FieldType)}
+
+
+def part_dtype(part: Part) -> pl.DataType | type[pl.DataType]:
+    """Return the polars type of a column of a state."""
+    return part if isinstance(part, pl.List) else part.dtype
+
+
+def _nothing(part: Part) -> Any:
+    """Return what a part is of a group without content."""
+    if isinstance(part, pl.List):
+        return []
+    return None if part.optional else _EMPTY.get(part.kind, 0)

@@ -10,7 +10,8 @@ from decimal import Decimal
 import polars as pl
 
 from processors.aggregate_results import Results
-from processors.aggregates.functions import FUNCTIONS
+from processors.aggregates.function import Function, Macro
+from processors.aggregates.functions import FUNCTIONS, MACROS
 from schemas.arc import Arc
 from schemas.fields import FieldType, physical
 
@@ -70,7 +71,12 @@ Rules that hold for all of them:
 * Everything is revised exactly when a tuple leaves or changes. Where a function says *replayed*, a
   change that took away the last of the best few it remembers makes the box read that window again.
 * Doubles are summed with an error term: what leaves takes its rounding with it.
-* `distinct`, `over`, `order by` inside a call, percentiles and collections are not there yet.
+* Where it says *never from a stored result*, the state is the whole content of a window, which no
+  result carries: `mode="downstream"` is refused beside such a function, and by itself the box
+  replays. Functions of the same argument share that state.
+* `errata.ohlc("price")` gives the four results of a bar, for `fields=`.
+* `distinct` in other calls than `count`, `over`, `order by` inside a call and collections are not
+  there.
 
 A function of your own is a class: see `errata.Compensating`.
 
@@ -119,6 +125,7 @@ def page() -> str:
         for row in _ROWS
     ]
     names = [f"{name} {kind}" for name, kind in SAMPLE.fields.items()]
+    entries: list[Function | Macro] = [*FUNCTIONS.values(), *MACROS.values()]
     functions = [
         [
             f"`{function.name}`" + "".join(f", `{name}`" for name in function.also),
@@ -128,7 +135,7 @@ def page() -> str:
             function.exact,
             function.compensates,
         ]
-        for function in FUNCTIONS.values()
+        for function in entries
     ]
     heads = ["function", "takes and gives", "example", "value", "how exact", "tuples may leave"]
     around = [[f"`{text}`", example(text)] for text in AROUND]

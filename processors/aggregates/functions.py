@@ -6,8 +6,6 @@ The compiler, the messages and the page ``docs/aggregates.md`` read this table.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from processors.aggregates.calls import (
     AggregateTypeError,
@@ -23,38 +21,11 @@ from processors.aggregates.calls import (
 )
 from processors.aggregates.compensating import Compensating
 from processors.aggregates.count import TRUE, Count
+from processors.aggregates.function import BY_ORDER, BY_TIME, Function, Macro
+from processors.aggregates.holistic_functions import HOLISTIC
 from processors.aggregates.logical import Logical
 from processors.aggregates.max import Max, Min
 
-
-@dataclass(frozen=True)
-class Function:
-    """One aggregate function.
-
-    Args:
-        name: What it is called.
-        also: Its other names.
-        signature: What it takes and gives.
-        example: A call of it.
-        exact: How right its result is.
-        compensates: What can leave without the rest being looked at again.
-        make: Gives the function for a call.
-        arguments: How many it takes.
-        ordered: What rows are ordered by: ``order_by`` or ``event time``; "" if by nothing.
-    """
-
-    name: str
-    signature: str
-    example: str
-    exact: str
-    compensates: str
-    make: Callable[[Call], Compensating]
-    also: tuple[str, ...] = ()
-    arguments: int = 1
-    ordered: str = ""
-
-
-BY_ORDER, BY_TIME = "order_by", "event time"
 _ALWAYS = "always"
 _WHILE_KNOWN = "while one of its best few is left; else replayed"
 _EXACT = "exact"
@@ -208,16 +179,30 @@ FUNCTIONS: dict[str, Function] = {
             of_booleans(lambda: Logical(every=False)),
             ("any", "some"),
         ),
+        *HOLISTIC,
     )
 }
 """Functions by name."""
+
+MACROS: dict[str, Macro] = {
+    "vwap": Macro(
+        "vwap",
+        "vwap(price, size) -> sum(price * size) / sum(size), of its type and from its states",
+        "vwap(price, size)",
+        "sum(price * size) / sum(size)",
+        ("price", "size"),
+        "that of the sums, then of their quotient",
+        _ALWAYS,
+    )
+}
+"""Macros by name."""
 
 NAMES: dict[str, str] = {
     name: function.name
     for function in FUNCTIONS.values()
     for name in (function.name, *function.also)
-}
-"""Name in the table by every name that a function has."""
+} | {name: name for name in MACROS}
+"""Name in the tables by every name that a function or macro has."""
 
 
 def nearest(name: str) -> str:
@@ -225,7 +210,7 @@ def nearest(name: str) -> str:
 
     Example:
         >>> nearest("vwap_samp")
-        'did you mean var_samp or stddev_samp?'
+        'did you mean var_samp or covar_samp?'
     """
     near = difflib.get_close_matches(name.lower(), NAMES, n=2)
     return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(FUNCTIONS)}"
@@ -250,8 +235,9 @@ def aggregate_function(call: Call) -> Compensating:
             call.name, need="an aggregate function", found=call.name, hint=nearest(call.name)
         )
     star = call.name == "count" and not call.types
-    if len(call.types) != function.arguments and not star:
-        need = "one argument" if function.arguments == 1 else f"{function.arguments} arguments"
-        found = str(len(call.types)) if call.types else "none"
-        raise AggregateTypeError(call.name, need=f"{need} of {call.name}", found=found)
+    arguments = function.arguments or max(len(call.types), 1)
+    given = len(call.types), len(call.parameters)
+    if given != (arguments, function.parameters) and not star:
+        found = str(sum(given)) if call.types else "none"
+        raise AggregateTypeError(call.name, need=function.takes, found=found)
     return function.make(call)

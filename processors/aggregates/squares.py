@@ -1,11 +1,13 @@
-"""Exact sums of squares of whole numbers, by group.
+"""Exact sums of squares and products of whole numbers, by group.
 
-A square of 38 digits has 76, so a sum is cut into limbs of 96 bits, each a number of 128 bits.
+A product of 38 digits has 76, so a sum is cut into limbs of 96 bits, each a number of 128 bits.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -20,51 +22,59 @@ _BLOCK_ROWS = 2**20  # so many words add up to less than 2**53: a double holds t
 _ROOM_DIGITS = 11  # for 10**11 rows
 
 
-def limb_count(precision: int) -> int:
-    """Return how many limbs hold the sum of the squares of 10**11 numbers of so many digits.
+def limb_count(digits: int) -> int:
+    """Return how many limbs hold the sum of 10**11 products of so many digits.
 
     Example:
-        >>> limb_count(10), limb_count(19), limb_count(38)
+        >>> limb_count(20), limb_count(38), limb_count(76)
         (1, 2, 3)
     """
-    most = 10 ** (2 * precision + _ROOM_DIGITS)
+    most = 10 ** (digits + _ROOM_DIGITS)
     count = 1
     while most >= 10**MAX_PRECISION:
         most, count = most // LIMB, count + 1
     return count
 
 
-def squared(groups: pl.Series, numbers: pl.Series, height: int, *, limbs: int) -> list[pl.Series]:
-    """Return the sums of the squares by group as limbs, the lowest first; exact.
+def products(
+    groups: pl.Series, left: pl.Series, right: pl.Series, height: int, *, limbs: int
+) -> list[pl.Series]:
+    """Return the sums of the products by group as limbs, the lowest first; exact.
 
-    Numbers are cut into words of 32 bits; a product of two has 64, whose halves are added up apart.
+    Numbers are cut into words of 32 bits; a product of two has 64, whose halves are added up apart,
+    with the sign of the whole.
 
     Args:
-        groups: Index of a number's group.
-        numbers: Int128 of at most 38 digits, never null; fewer than 2**27.
+        groups: Index of a row's group.
+        left: Int128 of at most 38 digits, never null; fewer than 2**27.
+        right: As many others, or the same, for the sums of the squares.
         height: How many groups there are.
         limbs: How many limbs to return, those of `limb_count`.
 
+    Returns:
+        Limbs, all but the highest in [0, 2**96).
+
     Example:
-        >>> numbers = pl.Series([3, -4, 10**20], dtype=pl.Int128)
-        >>> low, high = squared(pl.Series([0, 0, 1]), numbers, 2, limbs=2)
+        >>> left = pl.Series([3, -4, 10**20], dtype=pl.Int128)
+        >>> low, high = products(pl.Series([0, 0, 1]), left, left, 2, limbs=2)
         >>> low[0], low[1] + high[1] * 2**96 == 10**40
         (25, True)
     """
-    words = words_of(numbers.abs())
+    one, other = words_of(left.abs()), words_of(right.abs())
+    signs = (left.sign() * right.sign()).cast(pl.Float64).to_numpy()
     index = groups.to_numpy().astype(np.int64)
-    count = words.shape[1]
+    count = one.shape[1]
     sums = np.zeros((max(2 * count, _WORDS_A_LIMB * limbs) + 1, height), dtype=np.int64)
-    used = [number for number in range(count) if words[:, number].any()]
+    used, with_them = (np.flatnonzero(words.any(axis=0)) for words in (one, other))
     for start in range(0, len(index), _BLOCK_ROWS):
         block = slice(start, start + _BLOCK_ROWS)
-        for one in used:
-            for other in used[: used.index(one) + 1]:
-                product = words[block, one].astype(np.uint64) * words[block, other]
-                twice = 1 if one == other else 2
+        for low in used:
+            for high in with_them[with_them <= low] if left is right else with_them:
+                product = one[block, low].astype(np.uint64) * other[block, high]
+                twice = 2 if left is right and low != high else 1
                 for half, part in enumerate((product & 0xFFFFFFFF, product >> np.uint64(32))):
-                    found = np.bincount(index[block], weights=part, minlength=height)
-                    sums[one + other + half] += twice * found.astype(np.int64)
+                    found = np.bincount(index[block], weights=part * signs[block], minlength=height)
+                    sums[low + high + half] += twice * found.astype(np.int64)
     return _packed(sums, limbs)
 
 
@@ -80,9 +90,18 @@ def carried(limbs: Sequence[pl.Series]) -> list[pl.Series]:
     return [*done, carry + up]
 
 
+def joined(limbs: Sequence[pl.Series], *, limb: int = LIMB) -> list[int]:
+    """Return the numbers that limbs stand for, the highest limb first."""
+    high, *lower = (column.to_list() for column in limbs)
+    for low in lower:
+        high = list(map(operator.add, map(operator.mul, high, repeat(limb)), low))
+    return high
+
+
 def _packed(sums: npt.NDArray[np.int64], limbs: int) -> list[pl.Series]:
-    """Return sums by word as limbs of three words; what is above them all is 0."""
-    for word in range(len(sums) - 1):
+    """Return sums by word as limbs of three words; the highest has what is above, and the sign."""
+    top = _WORDS_A_LIMB * limbs  # no product of numbers that `limb_count` is of reaches further
+    for word in range(top):
         sums[word + 1] += sums[word] >> _WORD_BITS
         sums[word] &= 2**_WORD_BITS - 1
     packed = []
@@ -92,4 +111,5 @@ def _packed(sums: npt.NDArray[np.int64], limbs: int) -> list[pl.Series]:
             for word in range(_WORDS_A_LIMB)
         )
         packed.append(low + middle * whole(2**_WORD_BITS) + high * whole(2 ** (2 * _WORD_BITS)))
+    packed[-1] += pl.Series(sums[top]).cast(pl.Int128) * whole(LIMB)
     return packed

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating, part_types
+from processors.aggregates.compensating import Compensating, Part, part_dtype, part_types
 from schemas.errors import ErrataError
 from schemas.fields import FieldType, FieldTypeError
 
@@ -41,7 +41,7 @@ class UserFunction(Compensating):
     """
 
     result: FieldType
-    parts: Mapping[str, FieldType]
+    parts: Mapping[str, Part]
 
     def __init__(self, function: Compensating) -> None:
         self.function = function
@@ -54,8 +54,9 @@ class UserFunction(Compensating):
             self.parts = part_types(function)
         except (AttributeError, FieldTypeError) as error:
             raise UserFunctionError(self.name, "declaration", self._told(error)) from error
-        if not set(function.kept) <= set(self.parts):
-            raise UserFunctionError(self.name, "declaration", "needs kept to name some parts")
+        if not all(isinstance(self.parts.get(name), FieldType) for name in function.kept):
+            need = "needs kept to name some parts, and no lists"
+            raise UserFunctionError(self.name, "declaration", need)
 
     @property
     def kept(self) -> Sequence[str]:
@@ -174,13 +175,15 @@ class UserFunction(Compensating):
         self._judge(step, "column", height, kind, column)
         return column
 
-    def _judge(self, step: str, what: str, height: int, kind: FieldType, column: pl.Series) -> None:
+    def _judge(self, step: str, what: str, height: int, kind: Part, column: pl.Series) -> None:
         """Refuse a column of a wrong length or type, or with nulls where there can't be any."""
         if len(column) != height:
             need, found = f"{height} values, one a group", str(len(column))
-        elif column.dtype != kind.dtype:
-            need, found = f"{kind.dtype} for {kind}", str(column.dtype)
-        elif column.has_nulls() and not kind.optional:
+        elif column.dtype != part_dtype(kind):
+            need, found = f"{part_dtype(kind)} for {kind}", str(column.dtype)
+        elif column.has_nulls() and isinstance(kind, pl.List):
+            need, found = f"no null in {kind}, but empty lists", "a null"
+        elif column.has_nulls() and isinstance(kind, FieldType) and not kind.optional:
             need, found = f"no null in {kind}, or the type {kind.nullable}", "a null"
         else:
             return

@@ -11,13 +11,13 @@ import polars as pl
 
 from processors.aggregates.grouping import present
 from processors.aggregates.integer_total import TOTAL_LIMB, IntegerTotal
-from processors.aggregates.squares import LIMB, carried, limb_count, squared
+from processors.aggregates.squares import carried, joined, limb_count, products
 from schemas.fields import FieldType
 
 _LONG_DIGITS = 19
-_ROOT_BITS = 320
-"""Binary places of a root before it is rounded: the least variance, 10**-76 / 10**22, has more than
-64 bits then."""
+_ROOT_BITS = 400
+"""Binary places of a root before it is rounded: the least correlation, 1 / 10**98, and the root of
+the least variance, 10**-76 / 10**22, have more than 64 bits then."""
 
 
 class IntegerVariance(IntegerTotal):
@@ -42,7 +42,7 @@ class IntegerVariance(IntegerTotal):
     def __init__(self, argument: FieldType, *, sample: bool, root: bool) -> None:
         super().__init__(argument, FieldType("double", optional=True))
         self.sample, self.root = sample, root
-        limbs = limb_count(argument.precision or _LONG_DIGITS)
+        limbs = limb_count(2 * digits(argument))
         limb = FieldType("decimal", 38)
         self.totals = list(self.parts)[1:]
         self.squares = [f"squares_{number}" for number in range(limbs)]
@@ -59,15 +59,15 @@ class IntegerVariance(IntegerTotal):
         there = states["count"] >= least
         some = states.filter(there)
         count = some["count"].to_list()
-        total = _joined([some[name] for name in self.totals], limb=TOTAL_LIMB)
-        squares = _joined([some[name] for name in reversed(self.squares)], limb=LIMB)
+        total = joined([some[name] for name in self.totals], limb=TOTAL_LIMB)
+        squares = joined([some[name] for name in reversed(self.squares)])
         # count * squares - total ** 2 over count * (count - sample) * 10 ** (2 * scale): exact,
         # and each step is one call in C a group.
         above = map(operator.sub, map(operator.mul, count, squares), map(pow, total, repeat(2)))
         divisor = map(operator.sub, count, repeat(int(self.sample)))
         unit = repeat(10 ** (2 * self.argument.scale))
         below = map(operator.mul, map(operator.mul, count, divisor), unit)
-        values = list((roots if self.root else _quotients)(above, below))
+        values = list((roots if self.root else quotients)(above, below))
         there_at = there.arg_true()
         result = pl.Series([None], dtype=pl.Float64).new_from_index(0, states.height)
         return result.scatter(there_at, pl.Series(values, dtype=pl.Float64))
@@ -75,7 +75,8 @@ class IntegerVariance(IntegerTotal):
     def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
         totals = super()._sums(groups, values, height=height)
         groups, numbers = present(groups, values.to_series(0))
-        return totals + squared(groups, numbers.cast(pl.Int128), height, limbs=len(self.squares))
+        numbers = numbers.cast(pl.Int128)
+        return totals + products(groups, numbers, numbers, height, limbs=len(self.squares))
 
     def _carried(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
         states = super()._carried(columns)
@@ -85,15 +86,13 @@ class IntegerVariance(IntegerTotal):
         )
 
 
-def _joined(limbs: Sequence[pl.Series], *, limb: int) -> list[int]:
-    """Return numbers given by limbs, the highest first."""
-    high, *lower = (column.to_list() for column in limbs)
-    for low in lower:
-        high = list(map(operator.add, map(operator.mul, high, repeat(limb)), low))
-    return high
+def digits(argument: FieldType) -> int:
+    """Return how many digits a whole number or decimal has at most."""
+    return argument.precision or _LONG_DIGITS
 
 
-def _quotients(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
+def quotients(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
+    """Return the doubles nearest to quotients."""
     # Python divides integers of any size with one rounding.
     return map(operator.truediv, above, below)
 

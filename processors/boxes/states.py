@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating, part_types
+from processors.aggregates.compensating import Compensating, kept_types
 from processors.aggregates.user_function import UserFunctionError
 from processors.expressions.expression import Expression
 from schemas.fields import FieldType
@@ -39,8 +39,7 @@ class State:
     @property
     def hidden(self) -> dict[str, FieldType]:
         """The parts that travel with a result, by the names they have in it."""
-        types = part_types(self.function)
-        return {self.prefix + name: types[name] for name in self.function.kept}
+        return {self.prefix + name: kind for name, kind in kept_types(self.function).items()}
 
     def init(self, count: int) -> list[pl.Series]:
         """Return the columns of windows that hold nothing."""

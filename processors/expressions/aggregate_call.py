@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from sqlglot import exp
 
-from processors.aggregates.functions import FUNCTIONS, NAMES, nearest
+from processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, nearest
 from processors.expressions.errors import ExpressionError
 from processors.expressions.expression import Expression, lowered
+from processors.expressions.literals import number
 from processors.expressions.lower import Lowering
+from processors.expressions.macros import expanded
 from processors.expressions.parse import check, position, read
 from schemas.fields import Fields, FieldType
 
@@ -40,11 +43,16 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
     exp.Any: "bool_or",
+    exp.Median: "median",
+    exp.Mode: "mode",
+    exp.Corr: "corr",
+    exp.CovarSamp: "covar_samp",
+    exp.CovarPop: "covar_pop",
 }
 """Function by the parser's node; a name that the parser doesn't know is looked up as it is."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.Distinct: ("DISTINCT", "aggregate by that field as well, then count the groups"),
+    exp.Distinct: ("DISTINCT", "count(distinct ...) is the one that takes it"),
     exp.Window: ("OVER (...)", "windows are those of .aggregate(window=...)"),
     exp.Order: ("ORDER BY", "write order_by=[...] in .aggregate(...)"),
 }
@@ -59,6 +67,7 @@ class AggregateCall:
     Args:
         function: A name of `FUNCTIONS`.
         arguments: What it is applied to; none for ``count(*)``.
+        parameters: The numbers behind them.
         ignore_nulls: Whether it says IGNORE NULLS.
         condition: What its FILTER (WHERE ...) says; None without one.
         position: Where it stands in the text.
@@ -66,6 +75,7 @@ class AggregateCall:
 
     function: str
     arguments: tuple[Expression, ...]
+    parameters: tuple[Fraction, ...]
     ignore_nulls: bool
     condition: Expression | None
     position: int
@@ -154,10 +164,16 @@ class _Cutting:
 
     def cut(self, node: exp.Expr) -> exp.Expr:
         """Return a node with a column in place of each call."""
-        if form := _REFUSED.get(type(node)):
-            raise self._refusal(node, "a plain aggregate", f"{form[0]}, not supported", form[1])
+        self._refuse_forms(node)
         inside, ignore_nulls, condition = self._unwrapped(node)
-        if name := _function(inside):
+        name = _function(inside)
+        if name in MACROS and not ignore_nulls:
+            macro, given = MACROS[name], self._given(inside)
+            if len(given) != len(macro.arguments):
+                raise self._refusal(inside, macro.takes, str(len(given)))
+            start = position(inside)
+            return self.cut(expanded(macro, given, condition=condition, start=start))
+        if name:
             column = exp.column(f"#{len(self.calls)}", quoted=True)
             start = position(inside)
             column.this.meta.update(start=start, end=start)
@@ -196,27 +212,49 @@ class _Cutting:
         condition: exp.Expr | None,
         start: int,
     ) -> AggregateCall:
-        given = [] if isinstance(node, exp.Anonymous) or node.this is None else [node.this]
-        given += [node.expression] if node.args.get("expression") else []
-        given += node.expressions
+        given = self._given(node)
         extra = {key for key, value in node.args.items() if value} - _ARGUMENTS
         if extra:
             raise self._refusal(node, f"a plain {name}", ", ".join(sorted(extra)))
         if ignore_nulls and name not in _IGNORES_NULLS:
             need = f"IGNORE NULLS with {' or '.join(_IGNORES_NULLS)} only"
             raise self._refusal(node, need, name, "it ignores them anyway")
+        if name == "count" and len(given) == 1 and isinstance(given[0], exp.Distinct):
+            name, given = "count distinct", given[0].expressions
         star = name == "count" and len(given) == 1 and isinstance(given[0], exp.Star)
-        takes = FUNCTIONS[name].arguments
-        if not star and len(given) != takes:
-            need = f"{'one argument' if takes == 1 else f'{takes} arguments'} of {name}"
-            raise self._refusal(node, need, str(len(given)))
+        function = FUNCTIONS[name]
+        arguments = len(given) if star else function.arguments or max(len(given), 1)
+        if len(given) != arguments + function.parameters:
+            raise self._refusal(node, function.takes, str(len(given)))
         return AggregateCall(
             name,
-            () if star else tuple(map(self._argument, given)),
+            () if star else tuple(map(self._argument, given[:arguments])),
+            tuple(self._parameter(name, literal) for literal in given[arguments:]),
             ignore_nulls,
             None if condition is None else self._argument(condition, needs="boolean"),
             start,
         )
+
+    def _given(self, node: exp.Expr) -> list[exp.Expr]:
+        """Return what stands between the brackets of a call."""
+        given = [] if isinstance(node, exp.Anonymous) or node.this is None else [node.this]
+        given += [node.expression] if node.args.get("expression") else []
+        given += node.expressions
+        if not isinstance(node, exp.Count):
+            self._refuse_forms(*given)
+        return given
+
+    def _parameter(self, name: str, node: exp.Expr) -> Fraction:
+        """Return the number that a literal stands for."""
+        sign, literal = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+        is_number = isinstance(literal, exp.Literal) and not literal.is_string
+        found = number(literal.name) if is_number else None
+        if found is None:
+            need = f"a number, written out, as the last argument of {name}"
+            raise self._refusal(node, need, node.sql("spark"))
+        value, kind = found
+        unit = Fraction(10**kind.scale)
+        return sign * Fraction(str(value)) / unit
 
     def _argument(self, node: exp.Expr, *, needs: str | None = None) -> Expression:
         for inner in node.walk():
@@ -227,13 +265,15 @@ class _Cutting:
                     f"the aggregate {name} inside of another",
                     "aggregate twice, one box after the other",
                 )
-            if form := _REFUSED.get(type(inner)):
-                raise self._refusal(
-                    inner, "a plain aggregate", f"{form[0]}, not supported", form[1]
-                )
+            self._refuse_forms(inner)
         check(self.text, node)
         part = Lowering(self.text, self._fields).part(node)
         return replace(lowered(self.text, part, needs=needs), text=node.sql("spark"))
+
+    def _refuse_forms(self, *nodes: exp.Expr) -> None:
+        for node in nodes:
+            if form := _REFUSED.get(type(node)):
+                raise self._refusal(node, "a plain aggregate", f"{form[0]}, not supported", form[1])
 
     def _refusal(self, node: exp.Expr, need: str, found: str, hint: str = "") -> ExpressionError:
         return ExpressionError(self.text, position(node), need=need, found=found, hint=hint)

@@ -25,7 +25,7 @@ _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CA
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
-_OURS = {name.upper() for name in FUNCTIONS}
+_OURS = {name.upper() for name in FUNCTIONS} | {"PERCENTILE"}  # whose third one would be dropped
 
 
 class _Grammar(SparkParser):

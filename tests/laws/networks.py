@@ -108,7 +108,7 @@ def _source(net: Network, name: str, **more: Any) -> Stream:
     )
 
 
-def _front(*, kept: bool, **more: Any) -> tuple[Network, Stream]:
+def front(*, kept: bool, **more: Any) -> tuple[Network, Stream]:
     net = Network("tape")
     trades = _source(net, SOURCE, **more)
     wanted = trades.where("wanted", "amount >= -1", scope="front")
@@ -128,7 +128,7 @@ def _sums(scaled: Stream, name: str, *, scope: str, mode: str, keep: int | None 
     )
 
 
-def _shape(
+def shape_of(
     net: Network, boxes: tuple[Box, ...], *agree: tuple[str, str], every_arc: bool = False
 ) -> Shape:
     plan = compile_network(net, every_arc=every_arc)
@@ -138,28 +138,28 @@ def _shape(
 
 def apart(*, kept: bool) -> Shape:
     """Upstream and downstream in processes of their own."""
-    return _apart(*_front(kept=kept))
+    return _apart(*front(kept=kept))
 
 
 def _apart(net: Network, scaled: Stream) -> Shape:
     _sums(scaled, "up", scope="a", mode="upstream")
     _sums(scaled, "down", scope="b", mode="downstream", keep=KEEP)
     boxes = tuple(replace(SUMS_ORACLE, name=name) for name in ("up", "down"))
-    return _shape(net, boxes, ("up", "down"))
+    return shape_of(net, boxes, ("up", "down"))
 
 
 def together(*, kept: bool) -> Shape:
     """Upstream and downstream in one scope, behind one input."""
-    net, scaled = _front(kept=kept)
+    net, scaled = front(kept=kept)
     _sums(scaled, "up", scope="both", mode="upstream")
     _sums(scaled, "down", scope="both", mode="downstream", keep=KEEP)
     boxes = tuple(replace(SUMS_ORACLE, name=name) for name in ("up", "down"))
-    return _shape(net, boxes, ("up", "down"))
+    return shape_of(net, boxes, ("up", "down"))
 
 
 def further_down(*, kept: bool) -> Shape:
     """Downstream with the results kept behind a map and a filter, in another scope."""
-    net, scaled = _front(kept=kept)
+    net, scaled = front(kept=kept)
     _sums(scaled, "up", scope="a", mode="upstream")
     down = _sums(scaled, "down", scope="b", mode="downstream")
     named = down.map("named", fields={"double": "n * 2"}, scope="c" if kept else "b")
@@ -169,12 +169,12 @@ def further_down(*, kept: bool) -> Shape:
         oracle.Map("named", "down", {"double": lambda t: t["n"] * 2}),
         oracle.Where("shown", "named", lambda t: t["product"] != "fig"),
     )
-    return _shape(net, boxes, ("up", "down"), every_arc=True)
+    return shape_of(net, boxes, ("up", "down"), every_arc=True)
 
 
 def chain(*, kept: bool) -> Shape:
     """An aggregate over another's results; when not `kept`, the replay goes through the first."""
-    net, scaled = _front(kept=True)
+    net, scaled = front(kept=True)
     first = scaled.aggregate(
         "first",
         by=["product", "desk"],
@@ -195,12 +195,12 @@ def chain(*, kept: bool) -> Shape:
             fields=SECOND,
         )
     boxes = (FIRST_ORACLE, *(replace(SECOND_ORACLE, name=name) for name in ("up", "down")))
-    return _shape(net, boxes, ("up", "down"))
+    return shape_of(net, boxes, ("up", "down"))
 
 
 def exchanged(*, kept: bool) -> Shape:
     """Groups that lie across partitions, brought together through exchanges."""
-    net, scaled = _front(kept=kept)
+    net, scaled = front(kept=kept)
     for name, mode in (("up", "upstream"), ("down", "downstream")):
         scaled.aggregate(
             name,
@@ -212,12 +212,12 @@ def exchanged(*, kept: bool) -> Shape:
             fields=SUMS,
         )
     boxes = tuple(replace(SUMS_ORACLE, name=name, by=("desk",)) for name in ("up", "down"))
-    return _shape(net, boxes, ("up", "down"))
+    return shape_of(net, boxes, ("up", "down"))
 
 
 def moved(*, kept: bool) -> Shape:
     """A map that changes what its arc is partitioned by; a chain of aggregates behind it."""
-    net, scaled = _front(kept=True)
+    net, scaled = front(kept=True)
     placed = scaled.map(
         "placed",
         fields={"product": "coalesce(desk, 'none')", "desk": "product"},
@@ -235,12 +235,12 @@ def moved(*, kept: bool) -> Shape:
         oracle.Map("named", "down", {"double": lambda t: t["n"] * 2}),
         Aggregate("all", "down", ("desk",), 16, 16, {"n": total("n")}, time=closed_at),
     )
-    return _shape(net, boxes, ("up", "down"), every_arc=True)
+    return shape_of(net, boxes, ("up", "down"), every_arc=True)
 
 
 def routed(*, kept: bool) -> Shape:
     """A route whose outputs meet again; what none of them takes stays out."""
-    net, scaled = _front(kept=kept)
+    net, scaled = front(kept=kept)
     big, small = scaled.route(big="amount >= 1", small="size is not null", keep=None)
     more = big.map("more", fields={"value": "value + 1"}, scope="more")
     both = net.union("both", more, small, keep=KEEP if kept else None)
@@ -257,12 +257,12 @@ def routed(*, kept: bool) -> Shape:
         oracle.Union("both", ("more", "small")),
         *(replace(SUMS_ORACLE, name=name, input="both") for name in ("up", "down")),
     )
-    return _shape(net, boxes, ("up", "down"))
+    return shape_of(net, boxes, ("up", "down"))
 
 
 def united(*, kept: bool) -> Shape:
     """Two sources, with watermarks and identities of their own, in one union."""
-    net, scaled = _front(kept=kept)
+    net, scaled = front(kept=kept)
     more = _source(net, "more").map("doubled", fields={"value": "amount * 2"})
     both = net.union("both", scaled, more, keep=KEEP if kept else None)
     _sums(both, "up", scope="a", mode="upstream")
@@ -275,12 +275,12 @@ def united(*, kept: bool) -> Shape:
         oracle.Union("both", ("scaled", "doubled"), tag="source"),
         *(replace(SUMS_ORACLE, name=name, input="both") for name in ("up", "down")),
     )
-    return _shape(net, boxes, ("up", "down"))
+    return shape_of(net, boxes, ("up", "down"))
 
 
 def rekeyed(*, kept: bool) -> Shape:
     """A source whose records of an identity come from any partition of its topic."""
-    shape = _apart(*_front(kept=kept, partitions=4, rekey=True))
+    shape = _apart(*front(kept=kept, partitions=4, rekey=True))
     return replace(shape, tape=partial(Tape, scattered=True))
 
 

@@ -35,14 +35,15 @@ class RandomShape(Shape):
     told: str = ""
 
 
-def random_shape(seed: int) -> RandomShape:
-    """Return the network of a seed, always the same.
+def random_shape(seed: int, *, spark: bool = False) -> RandomShape:
+    """Return the network of a seed, always the same; at will with aggregates on Spark.
 
     Raises:
         AssertionError: If it is refused, which no network that is made here should be.
     """
     dice = random.Random(f"network {seed}")
-    made = RandomNetwork(dice, draw_times(dice), rim=random.Random(f"rim {seed}"))
+    rim = random.Random(f"rim {seed}")
+    made = RandomNetwork(dice, draw_times(dice), rim=rim, spark=spark)
     made.declare()
     made.sink()
     told = tell(made.net)
@@ -68,12 +69,15 @@ class RandomNetwork(Declaring):
     """Declares a whole network; `agree` has the pairs of arcs that must carry the same.
 
     Args:
-        rim: The dice for what meets others: envelopes, sinks.
+        rim: The dice for what meets others: envelopes, sinks, Spark.
+        spark: Whether some aggregates are on Spark.
     """
 
-    def __init__(self, dice: random.Random, times: Times, *, rim: random.Random) -> None:
+    def __init__(
+        self, dice: random.Random, times: Times, *, rim: random.Random, spark: bool
+    ) -> None:
         super().__init__(dice, times)
-        self.rim = rim
+        self.rim, self.spark = rim, spark
 
     def declare(self) -> None:
         """Declare it."""
@@ -142,13 +146,21 @@ class RandomNetwork(Declaring):
         kinds |= dict.fromkeys(() if hidden else (start, end), "timestamp")
         kinds |= {name: drawn.kind for name, drawn in results.items()}
         identity = groups if groups and hidden else (*groups, start)
+        stored = not any(drawn.is_whole for drawn in results.values())
+        modes = [mode for mode in MODES if mode != "downstream" or stored]
         shared, style = self.fresh("shared"), dice.choice(["own", "shared", "named"])
         found = []
-        for mode in dice.sample(MODES, dice.choice([2, 2, 3])):
+        for mode in dice.sample(modes, dice.choice([2, 2, 3])):
             name = self.fresh(mode[:2])
             scope = {"own": None, "shared": shared, "named": f"of_{name}"}[style]
             keep = self.kept(0.7 if mode == "downstream" else 0.3)
-            stream = flow.stream.aggregate(name, mode=mode, scope=scope, keep=keep, **options)
+            how = {"mode": mode, "scope": scope, **options}
+            if self.spark and self.rim.random() < 0.6:
+                horizon = self.rim.choice([None, None, 0, 3 * self.times.unit])
+                how |= {"mode": "adaptive", "place": "spark", "horizon": horizon}
+                how |= {"scope": None, "partitions": None}
+                keep = keep if stem == "s" else self.times.keep  # others may stand on it
+            stream = flow.stream.aggregate(name, keep=keep, **how)
             self.boxes.append(
                 Aggregate(
                     name,

@@ -8,19 +8,27 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from tests.laws.oracle import Tuple, count, largest, mean, total
 from tests.laws.results import (
     Order,
     around,
+    covariance,
+    distinct,
     every,
     extreme_by,
     filtered,
     first,
+    mode,
+    most_common,
+    percentile,
     smallest,
     some,
+    top_k,
     variance,
+    volatility,
 )
 from tests.laws.user_functions import Dot, Peak
 
@@ -29,11 +37,12 @@ WHOLE = ("int", "long")
 
 
 class Drawn(NamedTuple):
-    """A text, what it means, and the kind of what it gives."""
+    """A text, what it means, the kind of what it gives, whether no stored result can tell it."""
 
     text: Any
     means: Callable[..., Any]
     kind: str
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,11 @@ def _tests(kind: str, unit: int) -> list[tuple[str, Callable[[Any], Any]]]:
 def draw_results(dice: random.Random, rows: Rows, *, stem: str) -> dict[str, Drawn]:
     """Return two to five results by name; the first of them is a whole number."""
     found = {"n": Drawn("count(*)", count(), "long")}
-    number = dice.choice([1, 2, 3, 4])
-    return found | {f"{stem}{place}": draw_result(dice, rows) for place in range(number)}
+    number, whole = dice.choice([1, 2, 3, 4]), dice.choice([0, 0, 0, 0.6])
+    for place in range(number):
+        draw = draw_whole if dice.random() < whole else draw_result
+        found[f"{stem}{place}"] = draw(dice, rows)
+    return found
 
 
 def draw_result(dice: random.Random, rows: Rows) -> Drawn:
@@ -129,7 +141,7 @@ def _filtered(dice: random.Random, rows: Rows, call: Drawn) -> Drawn:
     where = draw_predicate(dice, rows.kinds, rows.unit)
     text, nulls = call.text.removesuffix(" ignore nulls"), " ignore nulls"
     text = f"{text} filter (where {where.text})" + nulls * call.text.endswith(nulls)
-    return Drawn(text, filtered(where.means, call.means), call.kind)
+    return call._replace(text=text, means=filtered(where.means, call.means))
 
 
 def _calls(dice: random.Random, rows: Rows, name: str) -> list[Drawn]:
@@ -171,7 +183,53 @@ def _calls(dice: random.Random, rows: Rows, name: str) -> list[Drawn]:
         ):
             means = variance(name, sample=sample, root=root, of_doubles=kind == "double")
             own.append(Drawn(f"{called}({name})", means, "rough"))
+        pair = dice.choice([n for n, k in rows.kinds.items() if is_number(k)])
+        of_doubles = "double" in (kind, rows.kinds[pair])
+        for called in ("corr", "covar_samp", "covar_pop"):
+            means = covariance(called, name, pair, of_doubles=of_doubles)
+            own.append(Drawn(f"{called}({name}, {pair})", means, "rough"))
     return own if own and dice.random() < 0.6 else any_kind
+
+
+def draw_whole(dice: random.Random, rows: Rows) -> Drawn:
+    """Return a call of a function of a whole content, perhaps with a filter."""
+    name, other = (dice.choice(list(rows.kinds)) for _ in range(2))
+    kind = rows.kinds[name]
+    found = [
+        Drawn(f"count(distinct {name})", distinct(name), "long", True),
+        Drawn(f"count(distinct {name}, {other})", distinct(name, other), "long", True),
+        Drawn(f"mode({name})", mode(name), kind, True),
+    ]
+    if text_of := _json(kind):
+        most = dice.choice([1, 2, 1000])
+        for called, make in (("top_k", top_k), ("most_common", most_common)):
+            means = make(name, most, text_of)
+            found.append(Drawn(f"{called}({name}, {most})", means, "string", True))
+    if is_number(kind):
+        share = dice.choice(["0", "0.07", "0.5", "0.99", "1"])
+        found += [
+            Drawn(f"percentile({name}, {share})", percentile(name, Fraction(share)), "rough", True),
+            Drawn(f"median({name})", percentile(name, Fraction(1, 2)), "rough", True),
+        ]
+        prices: list[tuple[str, Callable[[Tuple], Any]]] = [
+            (name, lambda t: t[name]),
+            (f"abs({name}) + 1", lambda t: None if t[name] is None else abs(t[name]) + 1),
+        ]
+        for text, price in prices:
+            means = volatility(price, rows.order_by)
+            found.append(Drawn(f"realised_volatility({text})", means, "rough", True))
+    call = dice.choice(found)
+    return _filtered(dice, rows, call) if dice.random() < 0.3 else call
+
+
+def _json(kind: str) -> Callable[[Any], str] | None:
+    """Return what writes a value as JSON; None where that is a matter of taste."""
+    if kind in ("string", "date"):
+        return lambda v: f'"{v}"'
+    if kind in WHOLE or kind == "boolean":
+        return lambda v: str(v).lower()
+    _, _, scale = kind.partition(":")
+    return (lambda v: f"{v:.{scale}f}") if scale else None
 
 
 def _expressions(dice: random.Random, rows: Rows) -> list[Drawn]:
@@ -198,6 +256,7 @@ def _expressions(dice: random.Random, rows: Rows) -> list[Drawn]:
             lambda tuples: first(last, order, at=-1)(tuples) if len(tuples) > 2 else None,
             rows.kinds[last],
         ),
+        Drawn(f"vwap(abs({number}) + 1, abs({number}))", _vwap(number), "rough"),
         Drawn(
             f"coalesce({part.text}, 0) - count(*)",
             lambda tuples: (part.means(tuples) or 0) - len(tuples),
@@ -215,6 +274,14 @@ def _expressions(dice: random.Random, rows: Rows) -> list[Drawn]:
         means = around(lambda a, b: f"{a}:{b}", lambda tuples: tuples[0][group], count())
         found.append(Drawn(f"concat({group}, ':', count(*))", means, "string"))
     return found
+
+
+def _vwap(name: str) -> Callable[[Sequence[Tuple]], float | None]:
+    def of(tuples: Sequence[Tuple]) -> float | None:
+        sizes = [abs(t[name]) for t in tuples if t[name] is not None]
+        return sum((size + 1) * size for size in sizes) / sum(sizes) if any(sizes) else None
+
+    return of
 
 
 def _of_user(dice: random.Random, rows: Rows) -> Drawn | None:

@@ -1,10 +1,12 @@
 """More aggregate functions as the oracle knows them: of a list of tuples, exact, rounded once."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from decimal import Context
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from tests.laws.oracle import Tuple
@@ -101,3 +103,111 @@ def around(make: Callable[..., Any], *results: Result) -> Result:
         return None if None in values else make(*values)
 
     return of
+
+
+# -------------------------------------------------------------------------------- whole contents
+
+
+def _sorted(name: str, tuples: list[Tuple]) -> list[Any]:
+    return sorted(t[name] for t in tuples if t[name] is not None)
+
+
+def percentile(name: str, share: Fraction) -> Result:
+    """Return the double nearest to what is on the line between the closest ranks."""
+
+    def of(tuples: list[Tuple]) -> float | None:
+        values = list(map(Fraction, _sorted(name, tuples)))
+        if not values:
+            return None
+        rank, rest = divmod(share * (len(values) - 1), 1)
+        upper = values[math.ceil(rank + rest)]
+        return float(values[int(rank)] * (1 - rest) + upper * rest)
+
+    return of
+
+
+def distinct(*names: str) -> Result:
+    def of(tuples: list[Tuple]) -> int:
+        rows = {tuple(t[name] for name in names) for t in tuples}
+        return sum(None not in row for row in rows)
+
+    return of
+
+
+def _common(name: str, tuples: list[Tuple]) -> list[tuple[Any, int]]:
+    # In the order of values, which a stable sort by count keeps.
+    return Counter(_sorted(name, tuples)).most_common()
+
+
+def mode(name: str) -> Result:
+    return lambda tuples: next((value for value, _ in _common(name, tuples)), None)
+
+
+def top_k(name: str, most: int, text: Callable[[Any], str]) -> Result:
+    def of(tuples: list[Tuple]) -> str | None:
+        values = _sorted(name, tuples)
+        return f"[{','.join(map(text, values[::-1][:most]))}]" if values else None
+
+    return of
+
+
+def most_common(name: str, most: int, text: Callable[[Any], str]) -> Result:
+    def of(tuples: list[Tuple]) -> str | None:
+        pairs = _common(name, tuples)[:most]
+        items = [f'{{"item":{text(value)},"count":{count}}}' for value, count in pairs]
+        return f"[{','.join(items)}]" if items else None
+
+    return of
+
+
+def volatility(price: Callable[[Tuple], Any], order: Order) -> Result:
+    """Return the root of the exact sum of the squared returns between prices in an order."""
+
+    def of(tuples: list[Tuple]) -> float | None:
+        given = [value for t in ordered(tuples, order) if (value := price(t)) is not None]
+        if len(given) < 2 or min(given) <= 0:
+            return None
+        logs = [math.log(float(value)) for value in given]
+        returns = [after - before for before, after in pairwise(logs)]
+        return math.sqrt(sum(Fraction(one * one) for one in returns))
+
+    return of
+
+
+# -------------------------------------------------------------------------------- two arguments
+
+
+def covariance(what: str, name: str, other: str, *, of_doubles: bool) -> Result:
+    """Return ``corr``, ``covar_samp`` or ``covar_pop``: the nearest double or, of doubles, nearly.
+
+    Of doubles the sums about the means are exact, and each step after that is rounded.
+    """
+
+    def exact(value: Any) -> Fraction:
+        return Fraction(float(value) if of_doubles else value)
+
+    def of(tuples: list[Tuple]) -> float | None:
+        rows = [(t[name], t[other]) for t in tuples if None not in (t[name], t[other])]
+        count = len(rows)
+        if count < 2 - (what == "covar_pop"):
+            return None
+        xs, ys = ([exact(row[place]) for row in rows] for place in (0, 1))
+        both, one, two = (_about(*pair) for pair in ((xs, ys), (xs, xs), (ys, ys)))
+        if what != "corr":
+            return float(both / (count * (count - (what == "covar_samp"))))
+        if not one * two:
+            return None
+        if of_doubles:
+            found = float(both) / math.sqrt(float(one)) / math.sqrt(float(two))
+            return max(-1.0, min(found, 1.0))
+        square = both * both / (one * two)
+        root = _MANY_DIGITS.sqrt(_MANY_DIGITS.divide(square.numerator, square.denominator))
+        return math.copysign(float(root), both)
+
+    return of
+
+
+def _about(xs: list[Fraction], ys: list[Fraction]) -> Fraction:
+    """Return the sum of products about the means, times the count."""
+    products = sum((x * y for x, y in zip(xs, ys, strict=True)), Fraction(0))
+    return len(xs) * products - sum(xs, Fraction(0)) * sum(ys, Fraction(0))

@@ -17,6 +17,7 @@ from processors import desk
 from tests.laws.audit import Audit, Findings
 from tests.laws.networks import SHAPES
 from tests.laws.simulation import Simulation
+from tests.laws.whole_contents import whole_contents
 
 FEW = 3
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
@@ -40,7 +41,7 @@ MUST_HAPPEN = [
     "lost scope",
     "lost sweep",
 ]
-CASES = [(make, kept) for make in SHAPES for kept in (True, False)]
+CASES = [(make, kept) for make in (*SHAPES, whole_contents) for kept in (True, False)]
 seen = Counter[str]()
 
 

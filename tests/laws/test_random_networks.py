@@ -24,9 +24,9 @@ TICKS = 16
 seen = Counter[str]()
 
 
-def trial(seed: int) -> tuple[Findings, str]:
+def trial(seed: int, *, spark: bool = False) -> tuple[Findings, str]:
     """Run the network of a seed; return the violations by law, and its declarations."""
-    shape = random_shape(seed)
+    shape = random_shape(seed, spark=spark)
     small = mock.patch.object(desk, "BLOCK_BYTES", 200)
     with tempfile.TemporaryDirectory() as folder, small:
         simulation = Simulation(shape, seed=seed, folder=Path(folder), ticks=TICKS)
@@ -45,6 +45,13 @@ def trial(seed: int) -> tuple[Findings, str]:
 @pytest.mark.parametrize("seed", range(EXAMPLES))
 def test_laws_hold_in_a_random_network(seed):
     found, told = trial(seed)
+    few = {law: [len(what), *what[:3]] for law, what in found.items()}
+    assert not found, f"{few}\n{told}"
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES * 3 // 5))
+def test_laws_hold_in_a_random_network_with_jobs_on_spark(seed):
+    found, told = trial(seed, spark=True)
     few = {law: [len(what), *what[:3]] for law, what in found.items()}
     assert not found, f"{few}\n{told}"
 

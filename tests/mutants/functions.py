@@ -31,9 +31,9 @@ FUNCTIONS = [
     ),
     Mutant(
         "the square of what leaves is not taken off",
-        "processors/aggregates/double_variance.py",
-        "_with(totals[3:], np.tile(index, 2), sign * np.concatenate([square, lost])),",
-        "_with(totals[3:], np.tile(index, 2), np.concatenate([square, lost])),",
+        "processors/aggregates/double_moments.py",
+        "np.tile(index, len(terms)), sign * np.concatenate(terms), states.height",
+        "np.tile(index, len(terms)), sign ** len(terms) * np.concatenate(terms), states.height",
         network=RANDOM,
     ),
     Mutant(

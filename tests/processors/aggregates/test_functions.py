@@ -13,6 +13,7 @@ from processors.aggregates.double_total import UNIT
 from processors.aggregates.functions import FUNCTIONS, aggregate_function
 from processors.aggregates.ladder import Key
 from schemas.fields import FieldType
+from tests.processors.aggregates.holistic_cases import COVARIANCES, HOLISTIC
 from tests.processors.aggregates.reference import (
     BY_TIME,
     EXACT,
@@ -22,11 +23,14 @@ from tests.processors.aggregates.reference import (
     Case,
     History,
     fresh,
+    of_content,
     same,
 )
 
+CASES = EXACT + EXTREMES + HOLISTIC + COVARIANCES
 
-@pytest.mark.parametrize("case", EXACT + EXTREMES, ids=lambda case: case.id)
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_oracle_results_are_those_of_the_content_that_is_left(
@@ -41,13 +45,13 @@ def test_oracle_results_are_those_of_the_content_that_is_left(
     for group, inside in enumerate(history.content):
         assert not exact[group] or same(emitted[group], case.expected(inside))
     # What travels with a result is that of the content, however it came to be.
-    kept = history.states.select(function.kept).filter(exact)
+    kept = of_content(function, history.states).filter(exact)
     again = fresh(function, history.content, case.types)
     assert function.exact(again).all()
-    assert kept.equals(again.select(function.kept).filter(exact))
+    assert kept.equals(of_content(function, again).filter(exact))
 
 
-@pytest.mark.parametrize("case", EXACT + EXTREMES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_merging_is_associative_and_gives_the_union(case: Case, data: st.DataObject) -> None:
@@ -66,7 +70,7 @@ def test_merging_is_associative_and_gives_the_union(case: Case, data: st.DataObj
     together = fresh(function, union, case.types)
     for states in (left, right):
         assert function.exact(states).all()
-        assert states.select(function.kept).equals(together.select(function.kept))
+        assert of_content(function, states).equals(of_content(function, together))
 
 
 DOUBLES = (
@@ -150,11 +154,20 @@ def close(found: float, expected: Fraction, *, ulps: int) -> bool:
         ("stddev_pop", "float", "double?"),
         ("bool_and", "boolean", "boolean?"),
         ("bool_or", "boolean", "boolean?"),
+        ("percentile", "decimal(18,2)", "double?"),
+        ("median", "int", "double?"),
+        ("count distinct", "string? long", "long"),
+        ("mode", "decimal(18,2)", "decimal(18,2)?"),
+        ("corr", "int decimal(18,2)", "double?"),
+        ("covar_pop", "double long", "double?"),
+        ("realised_volatility", "float", "double?"),
     ],
 )
 def test_a_result_has_the_type_that_spark_gives_it(name: str, arguments: str, result: str) -> None:
     types = tuple(map(FieldType.parse, arguments.split()))
-    assert str(aggregate_function(Call(name, types, BY_TIME)).result) == result
+    parameters = (Fraction(1),) * FUNCTIONS[name].parameters
+    call = Call(name, types, BY_TIME, parameters=parameters)
+    assert str(aggregate_function(call).result) == result
 
 
 @pytest.mark.parametrize(
@@ -168,6 +181,11 @@ def test_a_result_has_the_type_that_spark_gives_it(name: str, arguments: str, re
         ("max", "", "needs one argument of max, found none"),
         ("max_by", "long", "needs 2 arguments of max_by, found 1"),
         ("count", "long long", "needs one argument of count, found 2"),
+        ("count distinct", "", "needs one argument or more of count distinct, found none"),
+        ("percentile", "long", "needs 2 arguments of percentile, found 1"),
+        ("median", "date", r"needs a number for median, found median\(date\); cast the argument"),
+        ("corr", "long string", r"needs two numbers for corr, found corr\(long, string\)"),
+        ("realised_volatility", "string", "needs a number for realised_volatility"),
         ("maxx", "long", r"needs an aggregate function, found maxx; did you mean max\b"),
     ],
 )
@@ -178,8 +196,30 @@ def test_an_argument_that_does_not_suit_is_refused_with_what_would(
         aggregate_function(Call(name, tuple(map(FieldType.parse, arguments.split()))))
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "parameter", "text"),
+    [
+        ("percentile", "long", "1.5", "a share of 0 to 1 for percentile, found 1.5; 0.99 is the"),
+        ("percentile", "long", "-1", "a share of 0 to 1 for percentile, found -1"),
+        ("percentile", "string", "0.5", r"a number for percentile, found percentile\(string\)"),
+        ("top_k", "long", "0", "a whole number of 1 to 1000 for top_k, found 0"),
+        ("most_common", "long", "1001", "a whole number of 1 to 1000 for most_common, found 1001"),
+        ("top_k", "long", "2.5", "a whole number of 1 to 1000 for top_k, found 2.5"),
+        ("top_k", "bytes", "2", r"anything but bytes for top_k, found top_k\(bytes\); write hex"),
+    ],
+)
+def test_a_parameter_out_of_bounds_is_refused_with_what_is_possible(
+    name: str, kind: str, parameter: str, text: str
+) -> None:
+    call = Call(name, (FieldType.parse(kind),), parameters=(Fraction(parameter),))
+    with pytest.raises(AggregateTypeError, match=text):
+        aggregate_function(call)
+
+
 ALIKE = [
     {"sum", "avg"},
+    {"percentile", "median", "count distinct", "mode", "top_k", "most_common"},
+    {"corr", "covar_samp", "covar_pop"},
     {"var_samp", "var_pop", "stddev_samp", "stddev_pop"},
     {"bool_and", "bool_or"},
 ]
@@ -190,8 +230,9 @@ def test_functions_share_a_state_iff_it_is_the_same(argument: str) -> None:
     functions: dict[str, Any] = {}
     for name, function in FUNCTIONS.items():
         kind = "boolean" if name.startswith("bool") or name == "count_if" else argument
-        types = (FieldType.parse(kind),) * function.arguments
-        functions[name] = aggregate_function(Call(name, types, BY_TIME))
+        types = (FieldType.parse(kind),) * (function.arguments or 1)
+        parameters = (Fraction(1),) * function.parameters
+        functions[name] = aggregate_function(Call(name, types, BY_TIME, parameters=parameters))
     for one, left in functions.items():
         for other, right in functions.items():
             share = one == other or any({one, other} <= alike for alike in ALIKE)

@@ -43,6 +43,55 @@ class Total(Compensating):
         return states["total"]
 
 
+class Distinct(Compensating):
+    """How many different values there are, from a list of all."""
+
+    result = "long"
+    parts = {"values": pl.List(pl.Int64)}  # noqa: RUF012
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        found = states["values"].to_list()
+        for group, value in zip(groups, values.to_series(0), strict=True):
+            found[group] = sorted([*found[group], value])
+        return pl.DataFrame({"values": found}, schema={"values": pl.List(pl.Int64)})
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        found = states["values"].to_list()
+        for group, value in zip(groups, values.to_series(0), strict=True):
+            found[group].remove(value)
+        return pl.DataFrame({"values": found}, schema={"values": pl.List(pl.Int64)})
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        both = pl.DataFrame([one["values"].alias("one"), other["values"].alias("other")])
+        return both.select(pl.concat_list("one", "other").list.sort().alias("values"))
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        return states["values"].list.n_unique().cast(pl.Int64)
+
+
+def test_a_state_may_be_a_list_which_no_result_keeps() -> None:
+    distinct = UserFunction(Distinct("size"))
+    states = distinct.accumulate(distinct.init(3), GROUPS, ROWS)
+    states = distinct.merge(states, distinct.init(3))
+    assert distinct.emit(states).to_list() == [2, 1, 0]
+    assert distinct.emit(distinct.compensate(states, GROUPS[:1], ROWS[:1])).to_list() == [1, 1, 0]
+    assert distinct.kept == ()
+
+
+def test_a_list_can_not_be_kept_and_is_never_null() -> None:
+    keeping = type("Keeping", (Distinct,), {"kept": ("values",)})
+    with pytest.raises(UserFunctionError, match="needs kept to name some parts, and no lists"):
+        UserFunction(keeping("size"))
+    nulls = pl.DataFrame({"values": [None, [1]]}, schema={"values": pl.List(pl.Int64)})
+    broken = type("Broken", (Distinct,), {"merge": lambda *_: nulls})
+    with pytest.raises(UserFunctionError, match=r"no null in List.*, but empty lists in part val"):
+        UserFunction(broken("size")).merge(nulls, nulls)
+
+
 def test_a_function_that_keeps_to_the_contract_is_passed_through() -> None:
     total = UserFunction(Total("size"))
     states = total.accumulate(total.init(2), GROUPS, ROWS)

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.aggregates.double_variance import TOO_LARGE, DoubleVariance, two_product
-from processors.aggregates.squares import LIMB, carried, squared
+from processors.aggregates.double_moments import TOO_LARGE, two_product
+from processors.aggregates.double_variance import DoubleVariance
+from processors.aggregates.squares import LIMB, carried, products
 from processors.aggregates.variance import IntegerVariance, roots
 from schemas.fields import FieldType
 from tests.processors.aggregates.reference import History, nearest_root, same
@@ -126,7 +127,7 @@ def test_oracle_sums_of_squares_are_exact(
     for batch in (wide, narrow, wide + narrow):
         groups = pl.Series([group for group, _ in batch], dtype=pl.UInt32)
         numbers = pl.Series([number for _, number in batch], dtype=pl.Int128)
-        limbs = squared(groups, numbers, 3, limbs=3)
+        limbs = products(groups, numbers, numbers, 3, limbs=3)
         found = [sum(limb[g] * LIMB**n for n, limb in enumerate(limbs)) for g in range(3)]
         assert found == [sum(n * n for g, n in batch if g == group) for group in range(3)]
 
@@ -168,3 +169,7 @@ def test_oracle_standard_deviations_of_longs_are_the_nearest_double() -> None:
         states = spread.accumulate(spread.init(1), ONE.new_from_index(0, len(values)), frame)
         exact = Fraction(statistics.variance(map(Fraction, values)))
         assert same(spread.emit(states)[0], nearest_root(exact))
+
+
+def test_the_root_of_the_least_correlation_is_the_nearest_double() -> None:
+    assert list(roots([1, 2], [10**196, 10**196])) == [1e-98, nearest_root(Fraction(2, 10**196))]

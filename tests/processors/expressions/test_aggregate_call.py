@@ -1,5 +1,7 @@
 """Calls of aggregate functions, cut out of what stands around them."""
 
+from fractions import Fraction
+
 import pytest
 
 from processors.expressions.aggregate_call import parse_aggregate
@@ -46,6 +48,8 @@ def test_count_star_has_no_arguments():
         ("every(price > 1)", "bool_and"),
         ("bool_or(price > 1)", "bool_or"),
         ("some(price > 1)", "bool_or"),
+        ("median(price)", "median"),
+        ("mode(price)", "mode"),
     ],
 )
 def test_a_call_has_its_function_and_its_typed_argument(text, function):
@@ -60,6 +64,38 @@ def test_a_call_has_its_function_and_its_typed_argument(text, function):
 def test_a_function_of_two_arguments_has_them_in_order():
     (call,) = parse_aggregate("max_by(size, price)", FIELDS).calls
     assert [argument.text for argument in call.arguments] == ["size", "price"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parameter"),
+    [
+        ("percentile(price, 0.07)", Fraction(7, 100)),
+        ("percentile(price, 1e-1)", Fraction(1, 10)),
+        ("percentile(price, -1)", Fraction(-1)),
+        ("percentile(price, 1e-999999999)", Fraction(0)),
+        ("top_k(price, 3)", Fraction(3)),
+    ],
+)
+def test_a_parameter_is_the_number_that_is_written(text, parameter):
+    (call,) = parse_aggregate(text, FIELDS).calls
+    assert call.parameters == (parameter,)
+    assert [argument.text for argument in call.arguments] == ["price"]
+
+
+def test_count_distinct_has_all_its_arguments():
+    (call,) = parse_aggregate("count(distinct price, size + 1)", FIELDS).calls
+    assert call.function == "count distinct"
+    assert [argument.text for argument in call.arguments] == ["price", "size + 1"]
+
+
+def test_a_macro_becomes_the_calls_it_stands_for_each_with_its_filter():
+    parsed = parse_aggregate("1 + vwap(price + 1, size) filter (where is_buy)", FIELDS)
+    assert [(call.function, call.arguments[0].text) for call in parsed.calls] == [
+        ("sum", "(price + 1) * size"),
+        ("sum", "size"),
+    ]
+    assert {call.condition.text for call in parsed.calls} == {"is_buy"}
+    assert {call.position for call in parsed.calls} == {4}
 
 
 @pytest.mark.parametrize(
@@ -112,12 +148,32 @@ def test_group_fields_may_stand_around_calls():
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("count(distinct price)", "DISTINCT, not supported; aggregate by that field"),
-        ("sum(distinct price)", "DISTINCT"),
+        ("sum(distinct price)", "DISTINCT, not supported; count(distinct ...) is the one that"),
+        ("mode(distinct price)", "DISTINCT, not supported"),
+        ("percentile(distinct price, 0.5)", "DISTINCT, not supported"),
+        ("vwap(distinct price, size)", "DISTINCT, not supported"),
+        ("count(distinct sum(price))", "the aggregate sum inside of another"),
+        ("count(distinct *)", "star"),
+        ("count(distinct (price, size))", "tuple"),
         ("sum(price) over (partition by size)", "OVER"),
         ("first(price order by size)", "order_by="),
-        ("percentile(price, 0.5)", "quantile, not supported"),
-        ("median(price)", "median, not supported"),
+        ("percentile(price)", "2 arguments of percentile, found 1"),
+        ("percentile(price, 0.5, 2)", "2 arguments of percentile, found 3"),
+        ("percentile(price, size)", "a number, written out, as the last argument of percentile"),
+        ("percentile(price, '0.5')", "a number, written out, as the last argument of percentile"),
+        ("percentile(price, 1 / 2)", "as the last argument of percentile, found 1 / 2"),
+        ("percentile(price, array(0.5))", "a number, written out"),
+        ("top_k(price, -size)", "written out, as the last argument of top_k, found -size"),
+        ("most_common(price)", "2 arguments of most_common, found 1"),
+        ("median(price, 1)", "needs an SQL expression"),
+        ("corr(price)", "needs an SQL expression"),
+        ("vwap(price)", "character 1: needs 2 arguments of vwap, found 1"),
+        ("1 + vwap(prise, size)", "did you mean price"),
+        ("vwap(sum(price), size)", "the aggregate sum inside of another"),
+        ("sum(vwap(price, size))", "the aggregate vwap inside of another"),
+        ("vwap(price, size) ignore nulls", "IGNORE NULLS with first or last only"),
+        ("percentile_approx(price, 0.5)", "approxquantile, not supported"),
+        ("mode(price, true)", "a plain mode, found deterministic"),
         ("collect_list(price) + 1", "not supported"),
         ("count(price, size)", "one argument of count, found 2"),
         ("max(price, size)", "one argument of max, found 2"),

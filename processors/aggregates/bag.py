@@ -1,0 +1,179 @@
+"""The state of functions that need every value of a group: a bag, sorted.
+
+Percentiles, modes and numbers of distinct values are not invertible, and nothing smaller than the
+content tells what they are once a row has left. So the content itself is the state: its distinct
+rows in order, and how often each is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from processors.aggregates.compensating import Compensating, Part
+from processors.aggregates.grouping import Counts
+from processors.aggregates.ladder import Key
+from schemas.fields import MAX_PRECISION, FieldType
+
+VALUES, COUNTS = "values", "counts"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What some bags hold, a line a distinct row, in the order of groups and then of rows.
+
+    Args:
+        group: Index of a row's group, as 64 bits.
+        rows: The rows, in physical types.
+        counts: How often each is there.
+        sizes: By group, how many rows it has, each as often as it is there.
+    """
+
+    group: Counts
+    rows: pl.DataFrame
+    counts: Counts
+    sizes: Counts
+
+    def at(self, groups: Counts, ranks: Counts) -> Counts:
+        """Return which lines hold the rows of some ranks, from 0 and counted as often as there.
+
+        Args:
+            groups: Groups that have rows.
+            ranks: For each a number below its size.
+        """
+        before = np.cumsum(self.sizes) - self.sizes
+        return np.searchsorted(np.cumsum(self.counts), before[groups] + ranks, side="right")
+
+
+class Bag(Compensating):
+    """The distinct rows of each group in order, and how often each is there.
+
+    NaN equals NaN and is above all numbers, -0.0 is 0.0, null is below all values. Texts and bytes
+    are in the order of their octets. A change costs as much as what is in the groups it touches,
+    and no result keeps a bag: see `kept`.
+
+    Args:
+        order: Keys by column, the first one first; what is alike in all of them is the same row.
+        columns: The columns in the order of the arguments.
+        needed: Columns; rows in which one is null don't take part.
+        result: Type of the emitted value.
+    """
+
+    result: FieldType
+
+    def __init__(
+        self,
+        order: Mapping[str, Key],
+        *,
+        columns: Sequence[str],
+        needed: Sequence[str],
+        result: FieldType,
+    ) -> None:
+        self.order = order
+        self.columns = columns
+        self.needed = needed
+        self.result = result
+        lists = {name: pl.List(_listed(key.type)) for name, key in order.items()}
+        self.parts: dict[str, Part] = {**lists, COUNTS: pl.List(pl.Int64)}
+
+    @property
+    def state_key(self) -> tuple[Hashable, ...]:
+        """Functions that need the same rows in the same order share their state."""
+        return ("bag", *self.order.items(), *self.needed)
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Put the rows that enter into their bags."""
+        return self._change(states, groups, values, sign=1)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Take the rows that leave out of their bags."""
+        return self._change(states, groups, values, sign=-1)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Put both bags together."""
+        return self._with(one, self._exploded(other))
+
+    def contents(self, states: pl.DataFrame) -> Contents:
+        """Return what the bags hold."""
+        lines = self._exploded(states)
+        group, counts = (lines[name].to_numpy().astype(np.int64) for name in ("@group", COUNTS))
+        sizes = np.zeros(states.height, dtype=np.int64)
+        np.add.at(sizes, group, counts)
+        rows = [lines[name].cast(key.type.dtype) for name, key in self.order.items()]
+        return Contents(group, pl.DataFrame(rows), counts, sizes)
+
+    def _change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
+    ) -> pl.DataFrame:
+        given = dict(zip(self.columns, values.get_columns(), strict=True))
+        columns = [
+            _plain(given[name]).cast(_listed(key.type)).alias(name)
+            for name, key in self.order.items()
+        ]
+        count = pl.repeat(sign, len(groups), dtype=pl.Int64, eager=True).alias(COUNTS)
+        rows = pl.DataFrame([groups.cast(pl.UInt32).alias("@group"), *columns, count])
+        return self._with(states, rows.drop_nulls(self.needed))
+
+    def _with(self, states: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the states with rows of some groups put in, or taken out by counts below 0."""
+        if rows.is_empty():
+            return states
+        touched = np.zeros(states.height, dtype=np.bool_)
+        touched[rows["@group"].to_numpy()] = True
+        largest = [key.largest for key in self.order.values()]
+        names = ["@group", *self.order]
+        lines = (
+            pl.concat([self._exploded(states, touched), rows])
+            .group_by(names)
+            .agg(pl.col(COUNTS).sum())
+            .filter(pl.col(COUNTS) != 0)
+            .sort(names, descending=[False, *largest], nulls_last=[False, *largest])
+        )
+        bags = lines.group_by("@group", maintain_order=True).agg(pl.col(*self.order, COUNTS))
+        # Lines to choose from: those that were, then one that is empty, then those made.
+        line = np.where(touched, states.height, np.arange(states.height))
+        line[bags["@group"].to_numpy()] = states.height + 1 + np.arange(bags.height)
+        return pl.concat([states, self.init(1), bags.select(list(self.parts))])[line]
+
+    def _exploded(
+        self, states: pl.DataFrame, some: npt.NDArray[np.bool_] | None = None
+    ) -> pl.DataFrame:
+        """Return what the bags hold, of all groups or of some, a line a distinct row."""
+        there = states[COUNTS].list.len() > 0
+        if some is not None:
+            there &= pl.Series(some)
+        return states.with_row_index("@group").filter(there).explode(list(self.parts))
+
+
+class BagOfValues(Bag):
+    """The values of an argument, in order; nulls don't take part.
+
+    Args:
+        argument: Type of the argument.
+        result: Type of the emitted value.
+    """
+
+    def __init__(self, argument: FieldType, *, result: FieldType) -> None:
+        key = Key(argument.required, largest=False)
+        super().__init__({VALUES: key}, columns=(VALUES,), needed=(VALUES,), result=result)
+        self.argument = argument
+
+
+def _listed(kind: FieldType) -> pl.DataType | type[pl.DataType]:
+    """Return the type of a field's values in a list: Arrow knows no integers of 128 bits."""
+    return pl.Decimal(MAX_PRECISION, 0) if kind.dtype == pl.Int128 else kind.dtype
+
+
+def _plain(column: pl.Series) -> pl.Series:
+    """Return a column in which equal values look the same: -0.0 as 0.0."""
+    if not column.dtype.is_float():
+        return column
+    return column.set(column == 0.0, 0.0)

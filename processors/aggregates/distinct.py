@@ -1,0 +1,39 @@
+"""``count(distinct x)``, also of several arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from processors.aggregates.bag import COUNTS, VALUES, Bag
+from processors.aggregates.ladder import Key
+from schemas.fields import FieldType
+
+
+class CountDistinct(Bag):
+    """How many different values there are, or rows of values; 0 for none.
+
+    A row in which one is null isn't counted. NaN is one value, and so are -0.0 and 0.0.
+
+    Args:
+        arguments: Types of the arguments.
+
+    Example:
+        >>> distinct = CountDistinct([FieldType("string")])
+        >>> groups = pl.Series([0, 0, 0], dtype=pl.UInt32)
+        >>> rows = pl.DataFrame({"x": ["a", "b", "a"]})
+        >>> states = distinct.accumulate(distinct.init(1), groups, rows)
+        >>> left = [distinct.compensate(states, groups[:1], rows[n : n + 1]) for n in range(2)]
+        >>> [distinct.emit(some)[0] for some in (states, *left)]
+        [2, 2, 1]
+    """
+
+    def __init__(self, arguments: Sequence[FieldType]) -> None:
+        names = [VALUES, *(f"{VALUES}_{number}" for number in range(1, len(arguments)))]
+        order = dict(zip(names, (Key(kind.required, False) for kind in arguments), strict=True))
+        super().__init__(order, columns=names, needed=names, result=FieldType("long"))
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return the numbers, never null."""
+        return states[COUNTS].list.len().cast(pl.Int64)

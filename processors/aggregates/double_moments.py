@@ -1,0 +1,152 @@
+"""Sums of doubles and of their products, from which variances and correlations are worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from processors.aggregates.compensating import Compensating
+from processors.aggregates.double_total import Doubles, exact_sums, two_sum
+from processors.expressions.decimals import to_double
+from schemas.fields import FieldType
+
+TOO_LARGE = 2.0**460
+"""From here on products could overflow; such a value counts as infinite."""
+
+_SPLITTER = 2.0**27 + 1
+_PLACES = ("high", "middle", "low")
+
+
+def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the rounded product and exactly what rounding lost (Dekker), below 2**996."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
+    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, lost
+
+
+def expanded(terms: Iterable[Doubles]) -> list[Doubles]:
+    """Return the sum of some doubles as the sum of three, the first the nearest to it.
+
+    Each sweep moves what rounding lost one place on, as in Ogita, Rump and Oishi, *Accurate sum and
+    dot product* (2005). What is left behind the third one is added to it.
+    """
+    parts = list(terms)
+    for _ in range(3):
+        for place in range(len(parts) - 1, 0, -1):
+            parts[place - 1], parts[place] = two_sum(parts[place - 1], parts[place])
+    return [*parts[:2], sum(reversed(parts[2:]), np.zeros(1))]
+
+
+def _split(values: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the upper 26 bits and the others."""
+    scaled = values * _SPLITTER
+    high = scaled - (scaled - values)
+    return high, values - high
+
+
+class DoubleMoments(Compensating):
+    """The state: counts, and sums of the arguments and of products of two of them.
+
+    A sum is that of three doubles, and a product is cut in two without loss. After k changes and
+    merges each is off by at most k * 2**-140 of the absolute values that ever entered or left it,
+    plus 2**-1070 for each product of values below 2**-460. Rows in which an argument is null don't
+    take part. Those with a NaN, an infinity or a value from `TOO_LARGE` on are counted apart, so
+    they can leave as well.
+
+    Args:
+        arguments: Types of the arguments; what is no double is rounded to one.
+        sums: By name the place of the argument that is summed, or of the two factors.
+    """
+
+    result: FieldType
+
+    def __init__(self, arguments: Sequence[FieldType], sums: Mapping[str, tuple[int, ...]]) -> None:
+        self.argument_types = arguments
+        self.sums = sums
+        self.result = FieldType("double", optional=True)
+        parts = [part for name in sums for part in _parts(name)]
+        self.parts = {
+            **dict.fromkeys(("count", "special"), FieldType("long")),
+            **dict.fromkeys(parts, FieldType("double")),
+        }
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Add the values that enter, and their products."""
+        return self._change(states, groups, values, sign=1)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Subtract the values that leave, and their products."""
+        return self._change(states, groups, values, sign=-1)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Add counts and sums."""
+        counts = {name: one[name] + other[name] for name in ("count", "special")}
+        sums = {name: expanded([*_sum(one, name), *_sum(other, name)]) for name in self.sums}
+        return self._states(counts, sums)
+
+    def centred(self, states: pl.DataFrame, product: str, one: str, other: str) -> Doubles:
+        """Return sums of products about the means, times the count, all of it in the end in one."""
+        count = states["count"].to_numpy().astype(np.float64)
+        terms = [term for part in _sum(states, product) for term in two_product(part, count)]
+        for left in _sum(states, one):
+            for right in _sum(states, other):
+                terms += two_product(left, -right)
+        return expanded(terms)[0]
+
+    def _change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
+    ) -> pl.DataFrame:
+        rows = values.with_columns(groups.alias("@group")).drop_nulls()
+        index = rows["@group"].to_numpy().astype(np.int64)
+        doubles = list(map(_doubles, self.argument_types, rows.drop("@group").get_columns()))
+        usual = np.all([np.abs(argument) < TOO_LARGE for argument in doubles], axis=0)
+        moved = partial(np.bincount, minlength=states.height)
+        counts = {
+            "count": states["count"] + sign * moved(index),
+            "special": states["special"] + sign * moved(index[~usual]),
+        }
+        if not usual.all():
+            index, doubles = index[usual], [argument[usual] for argument in doubles]
+        sums = {}
+        for name, factors in self.sums.items():
+            one, *other = (doubles[place] for place in factors)
+            terms = two_product(one, *other) if other else (one,)
+            change = exact_sums(
+                np.tile(index, len(terms)), sign * np.concatenate(terms), states.height
+            )
+            sums[name] = expanded([*_sum(states, name), *change])
+        return self._states(counts, sums)
+
+    def _states(
+        self, counts: Mapping[str, pl.Series], sums: Mapping[str, Sequence[Doubles]]
+    ) -> pl.DataFrame:
+        # What is left of nothing is nothing, whatever bits were lost.
+        nothing = (counts["count"] == counts["special"]).to_numpy()
+        columns = {
+            part: np.where(nothing, 0.0, column)
+            for name, total in sums.items()
+            for part, column in zip(_parts(name), total, strict=True)
+        }
+        return pl.DataFrame({**counts, **columns})
+
+
+def _parts(name: str) -> list[str]:
+    return [f"{name}_{place}" for place in _PLACES]
+
+
+def _sum(states: pl.DataFrame, name: str) -> list[Doubles]:
+    return [states[part].to_numpy() for part in _parts(name)]
+
+
+def _doubles(kind: FieldType, values: pl.Series) -> Doubles:
+    if kind.kind == "decimal":
+        return to_double(values, scale=kind.scale).to_numpy()
+    return values.cast(pl.Float64).to_numpy()

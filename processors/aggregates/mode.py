@@ -1,0 +1,37 @@
+"""``mode(x)``."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from processors.aggregates.bag import VALUES, BagOfValues
+from schemas.fields import FieldType
+
+
+class Mode(BagOfValues):
+    """The most frequent value, the smallest of those that are as frequent; null for no value.
+
+    Spark leaves it open which of those it gives, unless it is written ``mode(x, true)``.
+
+    Example:
+        >>> mode = Mode(FieldType("string"))
+        >>> groups = pl.Series([0, 0, 0], dtype=pl.UInt32)
+        >>> rows = pl.DataFrame({"x": ["b", "a", "b"]})
+        >>> states = mode.accumulate(mode.init(1), groups, rows)
+        >>> mode.emit(states)[0], mode.emit(mode.compensate(states, groups[:1], rows[:1]))[0]
+        ('b', 'a')
+    """
+
+    def __init__(self, argument: FieldType) -> None:
+        super().__init__(argument, result=argument.nullable)
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return the modes."""
+        contents = self.contents(states)
+        most = np.zeros(states.height, dtype=np.int64)
+        np.maximum.at(most, contents.group, contents.counts)
+        lines = np.flatnonzero(contents.counts == most[contents.group])
+        groups, first = np.unique(contents.group[lines], return_index=True)
+        result = pl.Series([None], dtype=self.result.dtype).new_from_index(0, states.height)
+        return result.scatter(groups, contents.rows[VALUES][lines[first]])
