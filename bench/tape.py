@@ -36,11 +36,20 @@ Encoded = tuple[dict[str, object], Sequence[bytes], Sequence[bytes | None]]
 """A schema, and the keys and bodies of records."""
 
 
-def tape(count: int, *, seed: int = 7) -> pl.DataFrame:
-    """Return `count` trades and their corrections as a frame of revisions in order of arrival."""
+def tape(count: int, *, seed: int = 7, products: int | None = None) -> pl.DataFrame:
+    """Return `count` trades and their corrections as a frame of revisions in order of arrival.
+
+    Args:
+        count: Trades.
+        seed: Of the dice.
+        products: So many products, all traded alike; those told above when not given.
+    """
     rng = np.random.default_rng(seed)
     weight = 1 / (np.arange(PRODUCTS) + 10.0)
-    product = rng.choice(PRODUCTS, count, p=weight / weight.sum())
+    if products is None:
+        product = rng.choice(PRODUCTS, count, p=weight / weight.sum())
+    else:
+        product = rng.integers(0, products, count)
     at = START_MS + np.arange(count) * SPACING_MS
     late = np.where(rng.random(count) < 0.01, rng.uniform(0, 180_000, count), 0)
     notional = rng.integers(1_000_00, 1_000_000_00, count)

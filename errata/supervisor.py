@@ -44,23 +44,28 @@ class UnknownProcessError(ErrataError):
     """A process was named that is not under this supervisor."""
 
 
-def network_commands(reference: str, plan: Plan) -> dict[str, list[str]]:
+def network_commands(
+    reference: str, plan: Plan, *, spark: Sequence[str] = ()
+) -> dict[str, list[str]]:
     """Return the command line by name of each process of a network.
 
     There is one a source (``ingest.<source>``) and one a scope, with the sweepers beside it that no
-    other scope asks. The others, if there are any, have one (``sweepers``).
+    other scope asks. The others, if there are any, have one (``sweepers``), and so have all jobs on
+    Spark together (``spark``).
 
     Args:
         reference: The network, as a command line names it.
         plan: What was made of it.
+        spark: Options of `errata spark`.
     """
     # Modules in the working folder must not hide ours, unless that is where ours are.
     here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
-    scopes = [*(f"ingest.{source}" for source in plan.sources), *plan.scopes]
+    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
+    scopes = [*(f"ingest.{source}" for source in plan.sources), *ours]
     commands = {scope: [*errata, "run", reference, "--scope", scope] for scope in scopes}
-    for box in plan.spark:
-        commands[plan.scope_of(box)] = [*errata, "spark", reference, "--box", box]
+    if plan.spark:
+        commands["spark"] = [*errata, "spark", reference, *spark]
     asked = {name: plan.asked_by(scope) for name, scope in plan.scopes.items()}
     scopes_asking = Counter(arc for arcs in asked.values() for arc in arcs)
     apart = set(plan.asked())

@@ -71,7 +71,7 @@ def open_session(
     check_packages()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
-        _choose_java()
+        os.environ["JAVA_HOME"] = str(check_java().resolve().parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     session = import_module("pyspark.sql").SparkSession
@@ -161,12 +161,15 @@ def _module(function: object) -> ModuleType | None:
     return sys.modules.get(getattr(function, "__module__", None) or "")
 
 
-def _choose_java() -> None:
-    """Set JAVA_HOME to a Java that Spark runs on."""
+def check_java() -> Path:
+    """Return a Java that Spark runs on.
+
+    Raises:
+        SparkMissingError: If there is none.
+    """
     version = importlib.metadata.version("pyspark")
     need = f"PySpark {version} runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}"
     try:
-        java = find_java(newest=NEWEST_JAVA)
+        return find_java(newest=NEWEST_JAVA)
     except NoJavaError as error:
         raise SparkMissingError(f"{need}: {error}") from error
-    os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)

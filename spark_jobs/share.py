@@ -130,8 +130,8 @@ class Share:
             emitted: Results emitted before, those of a lost state say.
         """
         box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
-        made = self._in_slab(box.recompute(content, wm=batch.wm), "")
-        states = self._near(box.restore(content, wm=batch.wm).states)
+        results, live = box.begin(content, wm=batch.wm)
+        made, states = self._in_slab(results, ""), self._near(live.states)
         changing = pl.col(box.end) > batch.settled_before
         revised = difference(arc, emitted.filter(changing), made.filter(changing))
         return Done(states, True, revised)

@@ -1,7 +1,8 @@
 """`errata demo`: a real tape with real corrections on a real broker, in both modes, audited.
 
-Ingest, the two modes and the sweepers are processes of their own, as they would be in earnest; so
-is the ticker, which plays a user's producer. All of it goes when the demo ends, however it does.
+Ingest, the two modes, the sweepers and Spark's job are processes of their own, as they would be in
+earnest; so is the ticker, which plays a user's producer. All of it goes when the demo ends, however
+it does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -22,13 +23,14 @@ from errata.demo import ticker
 from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.screen import Screen
 from errata.demo.summary import print_summary
-from errata.demo.tape import net
-from errata.demo.watch import DOWNSTREAM, TRADES, UPSTREAM, Watch
+from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Watch
+from errata.loading import load
 from errata.supervisor import Supervisor, network_commands
 from processors.deployed import declare_end
 from processors.plan import Plan
 from processors.report import FOREVER
 from schemas.errors import ErrataError
+from spark_jobs.session import SparkMissingError, check_java, check_packages
 from topics.broker import EmbeddedBroker
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
@@ -55,19 +57,30 @@ class Stage:
         broker: A broker that runs.
         state: Folder for local state.
         say: Where lines of the processes go.
+        spark: Whether there are bars on Spark.
+        spark_options: Of `errata spark`.
     """
 
-    def __init__(self, broker: EmbeddedBroker, *, state: Path, say: Callable[[str], None]) -> None:
-        self.broker = broker
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        *,
+        state: Path,
+        say: Callable[[str], None],
+        spark: bool = False,
+        spark_options: Sequence[str] = (),
+    ) -> None:
+        self.broker, self.spark = broker, spark
+        reference = f"errata.demo.{'bars' if spark else 'tape'}:net"
         create_topics(broker.settings, [TopicSpec(ticker.TOPIC, PARTITIONS)])
         self.cluster = KafkaCluster(broker.settings)
         place = worker.Place(broker.settings, state)
-        self.plan: Plan = worker.prepare(net, place, self.cluster)
+        self.plan: Plan = worker.prepare(load(reference), place, self.cluster)
         self.environ = environment(broker.bootstrap_servers, state=state)
-        self.supervisor = Supervisor(
-            network_commands("errata.demo.tape:net", self.plan), environ=self.environ, say=say
-        )
+        commands = network_commands(reference, self.plan, spark=spark_options)
+        self.supervisor = Supervisor(commands, environ=self.environ, say=say)
         self.watch = Watch(self.cluster, self.plan)
+        self.bars = Watch(self.cluster, self.plan, results=BARS, live=True) if spark else None
 
     def ready(self) -> list[str]:
         """Return the tasks that have not begun yet."""
@@ -103,6 +116,10 @@ class Stage:
             return ["ingest, which has not taken in the end"]
         return self.watch.behind(max(pairs[-1][0] for pairs in told))
 
+    def corrections(self) -> list[Correction]:
+        """Return the corrections that have become complete since the last call."""
+        return self.watch.poll() + (self.bars.poll() if self.bars is not None else [])
+
     def progress(self) -> str:
         """Return how far it is, in a line."""
         counts = self.watch.counts("")
@@ -119,6 +136,8 @@ class Stage:
         """End the processes."""
         self.supervisor.stop()
         self.watch.close()
+        if self.bars is not None:
+            self.bars.close()
         self.cluster.close()
 
 
@@ -135,14 +154,16 @@ def environment(bootstrap: str, *, state: Path) -> dict[str, str]:
 
 
 @contextmanager
-def stage(say: Callable[[str], None]) -> Iterator[Stage]:
+def stage(
+    say: Callable[[str], None], *, spark: bool = False, spark_options: Sequence[str] = ()
+) -> Iterator[Stage]:
     """Set up broker and network in a temporary folder, and clear them away."""
     with (
         EmbeddedBroker() as broker,
         tempfile.TemporaryDirectory(prefix="errata-demo-") as folder,
         chdir(folder),  # no errata.toml of the user's
     ):
-        found = Stage(broker, state=Path(folder), say=say)
+        found = Stage(broker, state=Path(folder), say=say, spark=spark, spark_options=spark_options)
         try:
             yield found
         finally:
@@ -162,19 +183,19 @@ def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
         with on.ticker(seconds=seconds) as playing:
             while playing.poll() is None:
                 on.supervisor.poll()
-                screen.show(on.progress(), on.watch.poll())
+                screen.show(on.progress(), on.corrections())
                 sleep(_TICK_S)
             if playing.returncode:
                 raise DemoError(f"the ticker failed: {playing.communicate()[1].decode()}")
         on.end()
 
         def left() -> list[str]:
-            screen.show(on.progress(), on.watch.poll())
+            screen.show(on.progress(), on.corrections())
             return on.behind()
 
         await_until(on, left, limit_s=END_LIMIT_S, what="process the tape to its end")
-        screen.show(on.progress(), on.watch.poll())
-    return audit(on.broker.bootstrap_servers)
+        screen.show(on.progress(), on.corrections())
+    return audit(on.broker.bootstrap_servers, spark=on.spark)
 
 
 def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, what: str) -> None:
@@ -195,15 +216,29 @@ def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, 
         sleep(_TICK_S)
 
 
+def check_spark() -> None:
+    """See that Spark can run here.
+
+    Raises:
+        DemoError: If it can't.
+    """
+    try:
+        check_packages()
+        check_java()
+    except SparkMissingError as error:
+        raise DemoError(f"{error}; or run: errata demo --no-spark") from error
+
+
 def _terminate(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def main(*, fast: bool = False) -> int:
+def main(*, fast: bool = False, spark: bool = True) -> int:
     """Run the demo.
 
     Args:
         fast: Play the tape in 12 s, not at a pace to watch.
+        spark: Whether there are bars on Spark.
 
     Returns:
         0 if the audit finds no differences and the modes agree.
@@ -211,13 +246,15 @@ def main(*, fast: bool = False) -> int:
     screen = Screen()
     screen.say(INTRODUCTION)
     signal.signal(signal.SIGTERM, _terminate)
-    screen.say("starting an embedded Kafka broker")
+    if spark:
+        check_spark()
+    screen.say(f"starting an embedded Kafka broker{', and Spark' if spark else ''}")
 
     def told(line: str) -> None:
         if not line.startswith("started "):
             screen.say(line)
 
-    with stage(told) as on:
+    with stage(told, spark=spark) as on:
         verdict = run(on, screen, seconds=ticker.FAST_S if fast else ticker.WATCHABLE_S)
         print_summary(screen.console, on.watch, verdict)
     return 0 if verdict.clean else 1

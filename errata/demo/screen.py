@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from errata.demo.watch import Correction
+from errata.demo.watch import Correction, Value
 
 SHOWN = 14
 """Corrections that the live table shows, the newest last."""
@@ -27,7 +27,7 @@ _ARROW = " → "
 _COLUMNS = {
     "window from": (12, 20),
     "product": (16, 24),
-    "traded (millions)": (17, 24),
+    "traded (millions)": (17, 28),
     "trades": (7, 12),
     "largest": (7, 20),
     "because of": (8, 0),
@@ -99,16 +99,21 @@ class Screen:
 
 
 def row(correction: Correction) -> list[str]:
-    """Return a correction as cells: window, product, three results, what did it."""
+    """Return a correction as cells: window, product, three results, what did it.
+
+    Of a bar of a day that is its 99th percentile instead of what is traded.
+    """
     result, causes = correction.result, correction.causes
+    is_bar = "p99" in (correction.before or {}) or "p99" in (correction.after or {})
+    traded = "p99 " + moved(*correction.moved("p99")) if is_bar else None
     cause = " ".join(causes[0]) if causes else ""
     more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
     return [
-        _clock(result["window_start"]),
+        _day(result["window_start"]) if is_bar else _clock(result["window_start"]),
         f"{result['product'].removeprefix('NA/CDS ')} {result['currency']}",
-        moved(*correction.moved("traded")),
+        traded or moved(*correction.moved("traded")),
         moved(*correction.moved("trades")),
-        moved(*correction.moved("largest")),
+        moved(*correction.moved("high" if is_bar else "largest")),
         cause + more,
     ]
 
@@ -118,7 +123,12 @@ def _clock(ms: int) -> str:
     return f"{at:%d %b %H:%M}" if at.year == _YEAR else f"{at:%d %b %Y %H:%M}"
 
 
-def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
+def _day(ms: int) -> str:
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    return f"{at:%d %b}, a day" if at.year == _YEAR else f"{at:%d %b %Y}, a day"
+
+
+def moved(before: Value, after: Value) -> str:
     """Return a value, or how it moved: counts as they are, amounts in millions.
 
     Example:
@@ -129,7 +139,9 @@ def moved(before: Decimal | int | None, after: Decimal | int | None) -> str:
     return told[0] if before == after else _ARROW.join(told)
 
 
-def _amount(value: Decimal | int | None) -> str:
+def _amount(value: Value) -> str:
+    if isinstance(value, float):
+        value = Decimal(repr(value))
     if isinstance(value, Decimal):
         return f"{value.scaleb(-6).quantize(_THOUSAND).normalize():,f}"
     return "-" if value is None else f"{value:,}"

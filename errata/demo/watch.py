@@ -18,7 +18,11 @@ from topics.cluster import Cluster
 from topics.registry import SchemaRegistry
 
 TRADES, UPSTREAM, DOWNSTREAM = "trades", "totals_upstream", "totals_downstream"
+BARS = "bars"
 _GROUP = ("product", "currency")
+
+
+Value = Decimal | int | float | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,12 @@ class Correction:
     after: dict[str, Any] | None
     causes: list[tuple[str, str]]
 
-    def moved(self, name: str) -> tuple[Decimal | int | None, Decimal | int | None]:
+    @property
+    def is_old_news(self) -> bool:
+        """Whether something that had been told was changed."""
+        return self.before is not None and any(op != "insert" for op, _ in self.causes)
+
+    def moved(self, name: str) -> tuple[Value, Value]:
         """Return a named result before and after."""
         before, after = self.before or {}, self.after or {}
         return before.get(name), after.get(name)
@@ -50,10 +59,14 @@ class Watch:
         cluster: Where the topics are.
         plan: What is deployed.
         results: The arc that is watched.
+        live: Whether its results are there before their windows close, and take several epochs at
+            once: then only those are shown that something but new trades has changed.
     """
 
-    def __init__(self, cluster: Cluster, plan: Plan, *, results: str = UPSTREAM) -> None:
-        self.plan, self.results = plan, results
+    def __init__(
+        self, cluster: Cluster, plan: Plan, *, results: str = UPSTREAM, live: bool = False
+    ) -> None:
+        self.plan, self.results, self.live = plan, results, live
         self.view = View(cluster, plan=plan)
         shared = Shared(cluster, plan, SchemaRegistry(cluster), self.view, 0)
         self.partitions = range(plan.partition_count(results))
@@ -76,10 +89,11 @@ class Watch:
             upto = min(totals.frontier(), trades.frontier())
             if upto > totals.done:
                 told = rows.revisions(self.plan.arcs[self.results], totals.take(upto))
-                changed = [line for line in told if self._is_correction(line)]
+                changed = [line for line in told if self.live or self._is_correction(line)]
                 if changed:
                     causes = trades.take(upto)
-                    found += [self._correction(line, causes) for line in changed]
+                    corrections = [self._correction(line, causes) for line in changed]
+                    found += [c for c in corrections if not self.live or c.is_old_news]
                 totals.drop(upto)
                 trades.drop(upto)
         return found
@@ -108,9 +122,10 @@ class Watch:
                 & (at >= result["window_start"])
                 & (at < result["window_end"])
             )
-        causes = trades.filter(
-            (pl.col("epoch") == line["epoch"]) & pl.any_horizontal(inside).fill_null(False)
-        )
+        epoch = pl.col("epoch")
+        then = epoch <= line["epoch"] if self.live else epoch == line["epoch"]
+        causes = trades.filter(then & pl.any_horizontal(inside).fill_null(False))
+        causes = causes.sort(pl.col("op") == frames.INSERT, maintain_order=True)
         keys = pl.coalesce(frames.AFTER + "key", frames.BEFORE + "key")
         told = causes.select("op", keys.alias("key")).iter_rows()
         named = [(frames.OPS[op], key) for op, key in told]

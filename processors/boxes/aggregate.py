@@ -42,10 +42,7 @@ class Aggregate(Windowed):
 
     def restore(self, tuples: pl.DataFrame, *, wm: int) -> Live:
         """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
-        states = self.states_of(tuples)
-        if self.is_resident:
-            return Live(states, tuples)
-        return Live(states.filter(self._is_kept(states, wm)))
+        return self._live(self.states_of(tuples), tuples, wm)
 
     def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
         """Whether an epoch without input has work: some window closes, and appears with that."""
@@ -56,8 +53,21 @@ class Aggregate(Windowed):
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return the results that a whole collection has at watermark `wm`."""
         (tuples,) = inputs
+        return self.begin(tuples, wm=wm)[0]
+
+    def begin(self, tuples: pl.DataFrame, *, wm: int) -> tuple[pl.DataFrame, Live]:
+        """Return the results that a whole collection has at watermark `wm`, and what to keep."""
         states = self.states_of(tuples)
-        return self.emit(states.filter(self._is_told(states, wm)))
+        return self.emit(self._told(states, wm)), self._live(states, tuples, wm)
+
+    def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
+        """Return the states of the windows whose results are there, of all that there are."""
+        return states.filter(self._is_told(states, wm))
+
+    def _live(self, states: pl.DataFrame, tuples: pl.DataFrame, wm: int) -> Live:
+        if self.is_resident:
+            return Live(states, tuples)
+        return Live(states.filter(self._is_kept(states, wm)))
 
     def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether each state is kept at watermark `wm`: its window is open, or closed lately."""

@@ -38,11 +38,9 @@ class SlidingAggregate(Aggregate):
 
     # ---------------------------------------------------------------- instants and windows
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return the results that a whole collection has at watermark `wm`."""
-        (tuples,) = inputs
-        instants = self.states_of(tuples)
-        return self.emit(self._windows(instants, instants.filter(self._is_told(instants, wm))))
+    def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
+        """Return the states of the windows whose results are there, from those of all instants."""
+        return self._windows(states, states.filter(self._is_told(states, wm)))
 
     def _windows(self, instants: pl.DataFrame, ending: pl.DataFrame) -> pl.DataFrame:
         """Return the states of the windows that end with some instants.

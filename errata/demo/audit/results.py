@@ -6,13 +6,15 @@ average of that has 15 and is rounded half up.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
-SIZE, SLIDE = timedelta(minutes=30), timedelta(minutes=20)
+SIZE, SLIDE, DAY = timedelta(minutes=30), timedelta(minutes=20), timedelta(days=1)
 GROUP = ("product", "currency")
 IDENTITY = (*GROUP, "window_start")
 
@@ -27,12 +29,54 @@ def recompute(trades: Iterable[dict[str, Any]]) -> Results:
     """Return the result of every window that holds a trade, by identity."""
     held: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for trade in trades:
-        factor = trade["index_factor"]
-        at_risk = _EXACT.multiply(trade["notional"], Decimal(1) if factor is None else factor)
-        unscaled = int(_EXACT.scaleb(at_risk, _SCALE))
+        unscaled = int(_EXACT.scaleb(_at_risk(trade), _SCALE))
         for start in windows(trade["at"]):
             held[*(trade[name] for name in GROUP), start].append(unscaled)
     return {key: _result(key, content) for key, content in held.items()}
+
+
+class Near(float):
+    """A double that equals those that differ from it in the last digits only."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another number is as good as the same."""
+        return isinstance(other, float) and math.isclose(self, other, rel_tol=1e-12)
+
+
+def recompute_bars(trades: Iterable[dict[str, Any]]) -> Results:
+    """Return the bar of every day on which there is a trade, by identity."""
+    held: dict[tuple[Any, ...], list[tuple[datetime, str, Decimal]]] = defaultdict(list)
+    for trade in trades:
+        start = _EPOCH + (trade["at"] - _EPOCH) // DAY * DAY
+        entry = trade["at"], trade["key"], _at_risk(trade)
+        held[*(trade[name] for name in GROUP), start].append(entry)
+    return {key: _bar(key, sorted(content)) for key, content in held.items()}
+
+
+def _bar(key: tuple[Any, ...], content: list[tuple[datetime, str, Decimal]]) -> dict[str, Any]:
+    values = sorted(Fraction(value) for _, _, value in content)
+    place = Fraction(99, 100) * (len(values) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(values) - 1)
+    between = values[low] + (place - low) * (values[high] - values[low])
+    amounts = [value for _, _, value in content]
+    return {
+        **dict(zip(IDENTITY, key, strict=True)),
+        "window_end": key[-1] + DAY,
+        "open": amounts[0],
+        "high": max(amounts),
+        "low": min(amounts),
+        "close": amounts[-1],
+        "p99": Near(between),
+        "trades": len(content),
+    }
+
+
+def _at_risk(trade: dict[str, Any]) -> Decimal:
+    factor = trade["index_factor"]
+    return _EXACT.multiply(trade["notional"], Decimal(1) if factor is None else factor)
 
 
 def windows(at: datetime) -> Iterable[datetime]:

@@ -12,6 +12,7 @@ from errata.demo.audit.trades import TOO_OLD, UNKNOWN, Place, fold
 
 SOURCE, NETWORK = "swaps.credits", "tape"
 TRADES, UPSTREAM, DOWNSTREAM = "tape.trades", "tape.totals_upstream", "tape.totals_downstream"
+BARS = "tape.bars"
 _LETTERS, _PROGRESS = f"{NETWORK}.dead-letters", f"{NETWORK}.progress"
 TOPICS = (SCHEMAS, SOURCE, _PROGRESS, _LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
 
@@ -22,6 +23,7 @@ class Verdict:
 
     Args:
         results: How many results there must be, in each mode.
+        bars: How many bars there must be, made on Spark.
         revisions: How many were emitted, by arc.
         surviving: How many trades survive.
         refused: By place, reason, op and identity of what was refused.
@@ -30,6 +32,7 @@ class Verdict:
     """
 
     results: int
+    bars: int
     revisions: dict[str, int]
     surviving: int
     refused: dict[Place, tuple[str, str, str]]
@@ -45,7 +48,8 @@ class Verdict:
         """Return it as text."""
         aged = [f"  {op} of {key}" for reason, op, key in self._why(TOO_OLD)]
         return [
-            f"{self.surviving} trades survive; {self.results} results recomputed, twice emitted",
+            f"{self.surviving} trades survive; {self.results} results recomputed, twice emitted"
+            + (f", and {self.bars} bars on Spark" if self.bars else ""),
             f"{len(self._why(UNKNOWN))} revisions of unknown trades refused",
             f"{len(aged)} refused for age",
             *aged,
@@ -59,23 +63,25 @@ class Verdict:
         return [told for told in self.refused.values() if told[0] == reason]
 
 
-def audit(bootstrap: str) -> Verdict:
+def audit(bootstrap: str, *, spark: bool = False) -> Verdict:
     """Read the demo's topics and judge them.
 
     Args:
         bootstrap: HOST:PORT of the cluster.
+        spark: Whether there are bars.
 
     Raises:
         AuditError: If a topic is missing, or the end of the source is not processed yet.
     """
-    return judge(read(bootstrap, TOPICS))
+    return judge(read(bootstrap, (*TOPICS, BARS) if spark else TOPICS))
 
 
 def judge(logs: Logs, *, partitions: int = 4) -> Verdict:
     """Return what is to be said about the content of the demo's topics."""
     schemas = Schemas(logs[SCHEMAS])
     reports = Reports(logs[_PROGRESS], schemas)
-    scopes = ("upstream", "downstream")
+    has_bars = BARS in logs
+    scopes = ("upstream", "downstream", *(["bars"] if has_bars else []))
     reports.demand_end(f"{scope}.{p}" for scope in scopes for p in range(partitions))
     letters = [record for _, record in reports.believed(logs[_LETTERS], schemas)]
     tape = fold(logs[SOURCE], letters, schemas)
@@ -84,17 +90,21 @@ def judge(logs: Logs, *, partitions: int = 4) -> Verdict:
         TRADES: ("key",),
         UPSTREAM: results.IDENTITY,
         DOWNSTREAM: results.IDENTITY,
+        **({BARS: results.IDENTITY} if has_bars else {}),
     }
     revisions = {arc: _revisions(logs[arc], reports, schemas) for arc in identities}
     totals = results.recompute(tape.alive.values())
+    bars = results.recompute_bars(tape.alive.values()) if has_bars else {}
     trades = {(key,): trade for key, trade in tape.alive.items()}
+    wanted = {TRADES: trades, UPSTREAM: totals, DOWNSTREAM: totals, BARS: bars}
     for arc, identity in identities.items():
         found += arcs.chain_faults(arc, revisions[arc], identity)
         content = arcs.fold(revisions[arc], identity)
-        found += arcs.differences(arc, content, trades if arc == TRADES else totals)
+        found += arcs.differences(arc, content, wanted[arc])
     modes = arcs.mode_differences(revisions[UPSTREAM], revisions[DOWNSTREAM], results.IDENTITY)
     return Verdict(
         results=len(totals),
+        bars=len(bars),
         revisions={arc: len(own) for arc, own in revisions.items()},
         surviving=len(tape.alive),
         refused=tape.refused,

@@ -1,0 +1,101 @@
+"""L6 for jobs on Spark: kill drivers, executors and workers while the demo's tape plays.
+
+``python -m tests.spark_jobs.kills --kills 20`` is the long form; the test has a short one.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic, sleep
+
+from errata.demo.audit.verdict import Verdict, audit
+from errata.demo.run import END_LIMIT_S, START_LIMIT_S, await_until, stage
+from tests.spark_jobs.cluster import SparkCluster, spark_cluster
+
+ROOT = Path(__file__).parents[2]
+DRIVER, EXECUTOR, WORKER = "driver", "executor", "worker"
+KINDS = (DRIVER, EXECUTOR, EXECUTOR)
+
+
+def options(cluster: SparkCluster) -> list[str]:
+    """Return the options of `errata spark` for a cluster."""
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.task.maxFailures": "8",
+    }
+    pairs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    return ["--master", cluster.url, *pairs]
+
+
+def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, Counter[str], str]:
+    """Play the tape, and kill some of these kinds meanwhile.
+
+    Returns:
+        The audit's verdict, what was killed, and what the processes said.
+    """
+    dice, said, killed = random.Random(seed), list[str](), Counter[str]()
+    with (
+        tempfile.TemporaryDirectory(prefix="errata-kills-") as folder,
+        spark_cluster(Path(folder), workers=2) as cluster,
+        stage(said.append, spark=True, spark_options=options(cluster)) as on,
+    ):
+        on.supervisor.start()
+        await_until(on, on.ready, limit_s=4 * START_LIMIT_S, what="start")
+        share = seconds / (len(kinds) or 1)
+        planned = [(dice.uniform(i, i + 1) * share, kind) for i, kind in enumerate(kinds)]
+        with on.ticker(seconds=seconds) as playing:
+            start, ended = monotonic(), False
+            while planned or not ended:
+                on.supervisor.poll()
+                if planned and monotonic() - start >= planned[0][0]:
+                    kind = planned[0][1]
+                    if kind == WORKER:
+                        cluster.kill_worker(dice.randrange(2))
+                        done = True
+                    elif kind == EXECUTOR:
+                        done = cluster.kill_executor(dice.randrange(2))
+                    else:
+                        done = on.supervisor.kill("spark")
+                    if done:  # else it is down, and comes up soon
+                        killed[kind] += 1
+                        planned.pop(0)
+                if not ended and playing.poll() is not None:
+                    assert playing.returncode == 0, playing.communicate()[1].decode()
+                    on.end()
+                    ended = True
+                sleep(0.05)
+        await_until(on, on.behind, limit_s=4 * END_LIMIT_S, what="process the tape to its end")
+        verdict = audit(on.broker.bootstrap_servers, spark=True)
+    return verdict, killed, "\n".join(said)
+
+
+def main() -> int:
+    """Run the long form."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument(
+        "--seconds", type=float, default=0, help="the tape's; 20 a kill if not given"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    kinds = [KINDS[number % len(KINDS)] for number in range(given.kills)]
+    seconds = given.seconds or 20.0 * given.kills
+    verdict, killed, said = play(kinds, seconds=seconds, seed=given.seed)
+    print(said)
+    print(f"killed: {dict(killed)}; load {os.getloadavg()[0]:.1f}")
+    print("\n".join(verdict.lines()))
+    return 0 if verdict.clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
