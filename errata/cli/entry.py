@@ -17,6 +17,7 @@ _COMMANDS = (
     "local",
     "explain",
     "deploy",
+    "backfill",
     "up",
     "run",
     "spark",
@@ -24,6 +25,7 @@ _COMMANDS = (
     "tail",
     "print",
     "revise",
+    "reconcile",
     "end",
     "dead_letters",
 )

@@ -13,7 +13,6 @@ from errata.stopping import Stop
 from errata.worker import prepare
 from processors.task import Shared
 from processors.view import View
-from spark_jobs.run import Options, check_boxes, run_jobs
 from spark_jobs.session import by_value, check_packages, open_session
 from spark_jobs.sole import Sole
 from topics.kafka import KafkaCluster
@@ -71,6 +70,8 @@ def spark(
     """
     settings = given_settings(conf)
     check_packages()
+    from spark_jobs.run import Options, check_boxes, run_jobs  # these need PySpark
+
     with Stop() as stop:
         network, place = load(net), read_settings()
         cluster = KafkaCluster(place.kafka)

@@ -1,0 +1,233 @@
+"""`errata reconcile`: the audit, on Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from errata import rows
+from errata.cli.app import JsonOption, NetworkArgument, command, complain
+from errata.cli.completion import arcs
+from errata.cli.deployed import deployed
+from errata.cli.output import cell, for_people, print_lines, print_table, shown
+from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.loading import load
+from errata.settings import read_settings
+from schemas import revisions as frames
+from schemas.arc import Arc
+from spark_jobs.as_of import Auditor, NotAuditableError, Reports
+from spark_jobs.reading import Arcs
+from spark_jobs.reconcile import Audit, Finding
+from spark_jobs.session import by_value, check_packages, open_session
+
+_STATUS = {"insert": "missing", "delete": "unexpected", "replace": "different"}
+"""What is wrong with a tuple, by the operation that would put it right."""
+_COLUMNS = ("arc", "epoch", "tuples", "missing", "unexpected", "different", "left out", "status")
+
+
+@command("reconcile", example="errata reconcile tape.py --arc totals --master local[4]")
+def reconcile(
+    net: NetworkArgument,
+    arc: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An arc that a box writes to a topic; may be repeated. By default all.",
+            autocompletion=arcs,
+        ),
+    ] = None,
+    as_of: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="EPOCH", help="Compare as of this epoch; else the last complete one."
+        ),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show at most N differences of each arc.")
+    ] = 10,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute arcs from the connection points above them, on Spark, and compare.
+
+    An arc's content as of an epoch is compared with what its boxes make of the content of the
+    nearest connection points above, as of the same epoch: it shows a record that was altered by
+    hand, or lost. Whether the network runs or not does not matter. Sources are the truth, and are
+    not audited. Values have to be equal, floats within 1e-9 of the larger one.
+
+    Results of tuples that retention may have taken are left out. Exit status 0 if there is no
+    difference, 1 if there is one or an arc could not be audited.
+    """
+    settings = given_settings(conf)
+    check_packages()
+    with deployed(net) as found:
+        place, plan = read_settings(), found.plan
+        view = Reports(found.cluster, plan=plan)
+        view.catch_up()
+        auditor = Auditor(view, place.compaction_lag_ms)
+        there = auditor.arcs()
+        wanted = list(
+            map(auditor.require, dict.fromkeys(arc or (a for a in there if not there[a])))
+        )
+        for name in there if arc is None else ():
+            if there[name]:
+                complain(f"left out: {there[name]}")
+        if not wanted:
+            raise NotAuditableError(
+                f"network {plan.network!r} has no arc that can be audited: boxes write to topics "
+                "what other scopes read, and arcs with keep="
+            )
+        if as_of is not None:  # what is wrong with it shows before Spark is started
+            for name in wanted:
+                auditor.as_of(name, asked=as_of)
+        read = Arcs.of(plan, place.kafka, found.registry)
+        by_value(load(net))
+        home = place.state / plan.network / plan.deployment
+        session = open_session(
+            master=master,
+            settings=settings,
+            name=f"errata reconcile {plan.network}",
+            log=home / "spark.reconcile.log",
+        )
+        try:
+            audit = Audit(auditor, read, session)
+            findings = _audited(audit, wanted, as_of=as_of, sample=sample)
+            wrong = _tell(plan.network, plan.arcs, findings, as_json=as_json or not for_people())
+        finally:
+            session.stop()
+    if wrong:
+        complain(
+            f"{len(wrong)} of {len(wanted)} arcs differ from what their inputs give: "
+            f"{', '.join(wrong)}"
+        )
+        raise typer.Exit(1)
+
+
+def _audited(audit: Audit, arcs: list[str], *, as_of: int | None, sample: int) -> Iterator[Finding]:
+    """Yield the findings, with a bar for people who wait."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    )  # fmt: skip
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task("", total=len(arcs))
+        for arc in arcs:
+            bar.update(task, description=arc)
+            yield audit.of(arc, as_of=as_of, sample=sample)
+            bar.advance(task)
+
+
+def _tell(
+    network: str, arcs: dict[str, Arc], findings: Iterator[Finding], *, as_json: bool
+) -> list[str]:
+    """Print findings; return the arcs that differ."""
+    if as_json:
+        wrong = []
+        for finding in findings:  # as they come
+            print_lines([as_data(arcs[finding.arc], finding)])
+            wrong += [finding.arc] if finding.differences else []
+        return wrong
+    known = list(findings)
+    print_table(f"{network}: reconciled", _COLUMNS, map(_row, known))
+    console = Console(soft_wrap=True, highlight=False)
+    for finding in known:
+        for sample in samples(arcs[finding.arc], finding):
+            console.print(told(arcs[finding.arc], finding.arc, sample))
+    return [finding.arc for finding in known if finding.differences]
+
+
+def _row(finding: Finding) -> tuple[object, ...]:
+    return (
+        finding.arc,
+        finding.epoch if finding.epoch >= 0 else None,
+        finding.tuples,
+        finding.missing,
+        finding.unexpected,
+        finding.different,
+        finding.left_out,
+        _status(finding),
+    )
+
+
+def _status(finding: Finding) -> str:
+    return "differs" if finding.differences else "ok"
+
+
+def as_data(kind: Arc, finding: Finding) -> dict[str, Any]:
+    """Return a finding as plain data for programs."""
+    plain = {name: value for name, value in vars(finding).items() if name != "samples"}
+    return plain | {"status": _status(finding), "samples": list(samples(kind, finding))}
+
+
+def samples(kind: Arc, finding: Finding) -> Iterator[dict[str, Any]]:
+    """Yield differences: status, identity, and by field what the arc says and what was recomputed.
+
+    Of a tuple that one side lacks all fields are told, with None for the other side; an arc without
+    a visible identity has none.
+    """
+    sides = [
+        rows.tuples(kind, finding.samples, prefix=side) for side in (frames.BEFORE, frames.AFTER)
+    ]
+    for op, said, made in zip(finding.samples["op"].to_list(), *sides, strict=True):
+        name = frames.OPS[op]
+        there = said if name != "insert" else made
+        yield {
+            "status": _STATUS[name],
+            "identity": {field: there[field] for field in kind.identity if field in there},
+            "fields": {
+                field: {"arc": said[field], "recomputed": made[field]}
+                for field in there
+                if field not in kind.identity
+                and (name != "replace" or not _equal(said[field], made[field]))
+            },
+        }
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))  # NaN equals NaN
+
+
+def told(kind: Arc, arc: str, sample: dict[str, Any]) -> Text:
+    """Return a difference as a line for people.
+
+    Example:
+        >>> from schemas.fields import FieldType
+        >>> kind = Arc("a", {"k": FieldType("string"), "n": FieldType("long")}, ("k",), "k", ())
+        >>> fields = {"n": {"arc": 5, "recomputed": 6}}
+        >>> sample = {"status": "different", "identity": {"k": "x"}, "fields": fields}
+        >>> print(told(kind, "sums", sample))
+        sums different k=x  n: the arc says 5, recomputed 6
+    """
+    identity = sample["identity"]
+    names = zip(identity, shown(kind.fields, identity), strict=True)
+    line = Text(f"{arc} ", style="bold")
+    line.append(f"{sample['status']} ", style="red")
+    line.append_text(cell(" ".join(f"{name}={value}" for name, value in names)))
+    line.append("  ")
+    line.append_text(cell("; ".join(_pairs(kind, sample))))
+    return line
+
+
+def _pairs(kind: Arc, sample: dict[str, Any]) -> Iterator[str]:
+    fields = sample["fields"]
+    said, made = (
+        shown(kind.fields, {name: pair[side] for name, pair in fields.items()})
+        for side in ("arc", "recomputed")
+    )
+    for name, one, other in zip(fields, said, made, strict=True):
+        if sample["status"] == "different":
+            yield f"{name}: the arc says {_value(one)}, recomputed {_value(other)}"
+        else:
+            yield f"{name} {_value(other if sample['status'] == 'missing' else one)}"
+
+
+def _value(value: object) -> str:
+    return "null" if value is None else str(value)

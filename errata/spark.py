@@ -1,0 +1,148 @@
+"""Arcs as Spark's users read them: ``spark.read.format("errata")`` and ``spark.readStream``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from errata.settings import SETTINGS, read_settings
+from schemas.errors import ErrataError
+from spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
+
+FORMAT = "errata"
+_NAMES = {"network", "arc", "content", "as_of", "startingepoch"}
+_SETTINGS = ("kafka.", "schema_registry.")
+_EARLIEST = "earliest"
+
+
+class OptionError(ErrataError):
+    """An option of a reader is missing, unknown or malformed."""
+
+
+def register(session: Any) -> Any:
+    """Register the data source ``errata`` with a Spark session, and return the session.
+
+    Settings that a reader is not given as options are those of this process: its environment and
+    the nearest `errata.toml` (`docs/settings.md`), as they are now.
+
+    Args:
+        session: The session; its driver runs on this machine.
+
+    Example: ``register(spark).read.format("errata").option("network", "tape")``
+    """
+    plain = {setting.plain for setting in SETTINGS}
+    environ = {n: v for n, v in os.environ.items() if n in plain or n.startswith("ERRATA_")}
+    folder = Path.cwd()
+
+    class ArcSource(DataSource):  # type: ignore[misc]
+        """An arc of a deployed network."""
+
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def schema(self) -> StructType:
+            asked = Options.of(self.options)
+            return asked.open(environ, folder).schema(asked.content)
+
+        def reader(self, schema: StructType) -> BatchReader:
+            asked = Options.of(self.options)
+            opened = asked.open(environ, folder)
+            return BatchReader(opened, asked.content, asked.as_of, asked.first)
+
+        def streamReader(self, schema: StructType) -> StreamReader:
+            asked = Options.of(self.options)
+            if asked.content == TABLE or asked.as_of is not None:
+                raise OptionError(
+                    f'a stream gives revisions: it needs .option("content", "{REVISIONS}"), and '
+                    "takes no as_of"
+                )
+            return StreamReader(asked.open(environ, folder), asked.first)
+
+    session.dataSource.register(ArcSource)
+    return session
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user asks for.
+
+    Args:
+        network: The network's name.
+        arc: The arc's.
+        content: `TABLE` or `REVISIONS`.
+        as_of: The last epoch that counts; None: the last complete one.
+        first: The first epoch of revisions; None: the earliest that is there.
+        settings: Of Kafka and of the schema registry, by the names that `errata.toml` has.
+    """
+
+    network: str
+    arc: str
+    content: str
+    as_of: int | None
+    first: int | None
+    settings: Mapping[str, str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Options:
+        """Return options as Spark has them, their names in any case.
+
+        Raises:
+            OptionError: If one is missing, unknown or malformed.
+        """
+        found = {name.lower(): value for name, value in given.items()}
+        settings = {n: value for n, value in found.items() if n.startswith(_SETTINGS)}
+        unknown = sorted(found.keys() - settings.keys() - _NAMES)
+        if unknown:
+            raise OptionError(
+                f"format {FORMAT!r} has no option {', '.join(map(repr, unknown))}: it has network, "
+                "arc, content, as_of, startingEpoch, kafka.* and schema_registry.url"
+            )
+        for name in ("network", "arc"):
+            if not found.get(name):
+                raise OptionError(f'format {FORMAT!r} needs .option("{name}", ...)')
+        content = found.get("content", TABLE)
+        if content not in (TABLE, REVISIONS):
+            raise OptionError(f"option content needs {TABLE!r} or {REVISIONS!r}, found {content!r}")
+        as_of, first = _epoch(found, "as_of"), _epoch(found, "startingepoch")
+        if content == TABLE and first is not None:
+            raise OptionError(f"option startingEpoch is for {REVISIONS}; a table takes as_of")
+        return cls(found["network"], found["arc"], content, as_of, first, settings)
+
+    def open(self, environ: Mapping[str, str], folder: Path) -> Opened:
+        """Return the arc that is asked for.
+
+        Args:
+            environ: Variables with settings that are not among the options.
+            folder: Where to look for `errata.toml` first.
+        """
+        place = read_settings({**environ, **as_variables(self.settings)}, folder=folder)
+        return Opened.of(
+            place.kafka, network=self.network, arc=self.arc, registry_url=place.registry_url
+        )
+
+
+def as_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings as the variables that win over all others.
+
+    Example:
+        >>> as_variables({"kafka.sasl.username": "me"})
+        {'ERRATA_KAFKA__SASL_USERNAME': 'me'}
+    """
+    pairs = [(name.upper().partition("."), value) for name, value in settings.items()]
+    return {f"ERRATA_{table}__{key.replace('.', '_')}": value for (table, _, key), value in pairs}
+
+
+def _epoch(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name, _EARLIEST if name == "startingepoch" else None)
+    if text is None or (name == "startingepoch" and text.lower() == _EARLIEST):
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise OptionError(f"option {name} needs the number of an epoch, found {text!r}")
+    return int(text)

@@ -1,0 +1,280 @@
+"""An arc as strangers to the network read it: what of it is complete, what is kept, its content."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import polars as pl
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from processors.arc_topic import ArcCodec
+from processors.plan import Plan
+from processors.report import NEVER
+from processors.task import INTERVAL_MS
+from processors.view import View, believed
+from schemas import revisions as frames
+from schemas.arc import Arc
+from schemas.errors import ErrataError
+from schemas.visible import visible
+from spark_jobs import reading
+from spark_jobs.epochs import NOTHING
+from spark_jobs.registered import Registered
+from topics.client import Connection
+from topics.cluster import ClusterError, TopicPartition
+from topics.kafka import KafkaCluster
+from topics.settings import FOREVER_MS
+
+PAUSE_S = 0.02
+_ROWS = 500_000
+"""Revisions that are gathered before all but each identity's last one are let go."""
+
+
+class HistoryLostError(ErrataError):
+    """What an arc held as of an epoch can't be told any more: superseded records may be gone."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Revisions of one partition: what one task of Spark reads.
+
+    Args:
+        partition: Of the arc.
+        offsets: Where all of them are, half-open.
+        committed: By task that writes there, and attempt: the last epoch to be believed.
+        after: Revisions of later epochs than this.
+        upto: And of epochs up to this.
+        intact: The epoch since which nothing may have been lost; `NOTHING`: whatever is there.
+    """
+
+    partition: int
+    offsets: tuple[int, int]
+    committed: Mapping[str, Mapping[int, int]]
+    after: int
+    upto: int
+    intact: int
+
+
+@dataclass(frozen=True)
+class ArcReader:
+    """Reads an arc in any process: pickled to executors.
+
+    Args:
+        arc: The arc, with its fields in the order of its records.
+        topic: Its topic.
+        partition_count: Its partitions.
+        kafka: librdkafka settings.
+        ids: The ids of its schemas, by subject.
+        is_compacted: Whether superseded records are lost after a time; else any are.
+        kept_ms: How long it takes until they are.
+    """
+
+    arc: Arc
+    topic: str
+    partition_count: int
+    kafka: Mapping[str, str | int]
+    ids: Mapping[str, int]
+    is_compacted: bool
+    kept_ms: int
+
+    def cluster(self) -> KafkaCluster:
+        """Return the connection that this process has."""
+        return _connected(frozenset(self.kafka.items()))
+
+    def place(self, partition: int) -> TopicPartition:
+        """Return a partition of the arc."""
+        return TopicPartition(self.topic, partition)
+
+    @property
+    def horizon_ms(self) -> int:
+        """Records that are older may be lost now."""
+        return time.time_ns() // 1_000_000 - self.kept_ms
+
+    def lost(self, epoch: int) -> HistoryLostError:
+        """Return what to raise when nothing can be told as of an epoch."""
+        return HistoryLostError(
+            f"arc {self.arc.name!r} can't be read as of epoch {epoch}: records that were "
+            f"superseded since then are kept for {self.kept_ms} ms only, and may be gone; read it "
+            "as of a later epoch (a stream: from the beginning, with a new checkpoint), or deploy "
+            "with a longer topics.compaction_lag"
+        )
+
+    def content(self, piece: Piece) -> pl.DataFrame:
+        """Return the tuples that a partition holds as of an epoch.
+
+        What is in memory is at most a few times what the partition holds.
+
+        Raises:
+            HistoryLostError: If it can't be told any more.
+        """
+        identity, names = list(self.arc.identity), list(self.arc.fields)
+        last, later = pl.DataFrame(), list[pl.DataFrame]()
+        for found in self._believed(piece):
+            later.append(found)
+            if sum(frame.height for frame in later) > max(_ROWS, last.height):
+                last = frames.last(pl.concat([last, *later], how="diagonal"), identity)
+                later = []
+        return frames.fold(pl.concat([last, *later], how="diagonal"), identity, names)
+
+    def revisions(self, piece: Piece) -> pl.DataFrame:
+        """Return what people see of a piece's revisions, one for each identity and epoch.
+
+        Raises:
+            HistoryLostError: If some of them may be gone.
+        """
+        found = pl.concat(self._believed(piece))
+        identity = list(self.arc.identity)
+        named = frames.identities(found, identity).select(pl.all().name.prefix("@"))
+        once = [*named.columns, "epoch", "op"]
+        if pl.concat([named, found.select("epoch", "op")], how="horizontal").is_duplicated().any():
+            both = pl.concat([found, named], how="horizontal")  # of exact copies the first
+            found = both.unique(once, keep="first", maintain_order=True).select(found.columns)
+        return visible(self.arc, found)
+
+    def _believed(self, piece: Piece) -> Iterator[pl.DataFrame]:
+        codec = ArcCodec(self.arc, self.topic, Registered(self.ids))
+        cluster, place = self.cluster(), self.place(piece.partition)
+        wanted = pl.col("epoch").is_between(piece.after + 1, piece.upto)
+        yield codec.empty
+        first_later: Any = None
+        for found in reading.revisions(cluster, codec, piece.partition, piece.offsets):
+            if first_later is None:
+                first_later = found.filter(pl.col("epoch") > piece.intact)["offset"].min()
+            yield believed(found.filter(wanted), piece.committed)
+        if piece.intact == NOTHING or not self.is_compacted or first_later is None:
+            return
+        if first_later < cluster.offset_at(place, self.horizon_ms):
+            raise self.lost(piece.intact)
+
+
+class ArcProgress:
+    """How far an arc is complete, and who wrote it: on the driver.
+
+    Args:
+        reader: The arc.
+        view: What the tasks of its network have reported.
+    """
+
+    def __init__(self, reader: ArcReader, view: View) -> None:
+        self.reader, self.view = reader, view
+        self.partitions = range(reader.partition_count)
+
+    @classmethod
+    def now(cls, reader: ArcReader, plan: Plan) -> ArcProgress:
+        """Return what is reported by now."""
+        progress = cls(reader, View(reader.cluster(), plan=plan))
+        progress.catch_up()
+        return progress
+
+    def catch_up(self, *, limit_s: float = 30.0) -> None:
+        """Take in every report that is there now.
+
+        Raises:
+            ClusterError: If that takes too long: an open transaction may hold them back.
+        """
+        view, deadline = self.view, time.monotonic() + limit_s
+        end = view.cluster.end(view.source)
+        view.poll()
+        while not view.has_read_to(end):
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"topic '{view.source.topic}' was not read to its end within {limit_s:g} s; a "
+                    "transaction may be open: see kafka-transactions"
+                )
+            time.sleep(PAUSE_S)
+            view.poll()
+
+    def close(self) -> None:
+        """Stop reading reports; safe to call twice."""
+        self.view.reader.close()
+
+    def writers(self, partition: int) -> list[str]:
+        """Return the tasks that write to a partition."""
+        return self.view.writers(self.reader.arc.name, partition)
+
+    def complete(self) -> tuple[int, list[int]]:
+        """Return the last epoch that is complete everywhere, and by partition where it ends."""
+        found = [self.view.complete(self.reader.arc.name, p) for p in self.partitions]
+        return min(epoch for epoch, _ in found), [end for _, end in found]
+
+    def last_written(self, partition: int) -> int:
+        """Return the epoch of the last record that somebody reported."""
+        place = self.reader.place(partition)
+        writers = self.writers(partition)
+        return max(self.view.of(writer).ends.get(place, (0, NEVER))[1] for writer in writers)
+
+    def pieces(
+        self, after: int, upto: int, *, starts: Sequence[int], ends: Sequence[int], intact: int
+    ) -> list[Piece]:
+        """Return what to read, a piece a partition that may hold something."""
+        return [
+            Piece(p, (start, end), self._committed(p), after, upto, intact)
+            for p, start, end in zip(self.partitions, starts, ends, strict=True)
+            if start < end
+        ]
+
+    def _committed(self, partition: int) -> dict[str, dict[int, int]]:
+        return {task: dict(self.view.of(task).committed) for task in self.writers(partition)}
+
+    def require_kept(self, epoch: int, *, read_to: Sequence[int] | None = None) -> None:
+        """See that nothing can have been lost that was superseded after an epoch.
+
+        That an epoch is old does no harm where nothing was written since.
+
+        Args:
+            epoch: The epoch.
+            read_to: By partition, up to where it has been read by now.
+
+        Raises:
+            HistoryLostError: If something can: deletes leave nothing behind in the end.
+        """
+        reader = self.reader
+        if epoch * INTERVAL_MS >= reader.horizon_ms:
+            return
+        for partition in self.partitions:
+            if self.last_written(partition) <= epoch:
+                continue
+            if read_to is not None:
+                first = self.view.cluster.offset_at(reader.place(partition), reader.horizon_ms)
+                if first <= read_to[partition] + 1:  # the mark of a transaction's end lies between
+                    continue
+            raise reader.lost(epoch)
+
+    def require_whole(self) -> None:
+        """See that a topic without history holds everything that was ever written there.
+
+        Raises:
+            HistoryLostError: If its oldest records are gone.
+        """
+        reader, cluster = self.reader, self.view.cluster
+        if reader.is_compacted:
+            return
+        if any(cluster.offset_at(reader.place(p), 0) for p in self.partitions):
+            raise HistoryLostError(
+                f"arc {reader.arc.name!r} keeps no history, and its oldest records are gone: its "
+                "table can't be told; give the arc keep=, or read its revisions"
+            )
+
+
+def log_settings(kafka: Mapping[str, str | int], topic: str) -> tuple[bool, int]:
+    """Return whether a topic is compacted, and how long its records are safe, in ms.
+
+    Raises:
+        ClusterError: If the topic is not there, or may not be looked at.
+    """
+    connection, resource = Connection(kafka), ConfigResource(ResourceType.TOPIC, topic)
+    answers = connection.admin.describe_configs([resource])
+    entries = connection.ask(f"topic '{topic}'", answers[resource])
+    is_compacted = "compact" in str(entries["cleanup.policy"].value)
+    key = "min.compaction.lag.ms" if is_compacted else "retention.ms"
+    kept_ms = int(entries[key].value)
+    return is_compacted, FOREVER_MS if kept_ms < 0 else kept_ms
+
+
+@cache
+def _connected(kafka: frozenset[tuple[str, str | int]]) -> KafkaCluster:
+    """Return a process's connection: workers on executors live longer than a task."""
+    return KafkaCluster(dict(kafka))

@@ -1,0 +1,291 @@
+"""As of which epoch an arc can be audited, and which of its tuples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from processors.boxes.map import Map
+from processors.plan import Plan
+from processors.report import NEVER, Report
+from processors.scopes import INGEST
+from processors.task import INTERVAL_MS
+from processors.view import View
+from schemas import revisions as frames
+from schemas.errors import ErrataError
+from spark_jobs.recompute import Way, aggregate, walk, ways_from, ways_to
+from topics.cluster import Cluster, ClusterError, TopicPartition
+from topics.settings import FOREVER_MS
+
+LIMIT_S = 30.0
+_PAUSE_S = 0.02
+
+
+class NotAuditableError(ErrataError):
+    """An arc can't be recomputed, or not as of the epoch that was asked for."""
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """What an arc is compared as of.
+
+    Args:
+        epoch: The epoch.
+        watermarks: By aggregate that is recomputed: wm(epoch) of its scope.
+    """
+
+    epoch: int
+    watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Which tuples of an arc can't be judged, since retention may have taken what is needed.
+
+    Args:
+        from_ms: Those that happened before this event time.
+        unjudged: Operations of revisions that may be owed to retention alone.
+    """
+
+    from_ms: int = NEVER
+    unjudged: tuple[int, ...] = ()
+
+
+class Reports(View):
+    """Every report that the progress topic still has, not only the newest of each task.
+
+    Args:
+        cluster: Where the progress topic is.
+        plan: Says which tasks there are.
+    """
+
+    def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
+        super().__init__(cluster, plan=plan)
+        self._watermarks: dict[str, dict[int, int]] = {}
+
+    def note(self, report: Report) -> None:
+        """Take in a report; older pairs of epochs and watermarks are kept."""
+        pairs = {*self.of(report.task).watermarks, *report.watermarks}
+        whole = replace(report, watermarks=tuple(sorted(pairs)))
+        super().note(whole)
+        if self.of(report.task) is whole:
+            scope = report.task.rpartition(".")[0]
+            self._watermarks.setdefault(scope, {})[report.done] = report.watermark
+
+    def catch_up(self) -> None:
+        """Take in every report that is there now.
+
+        Raises:
+            ClusterError: If that takes too long: an open transaction may hold them back.
+        """
+        end, deadline = self.cluster.end(self.source), monotonic() + LIMIT_S
+        self.poll()
+        while not self.has_read_to(end):
+            if monotonic() > deadline:
+                raise ClusterError(
+                    f"topic '{self.source.topic}' was not read to its end within {LIMIT_S:g} s; a "
+                    "transaction may be open: see kafka-transactions"
+                )
+            time.sleep(_PAUSE_S)
+            self.poll()
+
+    def watermark(self, scope: str, epoch: int) -> int | None:
+        """Return wm(epoch) of a scope; None if the reports that tell it are gone."""
+        known = self._watermarks.get(scope, {-1: NEVER})
+        before = [done for done in known if done <= epoch]
+        if not before:
+            return None
+        since = max(before)
+        from_ms = known[since]
+        rises = self.rises(f"{scope}.0", since=since, upto=epoch, from_ms=from_ms)
+        return rises[-1][1] if rises else from_ms
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """Knows which arcs can be audited, as of when, and which of their tuples.
+
+    Args:
+        view: The reports, read up to now.
+        compaction_lag_ms: How long superseded records stay in connection points.
+    """
+
+    view: Reports
+    compaction_lag_ms: int
+
+    @property
+    def plan(self) -> Plan:
+        """What is audited."""
+        return self.view.plan
+
+    # ---------------------------------------------------------------- which arcs
+
+    def arcs(self) -> dict[str, str]:
+        """Return the arcs that have topics and are written by boxes, and why not, or ""."""
+        plan = self.plan
+        written = [arc for arc in plan.topics if arc in plan.boxes and not plan.arcs[arc].exchange]
+        return {arc: self._why_not(arc) for arc in written}
+
+    def require(self, arc: str) -> str:
+        """Return an arc's name if it can be audited.
+
+        Raises:
+            NotAuditableError: If it can't.
+        """
+        plan, there = self.plan, self.arcs()
+        known = f"arcs that can be audited: {', '.join(a for a in there if not there[a]) or 'none'}"
+        if arc in there:
+            why = there[arc]
+        elif arc in plan.sources:
+            why = f"{arc!r} is a source: its arc is the truth that others are recomputed from"
+        elif arc not in plan.arcs:
+            why = f"network {plan.network!r} has no arc {arc!r}"
+        elif plan.arcs[arc].exchange:
+            why = f"{arc!r} is an exchange, which keeps no history"
+        else:
+            why = f"arc {arc!r} stays inside its processes and has no topic; give it keep="
+        if why:
+            raise NotAuditableError(f"{why}; {known}")
+        return arc
+
+    def _why_not(self, arc: str) -> str:
+        lost = [a for a in self._read(arc) if not self.plan.arcs[a].is_connection_point]
+        if not lost:
+            return ""
+        return f"arc {arc!r} can't be recomputed: {lost[0]!r} keeps no history; give it keep="
+
+    def _read(self, arc: str) -> list[str]:
+        """Return the arcs that an arc is recomputed from."""
+        ways = walk(self.plan, ways_to(self.plan, arc))
+        return list(dict.fromkeys(way.start for way in ways if not way.is_computed))
+
+    def _recomputed(self, arc: str) -> list[str]:
+        """Return the aggregates that are recomputed for an arc."""
+        ways = walk(self.plan, ways_to(self.plan, arc))
+        return list(dict.fromkeys(way.start for way in ways if way.is_computed))
+
+    # ---------------------------------------------------------------- as of when
+
+    def as_of(self, arc: str, *, asked: int | None) -> AsOf:
+        """Return as of which epoch an arc is compared.
+
+        Args:
+            arc: The arc.
+            asked: The epoch; the last one that is complete in all partitions when None. Behind a
+                job of Spark's none that is within a batch.
+
+        Raises:
+            NotAuditableError: If the arc's history does not reach to the epoch.
+        """
+        jobs = [scope for scope in self._scopes(arc) if self.plan.scopes[scope].on_spark]
+        deadline = monotonic() + (LIMIT_S if asked is None else 0.0)
+        while True:
+            self.view.catch_up()
+            complete = self._complete(arc)
+            tasks = [task for scope in jobs for task in self.view.tasks(scope)]
+            first = max((self.view.of(task).done for task in tasks), default=NEVER)
+            last = min((self.view.frontier(task) for task in tasks), default=complete)
+            epoch = complete if asked is None else asked
+            if first <= epoch <= min(last, complete):
+                break
+            if monotonic() > deadline:
+                raise NotAuditableError(self._not_complete(arc, epoch, complete, jobs, first))
+            time.sleep(_PAUSE_S)
+        self._see_history(arc, epoch)
+        return AsOf(epoch, self._watermarks(arc, epoch))
+
+    def _scopes(self, arc: str) -> list[str]:
+        names = [arc, *self._recomputed(arc)]
+        return list(dict.fromkeys(self.plan.scope_of(name) for name in names))
+
+    def _complete(self, arc: str) -> int:
+        partitions = range(self.plan.partition_count(arc))
+        return min(self.view.complete(arc, partition)[0] for partition in partitions)
+
+    def _not_complete(
+        self, arc: str, epoch: int, complete: int, jobs: Sequence[str], first: int
+    ) -> str:
+        if epoch < first:
+            return (
+                f"arc {arc!r} can't be audited as of epoch {epoch}: Spark's job {jobs[0]!r} takes "
+                f"many epochs at once, and its last batch ended with {first}; take a later one"
+            )
+        return (
+            f"arc {arc!r} can't be audited as of epoch {epoch}: it is complete up to epoch "
+            f"{complete} only; wait, or see `errata status` for what holds it back"
+        )
+
+    def _see_history(self, arc: str, epoch: int) -> None:
+        """See that nothing has been compacted that was there as of an epoch."""
+        oldest = (time.time_ns() // 1_000_000 - self.compaction_lag_ms) // INTERVAL_MS
+        if epoch >= oldest or not any(self._later(name, epoch) for name in (arc, *self._read(arc))):
+            return
+        raise NotAuditableError(
+            f"arc {arc!r} can't be audited as of epoch {epoch}: it has been revised since, and "
+            f"connection points keep superseded records for {self.compaction_lag_ms} ms only, that "
+            f"is since epoch {oldest}; take a later one, or see `errata status` for what holds the "
+            "arc back"
+        )
+
+    def _later(self, arc: str, epoch: int) -> bool:
+        """Whether an arc has records of later epochs."""
+        return any(
+            self.view.of(writer).ends.get(place, (0, NEVER))[1] > epoch
+            for place in self._places(arc)
+            for writer in self.view.writers(arc, place.partition)
+        )
+
+    def _places(self, arc: str) -> Iterator[TopicPartition]:
+        for partition in range(self.plan.partition_count(arc)):
+            yield TopicPartition(self.plan.topic(arc), partition)
+
+    def _watermarks(self, arc: str, epoch: int) -> dict[str, int]:
+        found = {}
+        for name in self._recomputed(arc):
+            wm = self.view.watermark(self.plan.scope_of(name), epoch)
+            if wm is None and not aggregate(self.plan, name).on_update:
+                raise NotAuditableError(
+                    f"arc {arc!r} can't be audited as of epoch {epoch}: reports that tell which "
+                    f"windows of {name!r} were closed then are gone; take a later epoch"
+                )
+            found[name] = NEVER if wm is None else wm
+        return found
+
+    # ---------------------------------------------------------------- which tuples
+
+    def bound(self, arc: str) -> Bound:
+        """Return which tuples of an arc can't be judged."""
+        ways, unjudged = ways_to(self.plan, arc), list[int]()
+        from_ms = max(self._told_from(way) for way in ways)
+        if self.plan.arcs[arc].is_connection_point:
+            from_ms = max(from_ms, self._kept_from(arc))
+        elif any(self.view.cluster.offset_at(place, 0) for place in self._places(arc)):
+            unjudged.append(frames.INSERT)  # the arc's topic has lost its beginning
+        if any(_moves(way) and self._told_from(replace(way, boxes=())) > NEVER for way in ways):
+            unjudged.append(frames.DELETE)  # its event time doesn't say when the original happened
+        return Bound(from_ms, tuple(unjudged))
+
+    def _told_from(self, way: Way) -> int:
+        """Return the event time from which on a way gives all that there has to be."""
+        if _moves(way):
+            return NEVER
+        if not way.is_computed:
+            return self._kept_from(way.start)
+        box = aggregate(self.plan, way.start)
+        above = max(map(self._told_from, ways_from(self.plan, box.input.name)))
+        return above if above == NEVER else above + box.window.extent_ms - 1
+
+    def _kept_from(self, arc: str) -> int:
+        """Return the event time from which on a connection point keeps all, NEVER if always."""
+        plan, kept_ms = self.plan, self.plan.kept_ms[arc]
+        if kept_ms + plan.radius_ms(arc) >= FOREVER_MS:
+            return NEVER
+        tasks = [t for s in plan.sources_of[arc] for t in self.view.tasks(f"{INGEST}{s}")]
+        newest = max(self.view.of(task).watermark for task in tasks)
+        return NEVER if newest == NEVER else newest - kept_ms
+
+
+def _moves(way: Way) -> bool:
+    return any(isinstance(box, Map) and box.moves for box in way.boxes)

@@ -1,0 +1,296 @@
+"""``spark.read`` and ``spark.readStream`` of an arc: its table, its revisions in whole epochs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from processors.deployed import NewVersionError
+from processors.described import DescribedPlan, read_described
+from schemas.errors import ErrataError
+from spark_jobs import arrow
+from spark_jobs.arc_reader import (
+    PAUSE_S,
+    ArcProgress,
+    ArcReader,
+    HistoryLostError,
+    Piece,
+    log_settings,
+)
+from spark_jobs.epochs import NOTHING
+from topics.kafka import KafkaCluster
+from topics.registry_server import registry
+from topics.transactions import TIMEOUT_S
+
+TABLE, REVISIONS = "table", "revisions"
+_ROWS = 65_536
+"""Rows of a record batch."""
+_NEWS_S, _SETTLED_S = 0.2, 1.0
+_LONGEST_MS = int(2 * TIMEOUT_S * 1000)
+"""No transaction is open for so long."""
+
+
+class EpochAheadError(ErrataError):
+    """An epoch was asked for that is not complete yet."""
+
+
+@dataclass
+class Read(InputPartition):  # type: ignore[misc]
+    """What one task of Spark reads."""
+
+    piece: Piece
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An arc of a deployed network, to be read.
+
+    Args:
+        plan: The plan, as deployed.
+        reader: The arc.
+    """
+
+    plan: DescribedPlan
+    reader: ArcReader
+
+    @classmethod
+    def of(
+        cls, kafka: Mapping[str, str | int], *, network: str, arc: str, registry_url: str | None
+    ) -> Opened:
+        """Return an arc as it is deployed.
+
+        Raises:
+            ClusterError: If the cluster can't be used.
+            NoSuchNetworkError: If the network is not deployed there.
+            NoSuchArcError: If it has no such arc.
+            ForeignSchemaError: If the registry is not that of its processes.
+        """
+        cluster = KafkaCluster(kafka)
+        try:
+            plan = read_described(cluster, network)
+            found, ids = plan.written(arc, registry(cluster, url=registry_url))
+        finally:
+            cluster.close()
+        topic, count = plan.topic(arc), plan.partition_count(arc)
+        is_compacted, kept_ms = log_settings(kafka, topic)
+        return cls(plan, ArcReader(found, topic, count, kafka, ids, is_compacted, kept_ms))
+
+    def schema(self, content: str) -> StructType:
+        """Return the type of its rows: of its tuples, or of its revisions."""
+        arc = self.reader.arc
+        return arrow.tuple_type(arc) if content == TABLE else arrow.revision_type(arc)
+
+    def rows(self, content: str, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a piece; runs on an executor."""
+        reader = self.reader
+        if content == TABLE:
+            parts = reader.content(piece).iter_slices(_ROWS)
+            yield from (arrow.tuples(reader.arc, part) for part in parts)
+        else:
+            parts = reader.revisions(piece).iter_slices(_ROWS)
+            yield from (arrow.revisions(reader.arc, part) for part in parts)
+
+
+@dataclass
+class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """Gives an arc's table, or its revisions, as of one epoch in all partitions.
+
+    Args:
+        opened: The arc.
+        content: `TABLE` or `REVISIONS`.
+        as_of: The last epoch that counts; None: the last complete one.
+        first: The first epoch of revisions; None: the earliest that is there.
+    """
+
+    opened: Opened
+    content: str
+    as_of: int | None
+    first: int | None
+
+    def partitions(self) -> list[Read]:
+        """Return what to read.
+
+        Raises:
+            EpochAheadError: If `as_of` is not complete yet.
+            HistoryLostError: If it is too long ago.
+        """
+        with closing(ArcProgress.now(self.opened.reader, self.opened.plan)) as progress:
+            return [Read(piece) for piece in self._pieces(progress)]
+
+    def _pieces(self, progress: ArcProgress) -> list[Piece]:
+        epoch, ends = progress.complete()
+        if self.as_of is not None:
+            if self.as_of > epoch:
+                raise EpochAheadError(
+                    f"arc {self.opened.reader.arc.name!r} is complete up to epoch {epoch}, but "
+                    f"as_of {self.as_of} is asked for; wait, or ask for an earlier one"
+                )
+            epoch = self.as_of
+        after = NOTHING if self.first is None else self.first - 1
+        intact = after
+        if self.content == TABLE:
+            intact = epoch
+            progress.require_whole()
+        if intact > NOTHING:
+            progress.require_kept(intact)
+        starts = [0] * len(ends)
+        return progress.pieces(after, epoch, starts=starts, ends=ends, intact=intact)
+
+    def read(self, partition: Read | None) -> Iterator[pa.RecordBatch]:
+        """Yield rows; runs on an executor."""
+        if partition is not None:  # as it is when there is nothing to read
+            yield from self.opened.rows(self.content, partition.piece)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Between two batches of a stream: what Spark's log has as an offset.
+
+    Args:
+        topic: Of the arc: offsets are of one topic.
+        epoch: The last epoch before it.
+        starts: By partition, an offset before which there is nothing of later epochs.
+        ends: By partition, an offset before which is everything of epochs up to it.
+    """
+
+    topic: str
+    epoch: int
+    starts: list[int]
+    ends: list[int]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Says up to where a stream can go.
+
+    The bound also tells where the next batch begins to read, so that one which is run again reads
+    the same. Where each partition has one writer, epochs lie one behind the other: it begins where
+    the last one ended. Where several write, one may be epochs ahead of another.
+
+    Args:
+        progress: Of the arc.
+        clock_ms: The time.
+    """
+
+    progress: ArcProgress
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+    def next(self, now: Bound) -> Bound:
+        """Return the bound up to which the arc is complete; the same if nothing is new."""
+        progress = self.progress
+        epoch, ends = progress.complete()
+        if epoch <= now.epoch or max(map(progress.last_written, progress.partitions)) <= now.epoch:
+            return now
+        if all(len(progress.writers(p)) == 1 for p in progress.partitions):
+            return Bound(now.topic, epoch, ends, ends)
+        newest, starts = self._settled()
+        deadline = time.monotonic() + _SETTLED_S
+        while (found := progress.complete())[0] < newest and time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+            progress.view.poll()
+        epoch, ends = found
+        return Bound(now.topic, epoch, starts if newest <= epoch else now.starts, ends)
+
+    def _settled(self) -> tuple[int, list[int]]:
+        """Return an epoch, and by partition an offset before which there is nothing of later ones.
+
+        What was written so long ago that its transaction has ended has been reported by now.
+        """
+        progress, cluster = self.progress, self.progress.view.cluster
+        begun_ms, starts = self.clock_ms() - _LONGEST_MS, []
+        for partition in progress.partitions:
+            place = progress.reader.place(partition)
+            end = cluster.end(place)  # before asking for what may not be there yet
+            starts.append(min(end, cluster.offset_at(place, begun_ms)))
+        progress.catch_up()
+        writers = {writer for p in progress.partitions for writer in progress.writers(p)}
+        return max(progress.view.of(writer).done for writer in writers), starts
+
+
+class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Gives an arc's revisions in whole epochs.
+
+    The engine calls ``partitions(end, end)`` with the last bound of its log before anything else
+    when it goes on from a checkpoint; were it not to, more would be read than is needed.
+
+    Args:
+        opened: The arc.
+        first: The first epoch; None: the earliest that is there.
+    """
+
+    def __init__(self, opened: Opened, first: int | None) -> None:
+        self.opened = opened
+        reader, before = opened.reader, NOTHING if first is None else first - 1
+        nothing = [0] * reader.partition_count
+        self._first = self._now = Bound(reader.topic, before, nothing, nothing)
+        self._bounds: Bounds | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """What follows the reports: in the one process of the driver's that asks."""
+        if self._bounds is None:
+            self._bounds = Bounds(ArcProgress.now(self.opened.reader, self.opened.plan))
+        return self._bounds
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the bound before everything that is asked for."""
+        return asdict(self._first)
+
+    def latestOffset(self) -> dict[str, Any]:
+        """Return the bound up to which the arc is complete; waits a moment for a new one.
+
+        Raises:
+            NewVersionError: If the network moves to another version of its plan.
+        """
+        view, plan, deadline = self.bounds.progress.view, self.opened.plan, time.monotonic()
+        while (found := self.bounds.next(self._now)) == self._now:
+            if time.monotonic() > deadline + _NEWS_S:
+                break
+            time.sleep(PAUSE_S)
+            view.poll()
+        if view.version > plan.version:
+            raise NewVersionError(
+                f"network {plan.network!r} moves to version {view.version} of its plan; start the "
+                "query again when `errata deploy` has ended"
+            )
+        return asdict(found)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Read]:
+        """Return what to read between two bounds.
+
+        Raises:
+            HistoryLostError: If the stream is so far behind that some of it may be gone.
+        """
+        first, last, reader = Bound(**start), Bound(**end), self.opened.reader
+        if last.topic != reader.topic:
+            raise HistoryLostError(
+                f"the checkpoint is of topic {last.topic!r}, but arc {reader.arc.name!r} is in "
+                f"{reader.topic!r}: its network was moved to other numbers of partitions; start "
+                "the query with a new checkpoint"
+            )
+        self._now = last
+        if first.epoch == last.epoch:
+            return []
+        progress = self.bounds.progress
+        if first.epoch > NOTHING:
+            progress.require_kept(first.epoch, read_to=None if first == self._first else first.ends)
+        found = progress.pieces(
+            first.epoch, last.epoch, starts=first.starts, ends=last.ends, intact=first.epoch
+        )
+        return [Read(piece) for piece in found]
+
+    def stop(self) -> None:
+        """Stop following the reports."""
+        if self._bounds is not None:
+            self._bounds.progress.close()
+
+    def read(self, partition: Read) -> Iterator[pa.RecordBatch]:
+        """Yield the revisions of a piece; runs on an executor."""
+        yield from self.opened.rows(REVISIONS, partition.piece)

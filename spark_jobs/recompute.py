@@ -1,0 +1,228 @@
+"""What an arc has to hold as of an epoch, worked out on executors from the connection points above.
+
+Tuples travel as blocks: one row of Spark's is a packed frame. The contents of connection points are
+read a Kafka partition a task; filters, maps and unions are applied to each block where it is made;
+in front of an aggregate blocks are shuffled by hash bucket of its groups. Aggregates may follow one
+another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.forward import Forward
+from processors.boxes.map import Map
+from processors.boxes.union import Union
+from processors.boxes.where import Where
+from processors.desk import pack, unpack
+from processors.plan import Plan
+from processors.replay import reads
+from processors.spread import Spread
+from schemas.arc import Arc
+from schemas.fields import physical
+from spark_jobs.reading import Arcs, Part
+
+SCHEMA = "bucket int, side int, block binary"
+_ARROW = pa.schema([("bucket", pa.int32()), ("side", pa.int32()), ("block", pa.binary())])
+
+Stateless = Where | Map | Union | Forward
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to an arc, through boxes that look at one tuple each.
+
+    Args:
+        start: The arc it begins at.
+        is_computed: Whether that is an aggregate to be recomputed, instead of what a topic holds.
+        boxes: The boxes on it, in order; of a union it is one input's part.
+    """
+
+    start: str
+    is_computed: bool
+    boxes: tuple[Stateless, ...] = ()
+
+
+def ways_to(plan: Plan, arc: str) -> list[Way]:
+    """Return the ways by which an arc is recomputed.
+
+    Args:
+        plan: The plan.
+        arc: An arc that a box writes.
+    """
+    box = plan.boxes[arc]
+    if isinstance(box, Aggregate):
+        return [Way(arc, is_computed=True)]
+    return [
+        replace(way, boxes=(*way.boxes, _part(box, above)))
+        for above in reads(box)
+        for way in ways_from(plan, above)
+    ]
+
+
+def ways_from(plan: Plan, arc: str) -> list[Way]:
+    """Return the ways by which an arc is had as an input: it is read, if its history is kept."""
+    if arc in plan.sources or plan.arcs[arc].is_connection_point:
+        return [Way(arc, is_computed=False)]
+    return ways_to(plan, arc)
+
+
+def _part(box: Stateless, above: str) -> Stateless:
+    """Return what a box does to one of its inputs alone."""
+    return replace(box, inputs=(above,)) if isinstance(box, Union) else box
+
+
+def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
+    """Yield ways, and those by which the aggregates at their starts are recomputed."""
+    for way in ways:
+        yield way
+        if way.is_computed:
+            yield from walk(plan, ways_from(plan, aggregate(plan, way.start).input.name))
+
+
+def aggregate(plan: Plan, name: str) -> Aggregate:
+    """Return the aggregate of a name."""
+    box = plan.boxes[name]
+    assert isinstance(box, Aggregate)
+    return box
+
+
+def looked_at(box: Aggregate) -> list[str]:
+    """Return the fields of its input that an aggregate looks at."""
+    used = {*box.by, *box.input.identity, box.input.event_time}
+    for state in box.states:
+        used.update(*(argument.columns for argument in state.arguments))
+        used.update(state.condition.columns if state.condition is not None else ())
+    return [name for name in box.input.fields if name in used]
+
+
+@dataclass(frozen=True)
+class Division:
+    """Takes the tuples at the start of some ways to their end, and parts them by hash.
+
+    Args:
+        chains: The boxes on the ways that begin there, in order, a chain a way.
+        arc: The arc at their end.
+        by: The fields whose hash gives the bucket.
+        columns: The fields that are wanted of it.
+        buckets: How many buckets there are.
+        side: What the rows are marked with.
+    """
+
+    chains: tuple[tuple[Stateless, ...], ...]
+    arc: Arc
+    by: tuple[str, ...]
+    columns: tuple[str, ...]
+    buckets: int
+    side: int
+
+    def rows(self, tuples: pl.DataFrame) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each bucket that has tuples."""
+        made = pl.concat(
+            reduce(lambda content, box: box.recompute(content), chain, tuples).select(self.columns)
+            for chain in self.chains
+        )
+        places = Spread(replace(self.arc, partition_by=self.by), self.buckets).places(made)
+        placed = made.with_columns(places.alias("@bucket"))
+        parts = placed.partition_by("@bucket", as_dict=True, include_key=False)
+        for (bucket,), part in parts.items():
+            values = [[bucket], [self.side], [pack(part)]]
+            arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """Arcs as of one epoch, as Spark's data frames of `SCHEMA`.
+
+    Args:
+        session: The Spark session.
+        arcs: The arcs.
+        parts: By arc that is read: its partitions.
+        epoch: The epoch.
+        watermarks: By aggregate that is recomputed: wm(epoch) of its scope.
+        buckets: How many parts groups are hashed into: one of them is in memory at a time.
+    """
+
+    session: Any
+    arcs: Arcs
+    parts: Mapping[str, list[Part]]
+    epoch: int
+    watermarks: Mapping[str, int]
+    buckets: int
+
+    def blocks(
+        self,
+        ways: Sequence[Way],
+        arc: Arc,
+        *,
+        by: tuple[str, ...],
+        columns: Sequence[str],
+        side: int = 0,
+    ) -> Any:
+        """Return the tuples of an arc, parted by some fields.
+
+        Args:
+            ways: The ways to it.
+            arc: The arc.
+            by: The fields.
+            columns: The fields that are wanted.
+            side: What the rows are marked with.
+        """
+        chains = dict[tuple[str, bool], list[tuple[Stateless, ...]]]()
+        for way in ways:
+            chains.setdefault((way.start, way.is_computed), []).append(way.boxes)
+        found = []
+        for (start, is_computed), own in chains.items():
+            division = Division(tuple(own), arc, by, tuple(columns), self.buckets, side)
+            found.append((self._computed if is_computed else self._read)(start, division))
+        return reduce(lambda one, other: one.unionAll(other), found)
+
+    def _read(self, arc: str, division: Division) -> Any:
+        """Return what an arc's topic holds, from a task a partition."""
+        arcs, parts, epoch = self.arcs, self.parts[arc], self.epoch
+
+        def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():  # one, the task's own
+                    yield from division.rows(arcs.content(parts[number], epoch))
+
+        count = len(parts)
+        return self.session.range(0, count, 1, count).mapInArrow(read, SCHEMA)
+
+    def _computed(self, name: str, division: Division) -> Any:
+        """Return the results of an aggregate."""
+        box, wm = aggregate(self.arcs.plan, name), self.watermarks[name]
+        columns = looked_at(box)
+        ways = ways_from(self.arcs.plan, box.input.name)
+        blocks = self.blocks(ways, box.input, by=box.by, columns=columns)
+
+        def results(table: pa.Table) -> pa.Table:
+            results = box.recompute(unpacked(table, box.input, columns), wm=wm)
+            return pa.Table.from_batches(division.rows(results), schema=_ARROW)
+
+        return by_bucket(blocks, results, SCHEMA)
+
+
+def by_bucket(blocks: Any, work: Callable[[pa.Table], pa.Table], schema: str) -> Any:
+    """Return what some work makes of the rows of each bucket, all of them in one place."""
+
+    def alone(table: pa.Table) -> pa.Table:  # Spark counts the arguments of a plain function only
+        return work(table)
+
+    return blocks.groupBy("bucket").applyInArrow(alone, schema)
+
+
+def unpacked(table: pa.Table, arc: Arc, columns: Sequence[str], *, side: int = 0) -> pl.DataFrame:
+    """Return the tuples in the rows of one side."""
+    fields = {name: arc.fields[name] for name in columns}
+    rows = zip(table["side"].to_pylist(), table["block"].to_pylist(), strict=True)  # a row a block
+    found = [unpack(block) for own, block in rows if own == side]
+    return pl.concat([pl.DataFrame(schema=physical(fields)), *found])

@@ -1,0 +1,144 @@
+"""A plan read back from its description answers as the plan itself does."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from errata import Network, tumbling
+from processors.arc_topic import ArcCodec
+from processors.deployed import topic_specs, write_plan
+from processors.described import (
+    DescribedPlan,
+    ForeignSchemaError,
+    NoSuchArcError,
+    NoSuchNetworkError,
+    read_described,
+)
+from processors.plan import Plan, compile_network
+from processors.report import Report
+from processors.view import View
+from schemas.codec import RevisionCodec
+from tests.laws.random_networks import random_shape
+from topics import names
+from topics.memory import MemoryCluster
+from topics.registry import SchemaRegistry
+
+TYPES = {"zone": "string", "at": "timestamp-millis", "amount": "decimal(38,10)?", "n": "long"}
+
+
+def network() -> Network:
+    net = Network("tape")
+    options: dict[str, Any] = {"fields": TYPES, "identity": ["zone"], "event_time": "at"}
+    one = net.source("one", **options, keep="10y", partitions=3)
+    two = net.source("two", **options, keep="10y", partitions=3, rekey=True)
+    both = net.union("both", one.where("few", "n < 10"), two)
+    both.aggregate(
+        "sums", by=["n"], window=tumbling("1h"), total="sum(n)", keep="10y", place="spark"
+    )
+    both.aggregate("counts", by=["zone"], window=tumbling("1h"), many="count(*)", partitions=2)
+    one.where("inside", "n > 10").map("outside", more="n + 1")
+    return net
+
+
+def placed(net: Network, **options: Any) -> Plan:
+    plan = compile_network(net, **options)
+    return plan.placed(dict.fromkeys(plan.sources, 2))
+
+
+def through_the_topic(plan: Plan) -> tuple[MemoryCluster, DescribedPlan]:
+    cluster = MemoryCluster()
+    for spec in topic_specs(plan, compaction_lag_ms=1):
+        cluster.create(spec.name, spec.partitions)
+    write_plan(cluster, plan, first_epoch=0)
+    return cluster, read_described(cluster, plan.network)
+
+
+def answers(plan: Plan) -> dict[str, Any]:
+    """Return what readers of reports and arcs ask a plan."""
+    scopes = [f"ingest.{source}" for source in plan.sources] + list(plan.scopes)
+    return {
+        "tasks": {scope: plan.tasks(scope) for scope in scopes},
+        "scopes": plan.scopes,
+        "topics": {arc: plan.topic(arc) for arc in plan.topics},
+        "written by": {arc: plan.scope_of(arc) for arc in plan.topics},
+        "partitions": {arc: plan.partition_count(arc) for arc in plan.arcs},
+        "sources": {scope: plan.sources_behind(scope) for scope in plan.scopes},
+        "arcs": {name: replace(arc, event_time_shift_ms=0) for name, arc in plan.arcs.items()},
+        "windows": set(plan.choices),
+        "user's topics": {name: source.topic for name, source in plan.sources.items()},
+        "spark": plan.spark,
+        "name": (plan.network, plan.version, plan.deployment, plan.fingerprint),
+    }
+
+
+def test_rekeyed_sources_exchanges_unions_and_jobs_on_spark_are_read_back():
+    plan = replace(placed(network()), version=2, deployment="d", generations={"one": 2})
+    assert answers(through_the_topic(plan)[1]) == answers(plan)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_a_random_network_is_read_back(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed = "tests.laws.random_networks.compile_network"  # not that of the driver: every arc
+    monkeypatch.setattr(deployed, lambda net, every_arc: compile_network(net))
+    plan = random_shape(seed, spark=seed % 2 == 1).plan
+    assert answers(through_the_topic(plan)[1]) == answers(plan)
+
+
+def test_a_view_of_what_is_read_back_knows_who_writes_and_how_far_all_is_complete():
+    plan = placed(network())
+    cluster, found = through_the_topic(plan)
+    views = View(cluster, plan=plan), View(cluster, plan=found)
+    for view in views:
+        for task, epoch in (("ingest.one.0", 7), ("ingest.one.1", 5), ("ingest.two.0", 9)):
+            view.note(Report(task, attempt=1, done=epoch, watermarks=((1, 100),)))
+    asked = [(arc, p) for arc in plan.topics for p in range(plan.partition_count(arc))]
+    mine, theirs = ([(v.writers(*each), v.complete(*each)) for each in asked] for v in views)
+    assert theirs == mine
+    assert views[1].complete("one", 2) == (5, 0)
+    assert [v.moves("counts.0", since=-1, upto=9) for v in views] == [[], []]
+
+
+def test_the_fields_of_an_arc_are_in_the_order_of_its_records():
+    plan = placed(network())
+    cluster, found = through_the_topic(plan)
+    registry = SchemaRegistry(cluster)
+    codec = ArcCodec(plan.arcs["one"], plan.topic("one"), registry)
+    arc, ids = found.written("one", SchemaRegistry(cluster))
+    assert list(found.arcs["one"].fields) == sorted(TYPES) != list(TYPES)
+    assert list(arc.fields.items()) == list(plan.arcs["one"].fields.items())
+    assert RevisionCodec(arc.name, arc.fields).schema == codec._values.schema
+    assert ids == {
+        f"tape.one-{part}": registry.latest(f"tape.one-{part}")[0] for part in ("key", "value")
+    }
+
+
+def test_a_registry_without_the_arcs_schema_or_with_another_one_is_refused():
+    plan = placed(network())
+    cluster, found = through_the_topic(plan)
+    registry = SchemaRegistry(cluster)
+    with pytest.raises(ForeignSchemaError, match=r"arc 'one' of network 'tape' are not in this"):
+        found.written("one", registry)
+    for part in ("key", "value"):
+        registry.register(f"tape.one-{part}", {"type": "record", "name": "X", "fields": []})
+    with pytest.raises(ForeignSchemaError, match="SCHEMA_REGISTRY_URL"):
+        found.written("one", registry)
+
+
+def test_only_arcs_with_a_topic_of_their_own_can_be_read_and_the_others_are_told_why():
+    found = through_the_topic(placed(network()))[1]
+    with pytest.raises(NoSuchArcError, match=r"no arc 'nine'; it can be read: (?!.*exchange).*one"):
+        found.readable("nine")
+    with pytest.raises(NoSuchArcError, match="arc 'inside' stays inside the processes"):
+        found.readable("inside")
+    with pytest.raises(NoSuchArcError, match=r"two\.exchange"):
+        found.readable("two.exchange")
+
+
+def test_a_network_that_is_not_deployed_is_named():
+    cluster = MemoryCluster()
+    with pytest.raises(NoSuchNetworkError, match=r"'tape' is not deployed .* run `errata up`"):
+        read_described(cluster, "tape")
+    cluster.create(names.plan_topic("tape"), 1)
+    with pytest.raises(NoSuchNetworkError, match="'tape' is not deployed"):
+        read_described(cluster, "tape")

@@ -1,0 +1,278 @@
+"""Boxes that a running network gains are filled, and go on as if they had been there always."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from errata import Network, rows, tumbling
+from errata.loading import load
+from errata.worker import Place, Worker
+from processors.arc_topic import history
+from processors.deployed import NewVersionError
+from processors.plan import Plan, compile_network
+from processors.task import Shared
+from processors.view import View
+from spark_jobs.as_of import Reports
+from spark_jobs.backfill import CannotBackfillError, check
+from spark_jobs.run import Options, run_jobs
+from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
+from topics.broker import EmbeddedBroker
+from topics.cluster import FencedError, TopicPartition
+from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.registry import SchemaRegistry
+from topics.settings import TopicSpec
+
+HOUR = 3_600_000
+LIMIT_S = 60.0
+TAPE = """
+from errata import Network, hopping
+
+net = Network("grown")
+trades = net.source(
+    "trades", topic="grown-trades", format="json", identity=["key"], event_time="at", keep="10y",
+    partition_by=["key"], lateness="1m", partitions=2,
+    fields={"key": "string", "at": "timestamp-millis", "product": "string", "n": "long"},
+)
+real = trades.where("real", "n <> 7")
+options = dict(by=["product"], window=hopping("30m", every="20m"), keep="10y", s="sum(n)",
+               most="max(n)", c="count(*)")
+real.aggregate("live", **options)
+trades.aggregate("far", place="spark", **options)
+"""
+MORE = """
+late = real.aggregate("late", mode="downstream", scope="later", **options)
+late.sink("grown-late", envelope="upsert", format="json")
+away = trades.aggregate("away", place="spark", **options)
+away.where("many", "c > 2")
+"""
+
+
+@dataclass
+class Running:
+    """One version of the network: its own processes in a thread, and its jobs when asked."""
+
+    broker: EmbeddedBroker
+    path: Path
+    session: Any
+    chance: random.Random = field(default_factory=lambda: random.Random(7))
+    live: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self.place = Place(dict(self.broker.settings), self.path.parent / "state")
+        self.cluster = KafkaCluster(self.place.kafka)
+
+    @contextmanager
+    def version(self) -> Iterator[Worker]:
+        """Run what is deployed, until it is told to end or another version comes."""
+        worker, stop = Worker(load(str(self.path)), self.place), threading.Event()
+        for name, scope in worker.plan.scopes.items():
+            if not scope.on_spark:
+                worker.add_scope(name)
+        worker.add_scope("ingest.trades")
+        worker.add_sweepers()
+
+        def run() -> None:
+            with suppress(NewVersionError, FencedError):
+                worker.run(stop.is_set)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield worker
+        finally:
+            stop.set()
+            thread.join()
+
+    def jobs(self, plan: Plan) -> None:
+        """Let the jobs take everything that is complete."""
+        view = View(self.cluster, plan=plan)
+        shared = Shared(self.cluster, plan, SchemaRegistry(self.cluster), view, 86_400_000)
+        folder = self.place.state / plan.network / plan.deployment / f"spark.v{plan.version}"
+        options = Options(str(folder), buckets=2, once=True)
+        kafka = self.place.kafka
+        boxes, session = list(plan.spark), self.session
+        run_jobs(shared, boxes, session=session, kafka=kafka, options=options, stop=lambda: False)
+
+    def send(self, count: int, hour: int) -> None:
+        """Send trades of some hours, corrections and cancellations of any."""
+        for number in range(count):
+            line = self.line(f"{self.sent}", hour, number % 4)
+            key = (line.get("after") or line["before"])["key"]
+            value = json.dumps(line).encode()
+            self.cluster.send("grown-trades", partition=int(key) % 2, key=None, value=value)
+            self.sent += 1
+        self.cluster.flush()
+
+    def line(self, key: str, hour: int, kind: int) -> dict[str, Any]:
+        chance = self.chance
+        if self.live and kind == 0:
+            return {"op": "delete", "before": self.live.pop(chance.choice(list(self.live)))}
+        before = self.live[chance.choice(list(self.live))] if self.live and kind == 1 else None
+        after = before or {"key": key, "at": hour * HOUR + chance.randrange(4 * HOUR)}
+        after = after | {"product": chance.choice("abcd"), "n": chance.randrange(20)}
+        self.live[after["key"]] = after
+        told = {"op": "replace", "before": before} if before else {"op": "insert"}
+        return told | {"after": after}
+
+    def settle(self, plan: Plan, *, jobs: bool = False) -> None:
+        """Wait until all that was sent is processed; behind jobs if they have run."""
+        view, deadline = View(self.cluster, plan=plan), time.monotonic() + LIMIT_S
+        ours = [s.name for s in plan.scopes.values() if jobs or s.inputs == ("trades",)]
+        ours = [name for name in ours if jobs or not plan.scopes[name].on_spark]
+        tasks = [task for name in ours for task in view.tasks(name)]
+        ingests = view.tasks("ingest.trades")
+        while time.monotonic() < deadline:
+            view.poll()
+            newest = max(view.of(task).done for task in ingests)
+            taken = sum(view.of(task).counts.get("read", 0) for task in ingests)
+            if taken == self.sent and min(map(view.frontier, [*ingests, *tasks])) >= newest:
+                return
+            time.sleep(0.01)
+        raise AssertionError({task: view.of(task) for task in (*ingests, *tasks)})
+
+    def table(self, plan: Plan, arc: str) -> list[dict[str, Any]]:
+        """What an arc folds to, as people see it."""
+        view = Reports(self.cluster, plan=plan)
+        view.catch_up()
+        shared = Shared(self.cluster, plan, SchemaRegistry(self.cluster), view, 0)
+        found = []
+        for partition in range(plan.partition_count(arc)):
+            place = TopicPartition(plan.topic(arc), partition)
+            reading = history(self.cluster, shared.codec(arc), place, 0)
+            try:
+                while True:
+                    next(reading)
+            except StopIteration as stop:
+                found.append(view.believed(stop.value))
+        return rows.fold(plan.arcs[arc], pl.concat(found)).to_dicts()
+
+    def sunk(self, topic: str) -> list[dict[str, Any]]:
+        """What an upsert sink holds."""
+        held: dict[bytes, bytes | None] = {}
+        for partition in range(self.cluster.partitions(topic)):
+            place = TopicPartition(topic, partition)
+            reader, end = self.cluster.reader({place: 0}), self.cluster.end(place)
+            while reader.position(place) < end:
+                for records in reader.poll():
+                    held |= dict(zip(records.keys, records.values, strict=True))
+            reader.close()
+        return [json.loads(value) for value in held.values() if value is not None]
+
+
+class Kept:
+    """The session of all tests, which no command may end."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def streaming(spark: Any) -> Any:
+    """A session for streaming jobs beside the one of all tests."""
+    session = spark.newSession()
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    for key, value in {
+        "streaming.stateStore.providerClass": provider,
+        "streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "streaming.stateStore.rocksdb.trackTotalNumberOfRows": "true",
+        "execution.arrow.maxRecordsPerBatch": "64",
+        "adaptive.enabled": "false",
+        "shuffle.partitions": "2",
+        "session.timeZone": "UTC",
+    }.items():
+        session.conf.set(f"spark.sql.{key}", value)
+    return session
+
+
+def ordered(table: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True, default=str) for row in table)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore")  # of sockets that py4j leaves open
+def test_boxes_that_a_network_gains_equal_those_that_were_there_from_the_start(
+    tmp_path: Path,
+    broker: EmbeddedBroker,
+    streaming: Any,
+    errata: Errata,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
+    monkeypatch.setattr("spark_jobs.session.open_session", lambda **_: Kept(streaming))
+    create_topics(broker.settings, [TopicSpec("grown-trades", 2)])
+    path = tmp_path / "tape.py"
+    path.write_text(TAPE)
+    net = Running(broker, path, streaming)
+    with net.version() as worker:
+        for hour in (0, 6, 1):
+            net.send(80, hour)
+        net.settle(worker.plan)
+        path.write_text(TAPE + MORE)
+        for command in ("deploy", "status"):
+            refused = errata(command, "tape.py")
+            assert refused.status == 1
+            assert "`errata backfill NET late away many` fills" in refused.err
+        refused = errata("backfill", "tape.py", "many")
+        assert refused.status == 1
+        assert "which 'many' need not: 'late'" in refused.err
+        net.send(40, 8)  # and the job has not run at all
+        told = errata("backfill", "tape.py", "late", "many", "--json")
+        assert told.status == 0, told.err
+    filled = {one["arc"]: one for one in json.loads(told.out)["filled"]}
+    assert set(filled) == {"late", "away", "many"}
+    assert json.loads(told.out)["version"] == 2
+
+    again = errata("backfill", "tape.py", "late", "--json")
+    assert json.loads(again.out) == {"network": "grown", "version": 2, "filled": []}
+    with net.version() as worker:
+        plan = worker.plan
+        there = {arc: net.table(plan, arc) for arc in ("live", "late", "far", "away", "many")}
+        for arc in filled:
+            assert filled[arc]["tuples"] == len(there[arc]) > 3
+        assert ordered(there["late"]) == ordered(there["live"])
+        assert ordered(there["away"]) == ordered(there["far"])
+        for hour in (3, 12):  # corrections of closed windows, most of them
+            net.send(60, hour)
+        net.settle(plan)
+        net.jobs(plan)
+        net.settle(plan, jobs=True)
+        comes = {arc: net.table(plan, arc) for arc in there}
+        assert ordered(comes["late"]) == ordered(comes["live"]) != ordered(there["live"])
+        assert ordered(comes["away"]) == ordered(comes["far"]) != ordered(there["far"])
+        assert ordered(comes["many"]) == ordered([r for r in comes["away"] if r["c"] > 2])
+        seen = [{k: v for k, v in row.items() if k[:2] != "__"} for row in comes["late"]]
+        assert ordered(net.sunk("grown-late")) == ordered(seen)
+
+
+def test_a_box_over_what_keeps_no_history_is_refused() -> None:
+    plans = []
+    for more in (False, True):
+        net = Network("n")
+        fields = {"key": "string", "at": "timestamp-millis"}
+        kept = net.source("kept", fields=fields, identity=["key"], event_time="at", keep="1d")
+        gone = net.source("gone", fields=fields, identity=["key"], event_time="at")
+        if more:
+            kept.aggregate("days", by=["key"], window=tumbling("1h"), c="count(*)")
+            gone.where("some", "key <> 'a'")
+        plans.append(compile_network(net).placed({"kept": 1, "gone": 1}))
+    check(*plans, "days")
+    with pytest.raises(CannotBackfillError, match="'some' can't be filled: it comes from 'gone'"):
+        check(*plans, "some")
