@@ -103,6 +103,7 @@ class Portions:
         schema, _, _ = tape.encoded(revisions.head(1))
         self.head = framing.head(self.registry.register(f"{TOPIC}-value", schema))
         self.plan = prepare(network(), Place(kafka, state), cluster)
+        self.view = View(cluster, plan=self.plan)
         self.sent = 0
 
     def take(self, count: int) -> None:
@@ -119,15 +120,15 @@ class Portions:
         worker = Worker(network(), Place(self.kafka, self.state))
         worker.add_scope("ingest.trades")
         deadline = time.monotonic() + LIMIT_S
-        worker.run(lambda: self._read() >= self.sent or time.monotonic() > deadline)
+        worker.run(lambda: self._is_in() or time.monotonic() > deadline)
 
-    def _read(self) -> int:
-        view = View(self.cluster, plan=self.plan)
-        end = self.cluster.end(view.source)
-        while not view.has_read_to(end):
-            view.poll()
-        view.reader.close()
-        return sum(view.of(task).counts.get("read", 0) for task in view.tasks("ingest.trades"))
+    def _is_in(self) -> bool:
+        """Whether all that was sent is in complete epochs."""
+        self.view.poll()
+        reports = [self.view.of(task) for task in self.view.tasks("ingest.trades")]
+        read = sum(report.counts.get("read", 0) for report in reports)
+        last = max((e for r in reports for _, e in r.ends.values()), default=0)
+        return read >= self.sent and min(report.done for report in reports) >= last
 
 
 def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
@@ -238,6 +239,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=100_000, help="products")
     parser.add_argument("--portions", type=int, default=4, help="batches that count")
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true", help="what Spark says of each batch")
     given = parser.parse_args()
     java = check_java()
     connectors = ",".join(map(str, jars.class_path(java, jars.connectors())))
@@ -260,12 +262,15 @@ def main() -> int:
         for number, size in enumerate(portions(revisions.height, given.portions)):
             tape_in.take(size)
             sides = {"errata": ours, "plain": plain}
-            seconds = {
-                side: batch_s(run(session, kafka, tape_in.plan, str(folder / side)))
+            told_by = {
+                side: run(session, kafka, tape_in.plan, str(folder / side))
                 for side, run in sides.items()
             }
+            seconds = {side: batch_s(told) for side, told in told_by.items()}
             told = ", ".join(f"{side} {s:.2f} s" for side, s in seconds.items())
             print(f"  portion {number} of {size:,} records: {told}", flush=True)
+            if given.verbose:
+                print("    ", *(p["durationMs"] for side in told_by.values() for p in side))
             if number:
                 counted += size
                 taken = {side: taken[side] + seconds[side] for side in taken}
