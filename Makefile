@@ -5,13 +5,13 @@ BIN := .venv/bin
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench live-state clean
+.PHONY: help demo test lint mutants bench bench-spark kills-spark live-state clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/ready ## the main job on real data: a real broker, both modes, an audit
-	@$(BIN)/errata demo $(if $(FAST),--fast)
+	@$(BIN)/errata demo $(if $(FAST),--fast) $(ARGS)
 
 test: lint ## everything that CI runs
 	@$(BIN)/python -m pytest -q $(ARGS)
@@ -27,6 +27,12 @@ mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)
+
+bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside plain Spark
+	@$(BIN)/python -m bench.spark $(ARGS)
+
+kills-spark: .venv/ready ## kill drivers and executors of a Spark cluster twenty times: nothing may change
+	@$(BIN)/python -m tests.spark_jobs.kills $(ARGS)
 
 live-state: .venv/ready ## rows in memory while history grows a hundredfold, as a picture
 	@$(BIN)/python -m bench.live_state $(ARGS)

@@ -22,6 +22,11 @@ HERE = Path(__file__).parent
 FLIGHTS = HERE / "data" / "flights_2013_01.csv.gz"
 GDP = HERE.parents[2] / "shared" / "data" / "gdp_vintages" / "gdp.csv.gz"
 MODES = {"up": "upstream", "down": "downstream", "res": "resident"}
+WAYS: dict[str, dict[str, Any]] = {
+    name: {"mode": mode, "scope": name} for name, mode in MODES.items()
+}
+ON_SPARK: dict[str, dict[str, Any]] = {"up": WAYS["up"], "spark": {"place": "spark"}}
+"""How an aggregate is done, by name of its arc: in three modes, or in a process and on Spark."""
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
@@ -41,7 +46,7 @@ class Feed:
     """
 
     file: Path
-    network: Callable[[], Network]
+    network: Callable[..., Network]
     after: Callable[[Row], Row]
     truth: Callable[[list[Row]], list[Row]]
     count: int
@@ -94,11 +99,12 @@ FLIGHT_RESULTS = {
 }
 
 
-def flights() -> Network:
+def flights(ways: dict[str, dict[str, Any]] = WAYS, *, where: str = "") -> Network:
     """Delays by airport and carrier, in windows of three hours every hour."""
-    net = Network("flights")
+    net = Network(f"flights{where}")
     source = net.source(
         "flights",
+        topic=net.name,
         format="json",
         fields={
             "key": "string",
@@ -112,15 +118,14 @@ def flights() -> Network:
         event_time="at",
         keep="1y",
     )
-    for name, mode in MODES.items():
+    for name, how in ways.items():
         source.aggregate(
             name,
             by=["origin", "carrier"],
             window=hopping("3h", every="1h"),
-            mode=mode,
-            scope=name,
             keep="1y",
             fields=FLIGHT_RESULTS,
+            **how,
         )
     return net
 
@@ -175,11 +180,12 @@ def _flight_truth(tuples: list[Row]) -> list[Row]:
 # -------------------------------------------------------------------------------- gdp
 
 
-def gdp() -> Network:
+def gdp(ways: dict[str, dict[str, Any]] = WAYS, *, where: str = "") -> Network:
     """Sums over four quarters, of every vintage ever published."""
-    net = Network("gdp")
+    net = Network(f"gdp{where}")
     source = net.source(
         "gdp",
+        topic=net.name,
         format="json",
         fields={
             "key": "string",
@@ -191,19 +197,18 @@ def gdp() -> Network:
         event_time="at",
         keep="100y",
     )
-    for name, mode in MODES.items():
+    for name, how in ways.items():
         source.aggregate(
             name,
             by=["series"],
             window=hopping("365d", every="92d"),
-            mode=mode,
-            scope=name,
             keep="100y",
             fields={
                 "year": "sum(value)",
                 "quarters": "count(*)",
                 "growth": "max(value) - min(value)",
             },
+            **how,
         )
     return net
 
@@ -241,3 +246,5 @@ FEEDS = {
 }
 
 flights_network, gdp_network = flights(), gdp()  # as processes of their own load them
+flights_on_spark = flights(ON_SPARK, where="_on_spark")
+gdp_on_spark = gdp(ON_SPARK, where="_on_spark")

@@ -15,7 +15,7 @@ from processors.deployed import declare_end
 from processors.report import FOREVER
 from processors.task import Shared
 from processors.view import View
-from tests.feeds.feeds import FEEDS, MODES
+from tests.feeds.feeds import FEEDS, ON_SPARK
 from tests.feeds.test_feeds import NAMES, in_order
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
@@ -23,6 +23,7 @@ from topics.registry import SchemaRegistry
 from topics.settings import TopicSpec
 
 PARTITIONS, LIMIT_S = 4, 300.0
+SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2")
 
 
 def content(shared, arc):
@@ -39,25 +40,25 @@ def content(shared, arc):
     return rows.tuples(shared.plan.arcs[arc], pl.concat(found))
 
 
-@pytest.mark.kafka
-@pytest.mark.parametrize("name", NAMES)
-def test_a_feed_over_kafka_in_every_mode_leaves_what_a_recomputation_gives(name, broker, tmp_path):
+def run(name, network, reference, broker, folder):
+    """Put a feed through its network, and return what the arcs hold, the truth, and counts."""
     feed = FEEDS[name]
     if not feed.file.exists():
         pytest.skip(f"{feed.file.name} is not there")
-    create_topics(broker.settings, [TopicSpec(name, PARTITIONS)])
+    topic, ways = network.name, [arc for arc in network.declarations if arc != name]
+    create_topics(broker.settings, [TopicSpec(topic, PARTITIONS)])
     cluster = KafkaCluster(broker.settings)
-    plan = prepare(feed.network(), Place(broker.settings, tmp_path), cluster)
-    commands = network_commands(f"tests.feeds.feeds:{name}_network", plan)
-    environ = environment(broker.bootstrap_servers, state=tmp_path)
+    plan = prepare(network, Place(broker.settings, folder), cluster)
+    commands = network_commands(reference, plan, spark=SPARK_OPTIONS)
+    environ = environment(broker.bootstrap_servers, state=folder)
     view = View(cluster, plan=plan)
-    tasks = [f"{mode}.{partition}" for mode in MODES for partition in range(PARTITIONS)]
+    tasks = [f"{arc}.{partition}" for arc in ways for partition in range(PARTITIONS)]
     with Supervisor(commands, environ=environ, say=print) as supervisor:
         supervisor.start()
         for line in feed.lines():
             key = (line.get("after") or line["before"])["key"].encode()
             place = zlib.crc32(key) % PARTITIONS
-            cluster.send(name, partition=place, key=key, value=rows.json_line(line))
+            cluster.send(topic, partition=place, key=key, value=rows.json_line(line))
         sleep(0.1)
         declare_end(cluster, plan, name)
         deadline = monotonic() + LIMIT_S
@@ -68,10 +69,27 @@ def test_a_feed_over_kafka_in_every_mode_leaves_what_a_recomputation_gives(name,
             sleep(0.05)
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
     identity = plan.arcs["up"].identity
-    tables = {mode: in_order(content(shared, mode), identity) for mode in MODES}
+    tables = {arc: in_order(content(shared, arc), identity) for arc in ways}
     cluster.close()
     read = [view.of(f"ingest.{name}.{p}").counts for p in range(PARTITIONS)]
     assert sum(counts["read"] for counts in read) == feed.count
     assert sum(counts["dead_letters"] for counts in read) == 0
     assert tables["up"] == in_order(feed.truth(feed.left()), identity)
+    return tables
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", NAMES)
+def test_a_feed_over_kafka_in_every_mode_leaves_what_a_recomputation_gives(name, broker, tmp_path):
+    network = FEEDS[name].network()
+    tables = run(name, network, f"tests.feeds.feeds:{name}_network", broker, tmp_path)
     assert tables["down"] == tables["res"] == tables["up"]
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.parametrize("name", NAMES)
+def test_a_feed_on_spark_leaves_what_a_recomputation_gives(name, broker, tmp_path):
+    network = FEEDS[name].network(ON_SPARK, where="_on_spark")
+    tables = run(name, network, f"tests.feeds.feeds:{name}_on_spark", broker, tmp_path)
+    assert tables["spark"] == tables["up"]
