@@ -99,20 +99,26 @@ def open_session(
 
 @contextmanager
 def _saying(log: Path | None) -> Iterator[None]:
-    """Let processes that are started meanwhile write their errors to a file."""
+    """Let processes that are started meanwhile write to a file, whatever they write.
+
+    Java outlives this process for a moment if it is killed, and would hold its pipes.
+    """
     if log is None:
         yield
         return
     log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
     sys.stderr.flush()
-    own = os.dup(2)
+    own = {number: os.dup(number) for number in (1, 2)}
     with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
+        for number in own:
+            os.dup2(file.fileno(), number)
     try:
         yield
     finally:
-        os.dup2(own, 2)
-        os.close(own)
+        for number, kept in own.items():
+            os.dup2(kept, number)
+            os.close(kept)
 
 
 def check_packages() -> None:

