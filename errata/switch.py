@@ -1,4 +1,4 @@
-"""From one version of a plan to the next, which has other numbers of partitions (DESIGN 5).
+"""From a version of a plan to the next, with other numbers of partitions or more boxes (DESIGN 5).
 
 Each step can be taken again by whoever comes after one that died:
 
@@ -7,72 +7,40 @@ Each step can be taken again by whoever comes after one that died:
    in under the old version;
 3. its scopes are run to that epoch;
 4. each task of the new version gets a first report as of that epoch, with a copy of what it owns
-   of arcs whose partitions change, in new topics;
+   of arcs whose partitions change, in new topics, and with what new arcs would hold by then;
 5. the new version is deployed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 
 import polars as pl
 
+from errata.first_reports import FirstReports
 from errata.parts import Actor
-from processors.deployed import PlanMismatchError, announce, write_plan
+from errata.versions import new_arcs
+from processors.deployed import announce, write_plan
 from processors.intake import key_encoder, owners
 from processors.plan import Plan
-from processors.report import Report
 from processors.scopes import INGEST
 from processors.spread import Spread
-from processors.takeover import Takeover, contents
+from processors.takeover import Fill, NewArc, Takeover, contents
 from processors.taking import KEY
 from processors.task import Shared
 from schemas import revisions as frames
-from topics.cluster import DoubtfulCommitError, FencedError
-
-
-def next_version(old: Plan, new: Plan) -> Plan:
-    """Return a plan as the version after the one that is deployed.
-
-    Args:
-        old: As it is deployed.
-        new: The same network with other numbers of partitions.
-
-    Raises:
-        PlanMismatchError: If a source is among those that can't be moved.
-    """
-    for name, source in new.sources.items():
-        grown = old.topic_partitions[name] != new.topic_partitions[name]
-        if grown and not source.rekey:
-            raise PlanMismatchError(
-                f"topic {source.topic!r} of source {name!r} has {new.topic_partitions[name]} "
-                f"partitions, was deployed with {old.topic_partitions[name]}: records of one "
-                "identity may come in another partition now; give the source rekey=True under "
-                "another name of the network"
-            )
-        if old.partitions[name] != new.partitions[name] and not source.arc.is_connection_point:
-            raise PlanMismatchError(
-                f"source {name!r} keeps no history, so that nothing of it can be moved to "
-                f"{new.partitions[name]} partitions; give it keep= under another name of the "
-                "network"
-            )
-    version = old.version + 1
-    changed = {arc for arc in new.topics if old.partitions[arc] != new.partitions[arc]}
-    return replace(
-        new,
-        version=version,
-        deployment=old.deployment,
-        generations=old.generations | dict.fromkeys(changed, version),
-    )
-
+from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 
 MOST_LIVES = 10
 """So often it is begun again, if processes of the old version are slow to end."""
 
 log = logging.getLogger("errata")
+
+Jobs = Callable[[Sequence[str], Callable[[], bool]], None]
+"""Runs aggregates on Spark until they have taken all that is complete, and calls meanwhile."""
 
 
 @dataclass
@@ -82,15 +50,22 @@ class Switch:
     Args:
         old: What the tasks of the deployed version share.
         new: What those of the next one do; the same cluster.
-        parts: Makes the tasks of the old version's scopes, each with sweepers beside it.
+        parts: Makes the tasks of the old version's scopes, each with sweepers beside it, and what
+            answers its jobs on Spark.
+        jobs: Runs these jobs; none is needed without them.
+        fill: Writes what new arcs hold; none is needed without them.
         copied: Filled in: how many tuples of each arc were copied.
+        filled: Filled in: how many tuples were written to each new arc.
         now: Filled in: what it is at.
     """
 
     old: Shared
     new: Shared
     parts: Callable[[], list[Actor]]
+    jobs: Jobs | None = None
+    fill: Fill | None = None
     copied: dict[str, int] = field(default_factory=dict)
+    filled: dict[str, int] = field(default_factory=dict)
     now: str = ""
     _read: dict[str, pl.DataFrame] = field(default_factory=dict)
 
@@ -122,10 +97,7 @@ class Switch:
             self.now = "processes what has come in"
             yield from self._drain()
         for scope in self._scopes(self.new.plan):
-            for task in self.new.plan.tasks(scope):
-                self.now = f"moves {task}"
-                if not self._is_moved(task):
-                    yield from self._move(task)
+            yield from self._move(scope)
             self._read.clear()
         self.now = "ends tasks that are no more"
         yield from self._end_others()
@@ -162,9 +134,16 @@ class Switch:
     def _last_epoch(self) -> int:
         return max(self.old.view.of(task).done for task in self._entry(self.old.plan))
 
-    def _take_over(self, shared: Shared, task: str, *, outputs: tuple[str, ...] = ()) -> Takeover:
+    def _take_over(
+        self,
+        shared: Shared,
+        task: str,
+        *,
+        outputs: tuple[str, ...] = (),
+        transactions: Transactions | None = None,
+    ) -> Takeover:
         come, to = self.old.plan.fingerprint, self.new.plan.fingerprint
-        return Takeover(shared, task, outputs=outputs, come=come, to=to)
+        return Takeover(shared, task, outputs=outputs, come=come, to=to, transactions=transactions)
 
     # ---------------------------------------------------------------- the old version ends
 
@@ -189,8 +168,18 @@ class Switch:
         actors, view = self.parts(), self.old.view
         lives = [actor.life() for actor in actors]
         scopes = [task for scope in self.old.plan.scopes for task in self.old.plan.tasks(scope)]
+
+        def meanwhile() -> bool:
+            while any([next(life) for life in lives]):
+                pass
+            return False
+
         try:
             while min(map(view.frontier, scopes), default=0) < self._last_epoch():
+                due = self._due()
+                if due and self.jobs is not None:
+                    self.jobs(due, meanwhile)
+                view.poll()
                 yield any([next(life) for life in lives])
         finally:
             for life in lives:
@@ -198,19 +187,67 @@ class Switch:
             for actor in actors:
                 actor.close()
 
+    def _due(self) -> list[str]:
+        """Return the aggregates on Spark that have not taken all of an input that is complete."""
+        plan, view, last = self.old.plan, self.old.view, self._last_epoch()
+        found = []
+        for box in plan.spark:
+            scope = plan.scopes[plan.scope_of(box)]
+            behind = min(map(view.frontier, plan.tasks(scope.name))) < last
+            inputs = [(a, p) for a in scope.inputs for p in range(plan.partition_count(a))]
+            if behind and all(view.complete(*place)[0] >= last for place in inputs):
+                found.append(box)
+        return found
+
     # ---------------------------------------------------------------- the new one begins
 
-    def _move(self, task: str) -> Iterator[bool]:
-        """Give one task of the new version its copies and its first report."""
-        taken = self._take_over(self.new, task)
+    def _move(self, scope: str) -> Iterator[bool]:
+        """Give the tasks of a scope of the new version their copies and their first reports."""
+        taken: list[Takeover] = []
+        shared = self._of_job(scope)
         try:
-            yield from taken.claim()
-            copies: dict[str, pl.DataFrame] = {}
-            for arc in self._moved_by(task):
-                copies[arc] = yield from self._copies(arc, task)
-            yield from taken.move(copies, self._first_report(task), to=self.new.plan.fingerprint)
+            for task in self.new.plan.tasks(scope):
+                self.now = f"moves {task}"
+                if not self._is_moved(task):
+                    taken.append(self._take_over(self.new, task, transactions=shared))
+                    yield from taken[-1].claim()
+            ends = self._fill(scope, taken)
+            for one in taken:
+                self.now = f"moves {one.name}"
+                copies: dict[str, pl.DataFrame] = {}
+                for arc in self._moved_by(scope):
+                    copies[arc] = yield from self._copies(arc, one.name)
+                report = self._firsts().report(one.name, filled=ends)
+                yield from one.move(copies, report, to=self.new.plan.fingerprint)
         finally:
-            taken.close()
+            if shared is not None:
+                shared.close()
+            for one in taken:
+                one.close()
+
+    def _of_job(self, scope: str) -> Transactions | None:
+        """Return what the driver of a job on Spark writes the reports of all its tasks by."""
+        plan = self.new.plan
+        if scope not in plan.scopes or not plan.scopes[scope].on_spark:
+            return None
+        return self.new.cluster.transactions(f"{plan.network}.{scope}.spark")
+
+    def _fill(self, scope: str, taken: list[Takeover]) -> dict[TopicPartition, tuple[int, int]]:
+        """Have the new arcs of a scope written in the name of tasks; return where they end."""
+        plan, last = self.new.plan, self._last_epoch()
+        ends = dict[TopicPartition, tuple[int, int]]()
+        attempts = {one.partition: one.report.attempt for one in taken}
+        wms = {box: self._firsts().watermark(plan.scope_of(box)) for box in plan.choices}
+        for arc in new_arcs(self.old.plan, plan) if attempts and last >= 0 else ():
+            if plan.scope_of(arc) == scope:
+                assert self.fill is not None, f"{arc} is new"
+                self.now = f"fills {arc}"
+                found = self.fill(NewArc(arc, last, attempts, wms))
+                self.filled[arc] = max(found.tuples, self.filled.get(arc, 0))  # of all lives
+                ends |= {
+                    TopicPartition(plan.topic(arc), p): (end, last) for p, end in found.ends.items()
+                }
+        return ends
 
     def _end_others(self) -> Iterator[bool]:
         """See that tasks which the new version does not have never run again."""
@@ -221,12 +258,15 @@ class Switch:
             finally:
                 taken.close()
 
-    def _moved_by(self, task: str) -> list[str]:
-        """Return the arcs with history that a task writes, and of which the partitions change."""
-        old, new, scope = self.old.plan, self.new.plan, task.rpartition(".")[0]
+    def _firsts(self) -> FirstReports:
+        return FirstReports(self.old.view, self.new.view, self._last_epoch())
+
+    def _moved_by(self, scope: str) -> list[str]:
+        """Return the arcs with history that a scope writes, and of which the partitions change."""
+        old, new = self.old.plan, self.new.plan
         return [
             arc
-            for arc in new.kept_ms
+            for arc in old.kept_ms
             if new.scope_of(arc) == scope and new.topic(arc) != old.topic(arc)
         ]
 
@@ -257,30 +297,3 @@ class Switch:
         else:
             return found
         return found.with_columns(pl.format(f"{scope}.{{}}", owner).alias("task"))
-
-    def _first_report(self, task: str) -> Report:
-        """Return what a task of the new version begins with, as of the old one's last epoch."""
-        view, plan, last = self.old.view, self.new.plan, self._last_epoch()
-        scope, _, partition = task.rpartition(".")
-        was, peers = view.of(task), self.old.plan.tasks(scope)
-        ended = [view.of(peer) for peer in set(peers) - set(plan.tasks(scope))]
-        counts = dict(was.counts)
-        for report in ended if partition == "0" else ():
-            for name, total in report.counts.items():
-                counts[name] = counts.get(name, 0) + total
-        watermark = was.watermark
-        if scope in plan.scopes:
-            watermark = max(view.of(peer).watermark for peer in peers)
-            for peer in peers:
-                moves = view.moves(peer, since=view.of(peer).done, upto=last)
-                watermark = max([watermark, *(moved for _, moved in moves)])
-        there = {plan.topic(arc) for arc in plan.topics} | {s.topic for s in plan.sources.values()}
-        return replace(
-            was,
-            task=task,
-            done=last,
-            watermark=watermark,
-            ends={place: end for place, end in was.ends.items() if place.topic in there},
-            resume={place: offset for place, offset in was.resume.items() if place.topic in there},
-            counts=counts,
-        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
+from processors.exchanges import owner_of
 from processors.plan import Plan, without_counts
 from schemas.errors import ErrataError
 from topics import names, settings
@@ -117,12 +118,12 @@ def as_deployed(plan: Plan, found: Deployed) -> Plan:
     Raises:
         PlanMismatchError: If it differs from what is deployed in anything else.
     """
-    wanted, there = without_counts(plan.describe()), without_counts(found.plan)
-    if json.loads(json.dumps(wanted)) != there:
-        changed = ", ".join(_differences(there, wanted))
+    new = added(plan, found)
+    if new:
         raise PlanMismatchError(
-            f"network {plan.network!r} is deployed with another plan ({changed} differ); run the "
-            "network as deployed, or give the changed one another name"
+            f"network {plan.network!r} has boxes that are not deployed: {', '.join(new)}; `errata "
+            f"backfill NET {' '.join(new)}` fills what they would have written by now and deploys "
+            "them, or run the network as deployed"
         )
     described = found.plan
     return replace(
@@ -133,6 +134,24 @@ def as_deployed(plan: Plan, found: Deployed) -> Plan:
         version=found.version,
         deployment=found.deployment,
     )
+
+
+def added(plan: Plan, found: Deployed) -> list[str]:
+    """Return the declared boxes of a network that are not deployed.
+
+    Raises:
+        PlanMismatchError: If anything that is deployed is not described equally.
+    """
+    wanted: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
+    there = without_counts(found.plan)
+    changed = sorted(_differences(there, wanted))
+    if changed:
+        raise PlanMismatchError(
+            f"network {plan.network!r} is deployed with another plan ({', '.join(changed)} "
+            "differ); run the network as deployed, or give the changed one another name"
+        )
+    new = wanted["boxes"].keys() - there["boxes"].keys()
+    return list(dict.fromkeys(owner_of(box) for box in wanted["boxes"] if box in new))
 
 
 def deploy(cluster: Cluster, plan: Plan) -> Deployed:
@@ -219,9 +238,24 @@ def topic_specs(
     return specs
 
 
-def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    plain = json.loads(json.dumps(other))
-    return sorted(key for key in one.keys() | plain.keys() if one.get(key) != plain.get(key))
+def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    """Yield what of a deployed plan is not the same in another one, which may have more boxes."""
+    for group, known in there.items():
+        own = wanted.get(group, {})
+        if group == "sinks":
+            ours = [sink for sink in own if sink["arc"] in there["arcs"]]
+            differing = [s for s in known + ours if s not in own or s not in known]
+            yield from (f"sink {sink['topic']!r}" for sink in differing)
+        elif group == "scopes":
+            for scope, boxes in known.items():
+                kept = [box for box in own.get(scope, ()) if box in there["boxes"]]
+                if kept != boxes:
+                    yield f"scope {scope!r}"
+        elif isinstance(known, dict):
+            yield from (f"{group} {n!r}" for n, value in known.items() if own.get(n) != value)
+        elif own != known:
+            yield group
+    yield from (f"sources {n!r}" for n in wanted["sources"] if n not in there["sources"])
 
 
 def _write(cluster: Cluster, plan: Plan, key: str, content: Any) -> None:

@@ -3,12 +3,14 @@
 Numbers of partitions never change in place (DESIGN 5): an arc gets a new topic, in which each tuple
 that is alive is an insert of the last epoch of the old version, written by the task that owns it in
 the new one, in a life of that task like any other. Its report covers them at once, or not at all.
+So it is with all that an arc holds which the old version didn't have: others write that, in the
+name of this life.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -26,6 +28,39 @@ def mark(plan_name: str) -> str:
     return f"moves to {plan_name}"
 
 
+@dataclass(frozen=True)
+class NewArc:
+    """An arc that the old version didn't have, before it holds anything.
+
+    Args:
+        name: The arc.
+        epoch: The last one of the old version.
+        attempts: By partition, the life in whose name it is written.
+        watermarks: By aggregate, wm(epoch) of its scope.
+    """
+
+    name: str
+    epoch: int
+    attempts: Mapping[int, int]
+    watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What was written to a new arc.
+
+    Args:
+        tuples: How many there are.
+        ends: By partition, the offset behind the last of them.
+    """
+
+    tuples: int
+    ends: Mapping[int, int]
+
+
+Fill = Callable[[NewArc], Filled]
+
+
 class Takeover(Task):
     """One life of a task in the hands of whoever moves it: it stops, or is moved.
 
@@ -35,14 +70,27 @@ class Takeover(Task):
         outputs: The arcs of which dead last words are covered.
         to: Fingerprint of the plan that it is moved to.
         come: Fingerprint of the plan that it comes from.
+        transactions: Those of all tasks of a job on Spark; None: it has its own.
     """
 
     def __init__(
-        self, shared: Shared, name: str, *, outputs: tuple[str, ...], to: str, come: str
+        self,
+        shared: Shared,
+        name: str,
+        *,
+        outputs: tuple[str, ...],
+        to: str,
+        come: str,
+        transactions: Transactions | None = None,
     ) -> None:
         super().__init__(shared, name, outputs=outputs)
         self.plan_name = mark(to)
         self.accepted = {"", come, mark(to)}
+        self._given = transactions
+
+    def connect(self) -> Transactions:
+        """Return the transactions of this life; those of older ones are fenced."""
+        return super().connect() if self._given is None else self._given
 
     def claim(self) -> Iterator[bool]:
         """Fence whoever runs the task; it is told to be moved from here on."""

@@ -10,7 +10,8 @@ import pytest
 
 from errata import Network, rows, tumbling
 from errata.parts import Parts
-from errata.switch import Switch, next_version
+from errata.switch import Switch
+from errata.versions import next_version
 from processors.arc_topic import ArcInput
 from processors.deployed import (
     PlanMismatchError,

@@ -148,9 +148,7 @@ class Process:
             self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
         )
         rng = random.Random(self.now())
-        self.tasks.append(
-            SparkJob(self.shared, scope, folder=self.folder, desk=desk, rng=rng)
-        )
+        self.tasks.append(SparkJob(self.shared, scope, folder=self.folder, desk=desk, rng=rng))
 
     def _sweep(self) -> None:
         for partition in self.kind.partitions:

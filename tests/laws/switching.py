@@ -1,4 +1,7 @@
-"""A scenario in which a network moves to other numbers of partitions while all of it runs."""
+"""Scenarios in which a network moves to its next version while all of it runs.
+
+To other numbers of partitions, or to more boxes, which are filled as if they had been there always.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,9 +9,11 @@ from unittest import mock
 
 from errata import parts
 from errata.parts import Actor, Parts
-from errata.switch import Switch, next_version
+from errata.switch import Switch
+from errata.versions import next_version
 from processors.deployed import read_plan, topic_specs
 from processors.plan import Plan
+from processors.takeover import Fill
 from processors.task import Shared, WrongPlanError
 from processors.view import View
 from tests.laws.audit import Audit
@@ -70,7 +75,7 @@ class Switching(Simulation):
 
     def _switch(self, tapes) -> None:
         rng, old = self.rng, self.plan
-        new = next_version(old, other_counts(old, self.count))
+        new = self.next(old)
         for spec in topic_specs(new, compaction_lag_ms=2**60):
             self.cluster.create(spec.name, spec.partitions)
         for place, process in enumerate(self.processes):
@@ -96,6 +101,13 @@ class Switching(Simulation):
         self.down.clear()
         self.processes = [self._start(kind) for kind in kinds(new, rng, beside=0.4)]
 
+    def next(self, old: Plan) -> Plan:
+        """Return what is switched to."""
+        return next_version(old, other_counts(old, self.count))
+
+    def fill(self, was: Shared, new: Plan) -> Fill | None:
+        """Return what fills new arcs: there are none."""
+
     def _life(self, tapes, old: Plan, new: Plan, *, may_die: bool) -> bool:
         """Run one life of the switch, others beside it; return whether it came to its end."""
         registry = SchemaRegistry(self.cluster)
@@ -112,7 +124,7 @@ class Switching(Simulation):
             tasks = [task.rpartition(".") for scope in old.scopes for task in old.tasks(scope)]
             return [a for scope, _, p in tasks for a in parts.tasks(scope, int(p))]
 
-        switch, mover = Switch(was, comes, scopes), Mover()
+        switch, mover = Switch(was, comes, scopes, fill=self.fill(was, new)), Mover()
         life, faults = switch.life(), self.faults
         if not may_die:
             self.faults = None
@@ -169,7 +181,9 @@ class SwitchAudit(Audit):
         switching = self.simulation
         old, new = switching.before, switching.plan
         for arc in new.topics:
-            if arc in new.kept_ms or new.arcs[arc].exchange or new.topic(arc) == old.topic(arc):
+            if arc in new.kept_ms or new.arcs[arc].exchange:
+                continue
+            if arc not in old.topics or new.topic(arc) == old.topic(arc):
                 continue
             for partition in range(old.partition_count(arc)):
                 place = TopicPartition(old.topic(arc), partition)
@@ -178,6 +192,17 @@ class SwitchAudit(Audit):
                     insert = {"op": "insert", "before": None, "after": content}
                     insert |= {"task": "", "attempt": 0, "epoch": switching.since}
                     self.revisions[arc][there].insert(0, insert)
+
+    def _agree(self) -> None:
+        """What has come later has the same revisions from then on."""
+        told, since = self.revisions, self.simulation.since
+        if self.plan.boxes.keys() != self.simulation.before.boxes.keys():
+            self.revisions = {
+                arc: [[row for row in rows if row["epoch"] > since] for rows in parts]
+                for arc, parts in told.items()
+            }
+        super()._agree()
+        self.revisions = told
 
     def _compacted(self) -> None:
         told = self.revisions

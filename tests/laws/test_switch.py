@@ -1,14 +1,15 @@
-"""All laws across a switch to other numbers of partitions, whatever dies and whenever."""
+"""All laws across a switch to another version of a plan, whatever dies and whenever."""
 
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.laws.audit import Findings
-from tests.laws.networks import SHAPES
+from tests.laws.growing import Growing, growing
+from tests.laws.networks import PARTITIONS, SHAPES
 from tests.laws.switching import SwitchAudit, Switching
 
 FEW = 2
@@ -16,29 +17,36 @@ EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
 seen = Counter[str]()
 
 
-def trial(make, seed: int) -> Findings:
+def trial(make: Callable[[Path], Switching]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        count = (1, 3, 4)[seed % 3]
-        simulation = Switching(
-            make(kept=seed % 2 == 0), count=count, seed=seed, folder=Path(folder)
-        )
+        simulation = make(Path(folder))
         try:
             simulation.run()
             found = SwitchAudit(simulation).found
         finally:
             simulation.close()
         seen.update(simulation.seen)
-    return dict(found)
+    return {law: [len(what), *what[:3]] for law, what in found.items()}
 
 
 @pytest.mark.parametrize("make", SHAPES)
 @pytest.mark.parametrize("seed", range(EXAMPLES))
 def test_laws_hold_across_a_switch(make, seed):
-    found = trial(make, seed)
-    assert {law: [len(what), *what[:3]] for law, what in found.items()} == {}
+    shape, count = make(kept=seed % 2 == 0), (1, 3, 4)[seed % 3]
+    found = trial(lambda folder: Switching(shape, count=count, seed=seed, folder=folder))
+    assert found == {}
+
+
+@pytest.mark.parametrize("seed", range(2 * EXAMPLES))
+def test_laws_hold_for_boxes_that_a_network_gains_as_if_they_had_been_there_always(seed):
+    (shape, old), count = growing(kept=seed % 2 == 0), (PARTITIONS, PARTITIONS, 3)[seed % 3]
+    found = trial(lambda folder: Growing(shape, old, count=count, seed=seed, folder=folder))
+    assert found == {}
 
 
 def test_switches_died_and_met_those_who_were_slow_to_end():
     assert seen["killed in a switch"]
     assert seen["a switch ended by FencedError"] + seen["a switch ended by DoubtfulCommitError"]
     assert seen["fenced zombies"]
+    assert seen["filled"] > 10
+    assert seen["filled again"]

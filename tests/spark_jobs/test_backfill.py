@@ -4,7 +4,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +19,11 @@ from errata.worker import Place, Worker
 from processors.arc_topic import history
 from processors.deployed import NewVersionError
 from processors.plan import Plan, compile_network
+from processors.takeover import Filled, NewArc
 from processors.task import Shared
 from processors.view import View
 from spark_jobs.as_of import Reports
-from spark_jobs.backfill import CannotBackfillError, check
+from spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
 from spark_jobs.run import Options, run_jobs
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
 from topics.broker import EmbeddedBroker
@@ -201,6 +202,19 @@ def streaming(spark: Any) -> Any:
     return session
 
 
+def cut_off_behind(arc: str) -> Callable[[Backfill, NewArc], Filled]:
+    """Return a fill that dies once an arc is written, before its tasks report."""
+    whole = Backfill.__call__
+
+    def fill(self: Backfill, new: NewArc) -> Filled:
+        filled = whole(self, new)
+        if new.name == arc:
+            raise BackfillFailedError("cut off")
+        return filled
+
+    return fill
+
+
 def ordered(table: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True, default=str) for row in table)
 
@@ -225,6 +239,7 @@ def test_boxes_that_a_network_gains_equal_those_that_were_there_from_the_start(
         for hour in (0, 6, 1):
             net.send(80, hour)
         net.settle(worker.plan)
+        net.jobs(worker.plan)
         path.write_text(TAPE + MORE)
         for command in ("deploy", "status"):
             refused = errata(command, "tape.py")
@@ -232,12 +247,15 @@ def test_boxes_that_a_network_gains_equal_those_that_were_there_from_the_start(
             assert "`errata backfill NET late away many` fills" in refused.err
         refused = errata("backfill", "tape.py", "many")
         assert refused.status == 1
-        assert "which 'many' need not: 'late'" in refused.err
-        net.send(40, 8)  # and the job has not run at all
+        assert "'many' can do without: 'late'" in refused.err
+        net.send(40, 8)  # and the job has not taken them
+        with monkeypatch.context() as patch:
+            patch.setattr(Backfill, "__call__", cut_off_behind("away"))
+            assert "cut off" in errata("backfill", "tape.py", "late", "many").err
         told = errata("backfill", "tape.py", "late", "many", "--json")
         assert told.status == 0, told.err
     filled = {one["arc"]: one for one in json.loads(told.out)["filled"]}
-    assert set(filled) == {"late", "away", "many"}
+    assert set(filled) == {"away", "many"}  # the other one was filled before
     assert json.loads(told.out)["version"] == 2
 
     again = errata("backfill", "tape.py", "late", "--json")
@@ -247,6 +265,8 @@ def test_boxes_that_a_network_gains_equal_those_that_were_there_from_the_start(
         there = {arc: net.table(plan, arc) for arc in ("live", "late", "far", "away", "many")}
         for arc in filled:
             assert filled[arc]["tuples"] == len(there[arc]) > 3
+        ends = [net.cluster.end(TopicPartition(plan.topic("away"), p)) for p in range(2)]
+        assert sum(ends) >= 2 * len(there["away"])  # what was cut off is dead
         assert ordered(there["late"]) == ordered(there["live"])
         assert ordered(there["away"]) == ordered(there["far"])
         for hour in (3, 12):  # corrections of closed windows, most of them

@@ -1,0 +1,109 @@
+"""`errata backfill`: boxes that a deployed network has gained, as if they had been there always."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.deployed import Deployment, NotDeployedError, UnknownNameError
+from errata.cli.move import move, spark_session
+from errata.cli.output import for_people, print_lines, print_table
+from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.loading import load
+from errata.settings import read_settings
+from errata.versions import check_asked, deployed_part, new_arcs, next_version
+from errata.worker import make_topics, place_plan
+from processors import deployed, subjects
+from processors.network import Network
+from processors.plan import Plan, compile_network
+from processors.resolve import resolve
+from spark_jobs.backfill import Backfill, check
+from topics.kafka import KafkaCluster
+from topics.registry_server import registry
+
+
+@command("backfill", example="errata backfill tape.py bars --master local[4]")
+def backfill(
+    net: NetworkArgument,
+    box: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="BOX...", help="Boxes that are new in the network.", show_default=False
+        ),
+    ],
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill the history of boxes that a network has gained, on Spark, and deploy them.
+
+    What runs the network ends by itself, and what has come in is processed. What the new boxes, and
+    those that they need, would have written by now is recomputed from connection points, and
+    processes of the new version go on from there, as if the boxes had been there from the start. If
+    this is cut off, run it again.
+    """
+    settings = given_settings(conf)
+    place = read_settings()
+    cluster = KafkaCluster(place.kafka)
+    try:
+        schemas = registry(cluster, url=place.registry_url)
+        network = resolve(load(net), schemas)
+        whole = place_plan(compile_network(network), cluster)
+        there = deployed.read_plan(cluster, network.name)
+        if there is None:
+            raise NotDeployedError(
+                f"network {network.name!r} is not deployed on this cluster: `errata deploy {net}` "
+                "deploys all of it, and nothing is to be filled"
+            )
+        _check_known(network, box)
+        added = deployed.added(whole, there)
+        if not set(box) & set(added):
+            _tell(deployed.as_deployed(whole, there), there.first_epoch, {}, as_json=as_json)
+            return
+        check_asked(whole, asked=box, added=added)
+        part = place_plan(compile_network(deployed_part(network, there)), cluster)
+        old = deployed.as_deployed(part, there)
+        new = next_version(old, whole)
+        for arc in new_arcs(old, new):
+            check(old, new, arc)
+        with spark_session(net, old, place, master=master, settings=settings) as session:
+            make_topics(new, place, cluster)
+            subjects.register(new, schemas)
+            switch = move(
+                Deployment(cluster, old, schemas),
+                old,
+                new,
+                place=place,
+                session=session,
+                fill=lambda view: Backfill.of(
+                    session, view, new, kafka=place.kafka, registry=schemas
+                ),
+            )
+        found = deployed.read_plan(cluster, network.name)
+        assert found is not None  # it was acknowledged
+        _tell(new, found.first_epoch, switch.filled, as_json=as_json)
+    finally:
+        cluster.close()
+
+
+def _check_known(network: Network, boxes: list[str]) -> None:
+    for box in boxes:
+        if box not in network.declarations:
+            there = ", ".join(network.declarations)
+            raise UnknownNameError(f"network {network.name!r} has no box {box!r}: {there}")
+
+
+def _tell(plan: Plan, first_epoch: int, filled: dict[str, int], *, as_json: bool) -> None:
+    epoch = first_epoch - 1
+    found = [{"arc": arc, "tuples": count, "epoch": epoch} for arc, count in filled.items()]
+    if as_json or not for_people():
+        print_lines([{"network": plan.network, "version": plan.version, "filled": found}])
+        return
+    title = f"{plan.network}: version {plan.version} is deployed"
+    if found:
+        print_table(title, ["arc", "tuples", "epoch"], [list(row.values()) for row in found])
+    else:
+        Console().print(title)

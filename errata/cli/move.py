@@ -1,0 +1,135 @@
+"""A network goes from one version of its plan to the next, while somebody waits and watches."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from errata.cli.deployed import Deployment
+from errata.loading import load
+from errata.parts import Actor, Parts
+from errata.switch import Jobs, Switch
+from errata.worker import IDLE_S, Place
+from processors.plan import Plan
+from processors.takeover import Fill
+from processors.task import Shared
+from processors.view import View
+from topics.kafka import KafkaCluster
+
+
+@contextmanager
+def spark_session(
+    net: str, plan: Plan, place: Place, *, master: str | None, settings: Mapping[str, str]
+) -> Iterator[Any]:
+    """Open a Spark session for jobs of a network."""
+    from spark_jobs.session import by_value, check_packages, open_session  # it may be missing
+
+    check_packages()
+    by_value(load(net))
+    log = _home(plan, place) / "spark.deploy.log"
+    name = f"errata deploy {plan.network}"
+    session = open_session(master=master, settings=settings, name=name, log=log)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def move(
+    found: Deployment,
+    old: Plan,
+    new: Plan,
+    *,
+    place: Place,
+    session: Any = None,
+    fill: Callable[[View], Fill] | None = None,
+) -> Switch:
+    """Move a network to its next version; returns what was copied and filled.
+
+    Args:
+        found: Where it is.
+        old: As it is deployed.
+        new: The next version.
+        place: Where this process works.
+        session: A Spark session, if the old version has jobs there.
+        fill: Returns what writes new arcs, given what the old version's tasks report.
+    """
+    cluster = found.cluster
+    was, comes = (
+        Shared(cluster, plan, found.registry, View(cluster, plan=plan), place.compaction_lag_ms)
+        for plan in (old, new)
+    )
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="errata-switch-") as state,
+        Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar,
+    ):
+        parts = Parts(was, Path(state))
+        parts.beside.update(old.scopes)
+        switch = Switch(
+            was,
+            comes,
+            lambda: _parts(parts),
+            jobs=_jobs(was, version=new.version, session=session, place=place),
+            fill=None if fill is None else fill(was.view),
+        )
+        shown = bar.add_task("")
+        for busy in switch.run():
+            bar.update(shown, description=switch.now)
+            if not busy:
+                time.sleep(IDLE_S)
+    return switch
+
+
+def _parts(parts: Parts) -> list[Actor]:
+    """Return the tasks of a version, and what its jobs on Spark ask over topics."""
+    plan = parts.plan
+    jobs = [scope for scope in plan.scopes.values() if scope.on_spark]
+    ours = [scope for scope in plan.scopes.values() if not scope.on_spark]
+    asked = dict.fromkeys(arc for scope in jobs for arc in plan.asked_by(scope))
+    tasks = [(scope.name, p) for scope in ours for p in range(len(plan.tasks(scope.name)))]
+    return [actor for task in tasks for actor in parts.tasks(*task)] + parts.services([*asked])
+
+
+def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
+    """Return what runs jobs on Spark with the checkpoints that `errata spark` has."""
+
+    def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
+        from spark_jobs.run import Options, run_jobs
+        from spark_jobs.sole import Sole
+
+        assert isinstance(shared.cluster, KafkaCluster)
+        plan = replace(shared.plan, version=version)  # else they end, since the next one is told
+        own = replace(shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={})
+        folder = _home(plan, place) / f"spark.v{shared.plan.version}"
+        rights = [Sole(shared.cluster, plan.network, plan.scope_of(box)) for box in boxes]
+        try:
+            for right in rights:  # drivers of the old version leave
+                right.wait()
+            run_jobs(
+                own,
+                boxes,
+                session=session,
+                kafka=place.kafka,
+                options=Options(str(folder), once=True),
+                stop=meanwhile,
+            )
+        finally:
+            for right in rights:
+                right.close()
+
+    return run
+
+
+def _home(plan: Plan, place: Place) -> Path:
+    return place.state / plan.network / plan.deployment

@@ -1,0 +1,190 @@
+"""Backfill: what boxes would have written by an epoch, had they been there from the start.
+
+Recomputed from the connection points of the version before, on executors, which write it as inserts
+of that epoch in the name of the tasks that are to own it: their first reports cover all of it, or
+none. If it is cut off, whoever begins again writes the same tuples once more, behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from processors.arc_topic import ArcCodec
+from processors.desk import unpack
+from processors.envelopes.outgoing import Outgoing
+from processors.plan import Plan
+from processors.takeover import Filled, NewArc
+from processors.view import View
+from schemas.errors import ErrataError
+from spark_jobs.fill_writer import WRITERS, FillWriter
+from spark_jobs.reading import Arcs
+from spark_jobs.recompute import Recomputation, walk, ways_to
+from spark_jobs.registered import Recorder
+from topics.kafka import KafkaCluster
+from topics.registry import Registry
+
+BUCKETS = 64
+"""How many parts groups are hashed into; one of them is in memory at a time."""
+
+_WRITTEN = pa.schema([(name, pa.int64()) for name in ("partition", "end", "tuples")])
+_SQL = "partition long, end long, tuples long"
+
+
+class CannotBackfillError(ErrataError):
+    """What a new box would have written by now can't be told."""
+
+
+class BackfillFailedError(ErrataError):
+    """Spark stopped amidst a backfill."""
+
+
+def before(old: Plan, new: Plan) -> Plan:
+    """Return the new plan's boxes over the old one's topics: what is new has to be recomputed."""
+    arcs = {n: arc if n in old.arcs else replace(arc, keep_ms=None) for n, arc in new.arcs.items()}
+    counts = new.partitions | old.partitions
+    return replace(
+        new, arcs=arcs, topics=old.topics, partitions=counts, generations=old.generations
+    )
+
+
+def check(old: Plan, new: Plan, arc: str) -> None:
+    """See that all is kept that an arc is recomputed from.
+
+    Args:
+        old: The plan that is deployed.
+        new: The next one.
+        arc: An arc that only the next one has.
+
+    Raises:
+        CannotBackfillError: If something is not.
+    """
+    for start in _read(before(old, new), arc):
+        if not old.arcs[start].is_connection_point:
+            raise CannotBackfillError(
+                f"arc {arc!r} can't be filled: it comes from {start!r}, which is deployed without "
+                "keep= and has no history; run the network under another name, with keep= on it"
+            )
+
+
+def _read(plan: Plan, arc: str) -> list[str]:
+    """Return the arcs that an arc is recomputed from."""
+    ways = walk(plan, ways_to(plan, arc))
+    return list(dict.fromkeys(way.start for way in ways if not way.is_computed))
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """Fills new arcs by jobs on Spark: a `processors.takeover.Fill`.
+
+    Args:
+        session: The Spark session.
+        arcs: Those of the version before, under the new plan's boxes (`before`).
+        view: What the tasks of the version before have reported.
+        plan: The new plan.
+        buckets: How many parts groups are hashed into.
+    """
+
+    session: Any
+    arcs: Arcs
+    view: View
+    plan: Plan
+    buckets: int = BUCKETS
+
+    @classmethod
+    def of(
+        cls,
+        session: Any,
+        view: View,
+        new: Plan,
+        *,
+        kafka: Mapping[str, str | int],
+        registry: Registry,
+    ) -> Backfill:
+        """Return what fills a new plan's arcs, its schemas looked up.
+
+        Args:
+            session: The Spark session.
+            view: What the tasks of the version before have reported.
+            new: The new plan.
+            kafka: librdkafka settings.
+            registry: Where the schemas are.
+        """
+        return cls(
+            session,
+            Arcs(before(view.plan, new), kafka, schema_ids(view.plan, new, registry)),
+            view,
+            new,
+        )
+
+    def __call__(self, new: NewArc) -> Filled:
+        """Recompute an arc and write it.
+
+        Raises:
+            BackfillFailedError: If Spark stops.
+        """
+        plan, kind = self.arcs.plan, self.plan.arcs[new.name]
+        parts = {name: self.arcs.parts(self.view, name) for name in _read(plan, new.name)}
+        made = Recomputation(
+            self.session, self.arcs, parts, new.epoch, new.watermarks, self.buckets
+        )
+        blocks = made.blocks(
+            ways_to(plan, new.name), kind, by=kind.partition_by, columns=list(kind.fields)
+        )
+        writer, kafka = FillWriter(self.plan, new, self.arcs.ids), self.arcs.kafka
+        writer.fence(self.view.cluster)
+
+        def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext  # Spark may be missing where this module is imported
+
+            cluster = KafkaCluster(kafka)
+            try:
+                packed = (block for rows in batches for block in rows["block"].to_pylist())
+                number = TaskContext.get().partitionId()
+                filled = writer.write(cluster, map(unpack, packed), number=number)
+            finally:
+                cluster.close()
+            yield _told(filled)
+
+        rows = _collected(blocks.coalesce(WRITERS).mapInArrow(write, _SQL), new.name)
+        ends = Counter[int]()
+        for row in rows:
+            ends[row.partition] = max(ends[row.partition], row.end)
+        total = sum(row.tuples for row in rows)
+        return Filled(total, {p: end for p, end in ends.items() if p >= 0})
+
+
+def _collected(found: Any, arc: str) -> list[Any]:
+    """Return a few rows for each writer."""
+    from spark_jobs.driver import told_of  # Spark may be missing where this module is imported
+
+    faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
+    try:
+        return list(found.collect())
+    except (faults[0], faults[1].PySparkException) as error:
+        raise BackfillFailedError(
+            f"arc {arc!r} could not be filled: {told_of(error)}; run it again"
+        ) from error
+
+
+def schema_ids(old: Plan, new: Plan, registry: Registry) -> dict[str, int]:
+    """Return the ids of the schemas of all arcs of two plans, and of the new one's sinks."""
+    recorder = Recorder(registry)
+    for plan in (old, new):
+        for arc in plan.topics:
+            ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
+    for sink in new.sinks:
+        Outgoing(new.arcs[sink.arc], sink.topic, sink.envelope, sink.format, recorder)
+    return recorder.ids
+
+
+def _told(filled: Filled) -> pa.RecordBatch:
+    """Return rows of what was written: one of the number of tuples, and one a partition."""
+    rows = [{"partition": -1, "end": 0, "tuples": filled.tuples}]
+    rows += [{"partition": p, "end": end, "tuples": 0} for p, end in filled.ends.items()]
+    return pa.RecordBatch.from_pylist(rows, schema=_WRITTEN)

@@ -1,0 +1,134 @@
+"""Writes what a new arc holds, and its sinks, in the name of the tasks that are to own it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from processors.arc_topic import ArcCodec, Meta
+from processors.envelopes.outgoing import Outgoing
+from processors.plan import Plan
+from processors.spread import Spread
+from processors.takeover import ROWS_A_TRANSACTION, Filled, NewArc
+from processors.task import INTERVAL_MS
+from schemas import revisions as frames
+from schemas.fields import Fields
+from schemas.partition import partitions
+from spark_jobs.registered import Registered
+from topics.cluster import Cluster, Transactions
+
+WRITERS = 16
+"""How many write an arc at once, at most: always the same, so that each can be fenced."""
+
+
+@dataclass(frozen=True)
+class FillWriter:
+    """Writes tuples to a new arc and its sinks, in any process: pickled to executors.
+
+    Args:
+        plan: The plan that has the arc.
+        new: The arc.
+        ids: Schema ids by subject.
+    """
+
+    plan: Plan
+    new: NewArc
+    ids: Mapping[str, int]
+
+    def transactional_id(self, number: int) -> str:
+        """Return the transactional id of one of those who write at once."""
+        return f"{self.plan.network}.{self.new.name}.fill.{number}"
+
+    def fence(self, cluster: Cluster) -> None:
+        """See that nobody goes on who wrote for an older life."""
+        for number in range(WRITERS):
+            cluster.transactions(self.transactional_id(number)).close()
+
+    @cached_property
+    def _codec(self) -> ArcCodec:
+        name = self.new.name
+        return ArcCodec(self.plan.arcs[name], self.plan.topic(name), Registered(self.ids))
+
+    @cached_property
+    def _spread(self) -> Spread:
+        return Spread(self.plan.arcs[self.new.name], self.plan.partition_count(self.new.name))
+
+    @cached_property
+    def _sinks(self) -> list[tuple[Outgoing, int]]:
+        plan, registry = self.plan, Registered(self.ids)
+        arc = plan.arcs[self.new.name]
+        return [
+            (Outgoing(arc, s.topic, s.envelope, s.format, registry), plan.sink_partitions[s.topic])
+            for s in plan.sinks_of(self.new.name)
+        ]
+
+    def write(self, cluster: Cluster, blocks: Iterable[pl.DataFrame], *, number: int) -> Filled:
+        """Write tuples, each as an insert; those of partitions without a life are left out.
+
+        Args:
+            cluster: Where to.
+            blocks: Frames of tuples.
+            number: Which of those who write at once this is.
+        """
+        ends, total = dict[int, int](), 0
+        transactions = cluster.transactions(self.transactional_id(number))
+        try:
+            for tuples in gathered(blocks):
+                wanted = self._spread.places(tuples).is_in(list(self.new.attempts))
+                for part in tuples.filter(wanted).iter_slices(ROWS_A_TRANSACTION):
+                    transactions.begin()
+                    self._produce(transactions, part)
+                    written = transactions.flush()
+                    transactions.commit()
+                    total += part.height
+                    ends |= {
+                        place.partition: end
+                        for place, end in written.items()
+                        if place.topic == self.plan.topic(self.new.name)
+                    }
+        finally:
+            transactions.close()
+        return Filled(total, ends)
+
+    def _produce(self, transactions: Transactions, tuples: pl.DataFrame) -> None:
+        name, epoch = self.new.name, self.new.epoch
+        revisions = inserts(tuples, self.plan.arcs[name].fields)
+        if name in self.plan.topics:
+            placed = revisions.with_columns(self._spread.places(tuples).alias("@partition"))
+            parts = placed.partition_by("@partition", as_dict=True, include_key=False)
+            for (partition,), part in parts.items():
+                task = f"{self.plan.scope_of(name)}.{partition}"
+                meta = Meta(task, self.new.attempts[partition], epoch)
+                keys, values = self._codec.encode(part, meta)
+                places = [partition] * len(keys)
+                transactions.produce(self._codec.topic, partitions=places, keys=keys, values=values)
+        for sink, count in self._sinks:
+            time_ms = epoch * INTERVAL_MS
+            keys, told = sink.encode(revisions, epoch=epoch, time_ms=time_ms)
+            if keys:
+                places = partitions(keys, count).tolist()
+                transactions.produce(sink.topic, partitions=places, keys=keys, values=told)
+
+
+def gathered(blocks: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield small frames together, a transaction's worth at a time."""
+    held = list[pl.DataFrame]()
+    for block in blocks:
+        held.append(block)
+        if sum(frame.height for frame in held) >= ROWS_A_TRANSACTION:
+            yield pl.concat(held)
+            held = []
+    if held:
+        yield pl.concat(held)
+
+
+def inserts(tuples: pl.DataFrame, fields: Fields) -> pl.DataFrame:
+    """Return an insert of each tuple."""
+    return tuples.select(
+        pl.lit(frames.INSERT, pl.UInt8).alias("op"),
+        *(pl.lit(None, kind.dtype).alias(frames.BEFORE + name) for name, kind in fields.items()),
+        *(pl.col(name).alias(frames.AFTER + name) for name in fields),
+    )

@@ -1,0 +1,107 @@
+"""A scenario in which a network gains boxes while it runs: filled as if they were there always."""
+
+import json
+from collections.abc import Generator
+from dataclasses import replace
+
+import polars as pl
+
+from errata import hopping, tumbling
+from errata.versions import deployed_part, next_version
+from processors.deployed import Deployed, added
+from processors.plan import Plan, compile_network
+from processors.replay import reads
+from processors.takeover import Fill, Filled, NewArc, contents
+from processors.task import Shared
+from schemas import revisions as frames
+from spark_jobs.backfill import schema_ids
+from spark_jobs.fill_writer import FillWriter
+from tests.laws import oracle
+from tests.laws.networks import KEEP, PARTITIONS, SUMS, SUMS_ORACLE, Shape, front, shape_of
+from tests.laws.networks import _sums as sums
+from tests.laws.switching import Switching, other_counts
+
+
+class Growing(Switching):
+    """A network gains boxes in the midst of the tape.
+
+    Args:
+        shape: What runs in the end.
+        old: The plan that it begins with.
+        count: The partitions that its sources' arcs get.
+        more: What a simulation needs.
+    """
+
+    def __init__(self, shape: Shape, old: Plan, *, count: int, **more) -> None:
+        super().__init__(replace(shape, plan=old), count=count, **more)
+        self.grown, self.once = shape.plan, set[str]()
+
+    def next(self, old: Plan) -> Plan:
+        return next_version(old, other_counts(self.grown, self.count))
+
+    def fill(self, was: Shared, new: Plan) -> Fill:
+        """Return what recomputes everything from connection points, and writes what was asked."""
+
+        def fill(arc: NewArc) -> Filled:
+            made = dict[str, pl.DataFrame]()
+            for name in [*was.plan.sources, *new.boxes]:
+                if name in was.plan.kept_ms:
+                    names = list(new.arcs[name].fields)
+                    made[name] = frames.side(ended(contents(was, name)), frames.AFTER, names)
+                else:
+                    above = [made[input] for input in reads(new.boxes[name])]
+                    wm = arc.watermarks.get(name, 0)
+                    made[name] = new.boxes[name].recompute(*above, wm=wm)
+            writer = FillWriter(new, arc, schema_ids(was.plan, new, was.registry))
+            writer.fence(self.cluster)
+            tuples, half = made[arc.name], made[arc.name].height // 2
+            parts = [tuples[:half], tuples[half:]]
+            found = [writer.write(self.cluster, [part], number=n) for n, part in enumerate(parts)]
+            ends = {p: max(f.ends.get(p, 0) for f in found) for f in found for p in f.ends}
+            self.seen["filled"] += tuples.height
+            self.seen["filled again"] += arc.name in self.once
+            self.once.add(arc.name)
+            return Filled(sum(f.tuples for f in found), ends)
+
+        return fill
+
+
+def ended(steps: Generator[bool, None, pl.DataFrame]) -> pl.DataFrame:
+    """Take all steps of a generator; return what it returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+
+
+def growing(*, kept: bool) -> tuple[Shape, Plan]:
+    """A network that has one aggregate, and gains others: in its scope, in others, in new ones."""
+    net, scaled = front(kept=kept)
+    up = sums(scaled, "up", scope="a", mode="upstream", keep=KEEP)
+    few = replace(net, declarations=dict(net.declarations))
+    sums(scaled, "down", scope="b", mode="downstream", keep=KEEP)
+    scaled.aggregate(
+        "desks", by=["desk"], window=hopping(12, every=8), mode="resident", partitions=3,
+        fields=SUMS,
+    )  # fmt: skip
+    shown = up.map("shown", fields={"double": "n * 2"})
+    shown.aggregate(
+        "all", by=["product"], window=tumbling(16), emit="on_update", keep=KEEP,
+        fields={"n": "sum(double)"},
+    )  # fmt: skip
+    boxes = (
+        *(replace(SUMS_ORACLE, name=name) for name in ("up", "down")),
+        replace(SUMS_ORACLE, name="desks", by=("desk",)),
+        oracle.Map("shown", "up", {"double": lambda t: t["n"] * 2}),
+        oracle.Aggregate(
+            "all", "shown", ("product",), 16, 16, {"n": oracle.total("double")},
+            time=oracle.closed_at, on_update=True,
+        ),
+    )  # fmt: skip
+    whole, old = shape_of(net, boxes, ("up", "down")), shape_of(few, boxes).plan
+    found = Deployed(1, 0, "", {}, json.loads(json.dumps(old.describe())))
+    assert added(whole.plan, found) == ["down", "desks", "shown", "all"]
+    part = compile_network(deployed_part(net, found)).placed(dict.fromkeys(old.sources, PARTITIONS))
+    assert part.fingerprint == old.fingerprint
+    return whole, old
