@@ -173,9 +173,12 @@ def check_java() -> Path:
     Raises:
         SparkMissingError: If there is none.
     """
-    version = importlib.metadata.version("pyspark")
-    need = f"PySpark {version} runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}"
     try:
         return find_java(newest=NEWEST_JAVA)
     except NoJavaError as error:
-        raise SparkMissingError(f"{need}: {error}") from error
+        version = importlib.metadata.version("pyspark")
+        tried = ", ".join(f"{path} is {found or 'broken'}" for path, found in error.found.items())
+        raise SparkMissingError(
+            f"PySpark {version} runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}; found: "
+            f"{tried or 'none'}; install one, or set JAVA_HOME to it"
+        ) from error

@@ -14,11 +14,14 @@ from typing import Any
 
 from schemas.errors import ErrataError
 from topics import names
+from topics.cluster import ClusterError
 from topics.kafka import KafkaCluster
 
 SESSION_MS = 6_000
 """A driver that has died is out after this long; brokers allow no less unless told to."""
-PATIENCE_S = 10.0
+PATIENCE_S = 8.0
+"""How long another member of the group may have the job before it is taken to be alive."""
+JOIN_S = 60.0
 _POLL_S = 0.2
 
 
@@ -53,16 +56,24 @@ class Sole:
 
         Raises:
             AnotherDriverError: If another driver stays.
-            ClusterError: If the cluster refuses.
+            ClusterError: If the cluster refuses, or the group can't be joined.
         """
-        deadline = monotonic() + PATIENCE_S
+        began, joined = monotonic(), None
         while not self._member.partitions:
             if self.error is not None:
                 raise self.error
-            if monotonic() > deadline:
-                raise AnotherDriverError(
-                    f"job {self._scope!r} is run by another driver, which is alive since "
-                    f"{PATIENCE_S:g} s at least; end that one first, or leave it be"
+            now = monotonic()
+            if self._member.joined:
+                joined = joined or now
+                if now > joined + PATIENCE_S:
+                    raise AnotherDriverError(
+                        f"job {self._scope!r} is run by another driver, which is alive; end that "
+                        "one first, or leave it be"
+                    )
+            elif now > began + JOIN_S:
+                raise ClusterError(
+                    f"job {self._scope!r} could not join the consumer group of its drivers within "
+                    f"{JOIN_S:g} s; see the broker's log"
                 )
             sleep(0.02)
 

@@ -45,6 +45,8 @@ class Membership:
         session_ms: int = SESSION_MS,
     ) -> None:
         self.partitions: set[int] = set()
+        self.joined = False
+        """Whether the group has ever told this member what it has, if only nothing."""
         self._connection, self._give_up = connection, give_up
         defaults = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1_000}
         self._consumer: Any = connection.client(Consumer, defaults, {**_LAWS, "group.id": group})
@@ -65,6 +67,7 @@ class Membership:
             raise self._connection.failure("a consumer group", KafkaException(error))
 
     def _take(self, consumer: Any, assigned: list[Assigned]) -> None:
+        self.joined = True
         consumer.incremental_assign(assigned)
         consumer.pause(assigned)
         self.partitions.update(place.partition for place in assigned)

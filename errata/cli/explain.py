@@ -122,6 +122,9 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
     anchors = [anchor.arc.name for anchor in path.anchors]
     told = " and ".join(map(repr, anchors))
     results, why_not = find_results(network, typed, name)
+    if name in plan.spark:
+        results, why_not = None, "on Spark states are at hand"
+        found |= {"place": "spark", "horizon_ms": plan.spark[name]}
     return found | {
         "mode": choice.mode,
         "asked": choice.asked,
@@ -187,7 +190,7 @@ def _print(found: dict[str, Any]) -> None:
         (
             (
                 name,
-                box["kind"],
+                box["kind"] + (", on Spark" if "place" in box else ""),
                 box["input"],
                 box["scope"],
                 box.get("mode"),

