@@ -1,0 +1,240 @@
+"""A job by real Spark over real Kafka: replays beyond its horizon, states, and lives that go on."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic, sleep
+
+import polars as pl
+import pytest
+
+from errata import Network, hopping, sliding
+from errata.worker import Place, Worker
+from processors.arc_topic import ArcInput
+from processors.deployed import declare_end
+from processors.desk import unpack
+from processors.task import Shared
+from processors.view import View
+from schemas import revisions as frames
+from spark_jobs.checkpoint import Checkpoint
+from spark_jobs.driver import Driver
+from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.registry import SchemaRegistry
+from topics.settings import TopicSpec
+
+HOUR_MS, START_MS, LIMIT_S = 3_600_000, 1_700_000_000_000, 120.0
+SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+}
+JOBS = ("near", "far", "slid")
+
+
+def network():
+    net = Network("streaming")
+    fields = {"key": "string", "at": "timestamp-millis", "product": "string", "n": "long"}
+    source = net.source(
+        "trades",
+        topic="streaming.in",
+        format="json",
+        fields=fields,
+        identity=["key"],
+        event_time="at",
+        partition_by=["key"],
+        partitions=3,
+        lateness="1m",
+        keep="10y",
+    )
+    results = {"s": "sum(n)", "c": "count(*)", "largest": "max(m)", "p": "percentile(n, 0.9)"}
+    windows = {"near": hopping("30m", every="20m"), "far": hopping("30m", every="20m")}
+    for name, window in (windows | {"slid": sliding("15m")}).items():
+        horizon = "1h" if name == "near" else None
+        front = source.where(f"real_{name}", "n <> 7").map(f"doubled_{name}", m="n * 2")
+        front.aggregate(
+            name, by=["product"], window=window, place="spark", horizon=horizon, keep="10y",
+            fields=results,
+        )  # fmt: skip
+    return net
+
+
+@pytest.fixture
+def session(spark) -> Iterator[object]:
+    before = {key: spark.conf.get(key, None) for key in SETTINGS}
+    for key, value in SETTINGS.items():
+        spark.conf.set(key, value)
+    yield spark
+    for key, value in before.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+class Tape:
+    """Sends trades and their corrections."""
+
+    def __init__(self, cluster):
+        self.cluster, self.dice, self.live = cluster, random.Random(3), {}
+
+    def send(self, count, *, first_hour):
+        for _ in range(count):
+            key, line = self._line(START_MS + first_hour * HOUR_MS)
+            body = json.dumps(line).encode()
+            partition = int(key[1:]) % 2
+            self.cluster.send("streaming.in", partition=partition, key=key.encode(), value=body)
+        self.cluster.flush()
+
+    def _line(self, start_ms):
+        kind = self.dice.random()
+        if self.live and kind < 0.2:
+            key = self.dice.choice(list(self.live))
+            before = self.live[key]
+            if kind < 0.05:
+                return key, {"op": "delete", "before": self.live.pop(key)}
+            self.live[key] = before | {"n": self.dice.randrange(20)}
+            return key, {"op": "replace", "before": before, "after": self.live[key]}
+        key = f"k{self.dice.randrange(10**9)}"
+        at, product = start_ms + self.dice.randrange(5 * HOUR_MS), self.dice.choice("abcde")
+        self.live[key] = {"key": key, "at": at, "product": product, "n": self.dice.randrange(20)}
+        return key, {"op": "insert", "after": self.live[key]}
+
+
+@contextmanager
+def at_work(kafka, folder):
+    """Ingest and sweepers in a thread."""
+    worker, stop = Worker(network(), Place(kafka, folder / "state")), Event()
+    worker.add_scope("ingest.trades")
+    worker.add_sweepers()
+    thread = Thread(target=worker.run, args=(stop.is_set,))
+    thread.start()
+    try:
+        yield worker
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Seen:
+    """What is there to see of the network."""
+
+    def __init__(self, kafka, plan):
+        self.kafka, self.cluster, self.plan = kafka, KafkaCluster(kafka), plan
+        cluster = self.cluster
+        self.view = View(cluster, plan=plan)
+        self.shared = Shared(cluster, plan, SchemaRegistry(cluster), self.view, 86_400_000)
+
+    def await_input(self, count):
+        deadline = monotonic() + LIMIT_S
+        while True:
+            self.view.poll()
+            reports = [self.view.of(task) for task in self.view.tasks("ingest.trades")]
+            last = max((e for r in reports for _, e in r.ends.values()), default=0)
+            read = sum(report.counts.get("read", 0) for report in reports)
+            if read >= count and min(report.done for report in reports) >= last:
+                return
+            assert monotonic() < deadline
+            sleep(0.05)
+
+    def run(self, session, folder):
+        for name in JOBS:
+            shared = Shared(
+                self.cluster, self.plan, SchemaRegistry(self.cluster),
+                View(self.cluster, plan=self.plan), 86_400_000,
+            )  # fmt: skip
+            driver = Driver(
+                shared,
+                self.plan.scopes[name],
+                session=session,
+                checkpoint=Checkpoint(session, str(folder / name)),
+                kafka=dict(self.kafka),
+                buckets=2,
+            )
+            driver.start(once=True)
+            driver.query.awaitTermination(LIMIT_S)
+            driver.check()
+            driver.close()
+        self.view.poll()
+        return driver.job
+
+    def content(self, arc):
+        kind, parts = self.plan.arcs[arc], []
+        end = self.cluster.end(self.view.source)
+        while not self.view.has_read_to(end):
+            self.view.poll()
+        for partition in range(self.plan.partition_count(arc)):
+            source = ArcInput(self.view, self.shared.codec(arc), partition, done=-1, resume=0)
+            _, last = self.view.complete(arc, partition)
+            while source.cursor.position < last:
+                source.poll()
+            source.frontier()
+            parts.append(source.take(source.frontier()))
+            source.close()
+        return frames.fold(pl.concat(parts), kind.identity, list(kind.fields))
+
+    def wanted(self, name):
+        tuples = self.content("trades")
+        wm = self.view.of(f"{name}.0").watermark
+        for box in (f"real_{name}", f"doubled_{name}", name):
+            tuples = self.plan.boxes[box].recompute(tuples, wm=wm)
+        return tuples
+
+
+def same(plan, name, found, wanted):
+    visible = plan.arcs[name].visible
+    one, other = (frame.select(visible).sort(visible[:2]) for frame in (found, wanted))
+    assert one.equals(other), (name, one.join(other, on=visible, how="anti"))
+    return one.height
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PySpark's sockets
+def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_live_groups(
+    session, broker, cluster, tmp_path
+):
+    create_topics(broker.settings, [TopicSpec("streaming.in", 2)])
+    tape, sent = Tape(cluster), 0
+    with at_work(broker.settings, tmp_path) as worker:
+        seen = Seen(broker.settings, worker.plan)
+        for hour in (0, 6):
+            tape.send(150, first_hour=hour)
+            sent += 150
+            seen.await_input(sent)
+            seen.run(session, tmp_path)
+            for name in JOBS:
+                assert same(worker.plan, name, seen.content(name), seen.wanted(name)) > 20
+        counts = seen.view.of("near.0").counts
+        assert counts["near.replayed"] > 0  # beyond its horizon
+        assert seen.view.of("far.0").counts["far.revised"] > 0
+        kept = states(session, tmp_path / "far")
+        live = seen.content("trades")
+        for box in ("real_far", "doubled_far"):
+            live = worker.plan.boxes[box].recompute(live)
+        by = ["product", "window_start"]
+        held = worker.plan.boxes["far"].states_of(live).select(by).sort(by)
+        assert kept.select(by).sort(by).equals(held)
+        declare_end(seen.cluster, worker.plan, "trades")
+        sleep(0.5)
+        seen.await_input(sent)
+        job = seen.run(session, tmp_path)
+        for name in JOBS:
+            same(worker.plan, name, seen.content(name), seen.wanted(name))
+        assert job.attempts == (3, 3, 3)
+        seen.cluster.close()
+
+
+def states(session, folder):
+    """Return the states that Spark's store holds, as its own reader gives them."""
+    reader = session.read.format("statestore").option("stateVarName", "states")
+    found = reader.load(str(Checkpoint(session, str(folder)).numbered(0)))
+    chunks: dict[tuple[int, int], bytes] = {}
+    for row in found.collect():
+        key = row.key.bucket, row.key.slab
+        elements = row.list_value if "list_value" in found.columns else [row.list_element]
+        for element in elements:
+            chunks[key] = chunks.get(key, b"") + bytes(element.chunk)
+    assert chunks
+    return pl.concat(unpack(state) for state in chunks.values())
