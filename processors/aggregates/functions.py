@@ -187,9 +187,9 @@ FUNCTIONS: dict[str, Function] = {
 MACROS: dict[str, Macro] = {
     "vwap": Macro(
         "vwap",
-        "vwap(price, size) -> sum(price * size) / sum(size), of its type and from its states",
+        "vwap(price, size) -> sum(price * size) / sum(size), over tuples that have both",
         "vwap(price, size)",
-        "sum(price * size) / sum(size)",
+        "sum(price * size) / sum(if(price is null, null, size))",
         ("price", "size"),
         "that of the sums, then of their quotient",
         _ALWAYS,

@@ -25,7 +25,7 @@ def expanded(
         >>> from processors.aggregates.functions import MACROS
         >>> given = [read("price + 1"), read("size")]
         >>> expanded(MACROS["vwap"], given, condition=None, start=0).sql("spark")
-        'SUM((price + 1) * size) / SUM(size)'
+        'SUM((price + 1) * size) / SUM(IF((price + 1) IS NULL, NULL, size))'
     """
     values = dict(zip(macro.arguments, given, strict=True))
     tree = read(macro.stands_for)

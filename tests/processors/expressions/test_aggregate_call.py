@@ -92,7 +92,7 @@ def test_a_macro_becomes_the_calls_it_stands_for_each_with_its_filter():
     parsed = parse_aggregate("1 + vwap(price + 1, size) filter (where is_buy)", FIELDS)
     assert [(call.function, call.arguments[0].text) for call in parsed.calls] == [
         ("sum", "(price + 1) * size"),
-        ("sum", "size"),
+        ("sum", "IF((price + 1) IS NULL, NULL, size)"),
     ]
     assert {call.condition.text for call in parsed.calls} == {"is_buy"}
     assert {call.position for call in parsed.calls} == {4}
