@@ -26,6 +26,7 @@ from spark_jobs.fill_writer import WRITERS, FillWriter
 from spark_jobs.reading import Arcs
 from spark_jobs.recompute import Recomputation, walk, ways_to
 from spark_jobs.registered import Recorder
+from spark_jobs.session import told_of
 from topics.kafka import KafkaCluster
 from topics.registry import Registry
 
@@ -161,8 +162,6 @@ class Backfill:
 
 def _collected(found: Any, arc: str) -> list[Any]:
     """Return a few rows for each writer."""
-    from spark_jobs.driver import told_of  # Spark may be missing where this module is imported
-
     faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
     try:
         return list(found.collect())

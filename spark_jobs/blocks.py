@@ -57,22 +57,12 @@ class Shares:
         by_group = replace(self.job.box.input, partition_by=self.job.box.by)
         return Spread(by_group, self.job.buckets)
 
-    @cached_property
-    def columns(self) -> list[str]:
-        """The fields of the input that the aggregate looks at."""
-        box = self.job.box
-        used = {*box.by, *box.input.identity, box.input.event_time}
-        for state in box.states:
-            used.update(*(argument.columns for argument in state.arguments))
-            used.update(state.condition.columns if state.condition is not None else ())
-        return [name for name in box.input.fields if name in used]
-
     def of_tuples(
         self, leaving: pl.DataFrame, entering: pl.DataFrame
     ) -> Iterator[tuple[int, int, bytes]]:
         """Yield bucket, slab and block of what leaves and enters the input."""
         parts = [
-            frame.select(self.columns).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
+            frame.select(self.job.box.looked_at).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
             for frame, sign in ((leaving, -1), (entering, 1))
         ]
         tuples = pl.concat(parts)

@@ -21,6 +21,7 @@ from spark_jobs.job import Job
 from spark_jobs.operator import OUTPUT, Operator
 from spark_jobs.registered import Recorder
 from spark_jobs.reports import Reports, Told
+from spark_jobs.session import told_of
 from spark_jobs.source import name_of, source_of
 from spark_jobs.writer import WRITTEN, Writer
 from topics.cluster import LostOffsetError, TopicPartition
@@ -224,10 +225,3 @@ def register(job: Job, recorder: Recorder) -> None:
         ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
     for arc in plan.asked_by(job.scope):
         recorder.register(f"{plan.requests(arc)}-value", desk.REQUEST)
-
-
-def told_of(error: object) -> str:
-    """Return what went wrong, in a line, of Spark's account of it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if "Error: " in line and not line.startswith("at ")]
-    return (named or lines or ["it stopped"])[-1 if named else 0]

@@ -94,15 +94,6 @@ def aggregate(plan: Plan, name: str) -> Aggregate:
     return box
 
 
-def looked_at(box: Aggregate) -> list[str]:
-    """Return the fields of its input that an aggregate looks at."""
-    used = {*box.by, *box.input.identity, box.input.event_time}
-    for state in box.states:
-        used.update(*(argument.columns for argument in state.arguments))
-        used.update(state.condition.columns if state.condition is not None else ())
-    return [name for name in box.input.fields if name in used]
-
-
 @dataclass(frozen=True)
 class Division:
     """Takes the tuples at the start of some ways to their end, and parts them by hash.
@@ -200,7 +191,7 @@ class Recomputation:
     def _computed(self, name: str, division: Division) -> Any:
         """Return the results of an aggregate."""
         box, wm = aggregate(self.arcs.plan, name), self.watermarks[name]
-        columns = looked_at(box)
+        columns = box.looked_at
         ways = ways_from(self.arcs.plan, box.input.name)
         blocks = self.blocks(ways, box.input, by=box.by, columns=columns)
 

@@ -24,6 +24,7 @@ from schemas.fields import FieldType
 from spark_jobs.as_of import AsOf, Auditor, Bound
 from spark_jobs.reading import Arcs
 from spark_jobs.recompute import Recomputation, Way, by_bucket, unpacked, walk, ways_to
+from spark_jobs.session import told_of
 
 BUCKETS = 64
 """How many parts groups and identities are hashed into; one of them is in memory at a time."""
@@ -219,8 +220,6 @@ class Audit:
 
 def _collected(found: Any, arc: str) -> list[Mapping[str, Any]]:
     """Return a row for each bucket."""
-    from spark_jobs.driver import told_of  # Spark may be missing where this module is imported
-
     faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
     try:
         return [row.asDict() for row in found.collect()]

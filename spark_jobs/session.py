@@ -182,3 +182,10 @@ def check_java() -> Path:
             f"PySpark {version} runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}; found: "
             f"{tried or 'none'}; install one, or set JAVA_HOME to it"
         ) from error
+
+
+def told_of(error: object) -> str:
+    """Return what went wrong, in a line, of Spark's account of it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "Error: " in line and not line.startswith("at ")]
+    return (named or lines or ["it stopped"])[-1 if named else 0]

@@ -17,7 +17,7 @@ from processors.boxes.sliding import SlidingAggregate
 from processors.desk import pack, unpack
 from schemas import revisions as frames
 from schemas.fields import physical
-from spark_jobs.blocks import RESULTS, SIGN, TUPLES, Shares
+from spark_jobs.blocks import RESULTS, SIGN, TUPLES
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
 
@@ -67,7 +67,7 @@ class Share:
     def no_tuples(self) -> pl.DataFrame:
         """Return no tuples, with the columns of blocks."""
         fields = self.job.box.input.fields
-        columns = {name: fields[name].dtype for name in Shares(self.job).columns}
+        columns = {name: fields[name].dtype for name in self.job.box.looked_at}
         return pl.DataFrame(schema={**columns, SIGN: pl.Int8()})
 
     def no_results(self) -> pl.DataFrame:

@@ -81,6 +81,15 @@ class Windowed:
         return replace(self.arc, fields=kept)
 
     @property
+    def looked_at(self) -> list[str]:
+        """The fields of its input that it looks at."""
+        used = {*self.by, *self.input.identity, self.input.event_time}
+        for state in self.states:
+            used.update(*(argument.columns for argument in state.arguments))
+            used.update(state.condition.columns if state.condition is not None else ())
+        return [name for name in self.input.fields if name in used]
+
+    @property
     def is_resident(self) -> bool:
         """Whether it keeps everything."""
         return self.mode == RESIDENT

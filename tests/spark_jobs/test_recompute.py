@@ -16,7 +16,6 @@ from spark_jobs.recompute import (
     Stateless,
     Way,
     aggregate,
-    looked_at,
     unpacked,
     walk,
     ways_from,
@@ -77,7 +76,7 @@ def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(pla
 
 
 def test_an_aggregate_gets_what_it_looks_at_only(plan: Plan) -> None:
-    assert looked_at(aggregate(plan, "sums")) == ["key", "at", "product", "m"]
+    assert aggregate(plan, "sums").looked_at == ["key", "at", "product", "m"]
 
 
 def on(ways: list[Way], tuples: pl.DataFrame) -> list[pl.DataFrame]:
