@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RANDOM = "random"
-"""The random networks, one after another (`tests/laws/random_networks.py`)."""
+RANDOM, ON_SPARK = "random", "on_spark"
+"""The random networks, one after another (`tests/laws/random_networks.py`); those with jobs."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class Mutant:
         file: Where.
         old: The line, or the part of it, that is changed; unique in the file.
         new: What it becomes.
-        network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`.
+        network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`,
+            or `ON_SPARK`.
     """
 
     name: str

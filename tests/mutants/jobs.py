@@ -1,0 +1,62 @@
+"""Bugs in jobs on Spark: bounds, slabs, shares, writers, reports."""
+
+from tests.mutants.mutant import ON_SPARK, Mutant
+
+JOBS = [
+    Mutant(
+        "a batch begins where the one before ended",
+        "spark_jobs/epochs.py",
+        "starts = {p: self.resume(p) for p in complete}",
+        "starts = now.ends",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "windows close only where tuples come",
+        "spark_jobs/epochs.py",
+        "closing = slabs.closing(start.watermark, end.watermark, held)",
+        "closing = slabs.closing(end.watermark, end.watermark, (0, -1))",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "what was reported is written again",
+        "spark_jobs/writer.py",
+        "if batch.epoch > job.done[partition]",
+        "if batch.epoch > -1",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a tuple comes to the slab of its own time only",
+        "spark_jobs/slabs.py",
+        "first = (times - self.window.extent_ms + 1) // self.length_ms",
+        "first = times // self.length_ms",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "copies that a task of a job wrote twice count twice",
+        "processors/arc_topic.py",
+        "if there.height < pending.height or self._repeats:",
+        "if there.height < pending.height:",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a rebuild spares what the watermark has passed",
+        "spark_jobs/share.py",
+        "changing = pl.col(box.end) > batch.settled_before",
+        "changing = pl.col(box.end) > batch.wm",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "a job's progress is that of one partition of its input",
+        "processors/view.py",
+        "range(self.plan.partition_count(arc)) if found.on_spark else (partition,)",
+        "range(partition, partition + 1)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "states of sliding windows end with their slab",
+        "spark_jobs/share.py",
+        "return states.filter((start > from_ms - self.job.box.window.extent_ms) & (start < to_ms))",
+        "return states.filter((start >= from_ms) & (start < to_ms))",
+        network=ON_SPARK,
+    ),
+]
