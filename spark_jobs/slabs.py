@@ -15,6 +15,8 @@ from processors.windows import FOREVER_MS, History, Hopping, Sliding
 
 WINDOWS = 32
 """About how many windows, one after the other, a slab has."""
+EXTENTS = 4
+"""How many windows' length a slab has at least, where windows overlap."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ class Slabs:
 
     @property
     def length_ms(self) -> int:
-        """How much event time a slab has: never less than a window."""
+        """How much event time a slab has."""
         if isinstance(self.window, Hopping):
-            return max(WINDOWS * self.window.slide_ms, 4 * self.window.extent_ms)
+            return max(WINDOWS * self.window.slide_ms, EXTENTS * self.window.extent_ms)
         return WINDOWS * self.window.extent_ms
 
     def bounds(self, slab: int) -> tuple[int, int]:

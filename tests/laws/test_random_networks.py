@@ -13,6 +13,7 @@ import pytest
 
 from processors import desk
 from processors.boxes.aggregate import Aggregate
+from spark_jobs import slabs
 from tests.laws.audit import Audit, Findings
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.random_networks import random_shape
@@ -28,7 +29,8 @@ def trial(seed: int, *, spark: bool = False) -> tuple[Findings, str]:
     """Run the network of a seed; return the violations by law, and its declarations."""
     shape = random_shape(seed, spark=spark)
     small = mock.patch.object(desk, "BLOCK_BYTES", 200)
-    with tempfile.TemporaryDirectory() as folder, small:
+    short = mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1)
+    with tempfile.TemporaryDirectory() as folder, small, short:
         simulation = Simulation(shape, seed=seed, folder=Path(folder), ticks=TICKS)
         try:
             simulation.run()
