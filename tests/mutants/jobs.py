@@ -11,13 +11,6 @@ JOBS = [
         network=ON_SPARK,
     ),
     Mutant(
-        "windows close only where tuples come",
-        "spark_jobs/epochs.py",
-        "closing = slabs.closing(start.watermark, end.watermark, held)",
-        "closing = slabs.closing(end.watermark, end.watermark, (0, -1))",
-        network=ON_SPARK,
-    ),
-    Mutant(
         "what was reported is written again",
         "spark_jobs/writer.py",
         "if batch.epoch > job.done[partition]",
