@@ -27,7 +27,7 @@ from spark_jobs.share import Done, Share
 from spark_jobs.stretches import HEADER, Row, read, stretches
 from spark_jobs.writer import write
 
-BUCKETS, WRITERS = 3, 2
+BUCKETS, WRITERS = 13, 2
 
 
 class Checkpoint:
