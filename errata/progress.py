@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from time import monotonic, sleep
+from time import monotonic
 
 from errata.filters import silent_filters
 from processors.plan import Plan
@@ -17,7 +17,6 @@ from processors.task import INTERVAL_MS
 from processors.view import View, combined
 from topics.cluster import (
     Cluster,
-    ClusterError,
     LostOffsetError,
     Reader,
     Records,
@@ -27,7 +26,6 @@ from topics.cluster import (
 STALE_MS = 5_000
 """A task that has something to do and has not reported for so long is busy, or not running."""
 
-_LIMIT_S, _PAUSE_S = 30.0, 0.02
 _COUNTED, _COUNT_S = 1_000, 2.0
 
 
@@ -138,23 +136,6 @@ class Progress(View):
         self.written_ms: dict[str, int] = {}
         self.reader: Reader = _TimedReader(self.reader, self.written_ms)
 
-    def catch_up(self, *, limit_s: float = _LIMIT_S) -> None:
-        """Take in every report that is there now.
-
-        Raises:
-            ClusterError: If that takes too long: an open transaction may hold them back.
-        """
-        end, deadline = self.cluster.end(self.source), monotonic() + limit_s
-        self.poll()
-        while not self.has_read_to(end):
-            if monotonic() > deadline:
-                raise ClusterError(
-                    f"topic '{self.source.topic}' was not read to its end within {limit_s:g} s; a "
-                    "transaction may be open: see kafka-transactions"
-                )
-            sleep(_PAUSE_S)
-            self.poll()
-
     def newest_epoch(self) -> int:
         """Return the largest epoch that any ingest task has reported; -1 before the first."""
         ingests = [task for source in self.plan.sources for task in self.tasks(INGEST + source)]
@@ -165,10 +146,6 @@ class Progress(View):
         report = self.of(task)
         rises = self.rises(task, since=report.done, upto=upto, from_ms=report.watermark)
         return rises[-1][1] if rises else report.watermark
-
-    def close(self) -> None:
-        """Stop reading."""
-        self.reader.close()
 
 
 def current(cluster: Cluster, plan: Plan) -> Progress:

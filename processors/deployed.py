@@ -13,11 +13,15 @@ from processors.plan import Plan, without_counts
 from schemas.errors import ErrataError
 from topics import names, settings
 from topics.catch_up import catch_up
-from topics.cluster import Cluster, TopicPartition
+from topics.cluster import Cluster, ClusterError, TopicPartition
 from topics.settings import TopicSpec
 
 PLAN_KEY, SWITCH_KEY = "plan", "switch"
 _END = "end."
+
+
+class NotDeployedError(ErrataError):
+    """A network was never started on this cluster."""
 
 
 class PlanMismatchError(ErrataError):
@@ -98,6 +102,27 @@ def read_plan(cluster: Cluster, network: str) -> Deployed | None:
         return None
     switch = found.get(SWITCH_KEY.encode(), plan)["version"]
     return Deployed(**plan, under_way=switch if switch > plan["version"] else None)
+
+
+def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:
+    """Return what is deployed under a network's name.
+
+    Args:
+        cluster: The cluster.
+        network: The name.
+        remedy: What to do if nothing is.
+
+    Raises:
+        NotDeployedError: If nothing is.
+    """
+    lacks, why = f"network {network!r} is not deployed on this cluster; {remedy}", None
+    try:
+        found = read_plan(cluster, network)
+    except ClusterError as error:
+        found, lacks, why = None, f"{lacks} ({error})", error
+    if found is None:
+        raise NotDeployedError(lacks) from why
+    return found
 
 
 def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from processors.deployed import Deployed, read_plan
+from processors.deployed import Deployed, require_plan
 from processors.exchanges import exchange_of, is_sink, owning_scope, read_by
 from processors.modes import Choice
 from processors.plan import Plan
@@ -16,12 +16,8 @@ from processors.typed import Source
 from schemas.arc import Arc
 from schemas.errors import ErrataError
 from schemas.fields import FieldType
-from topics.cluster import Cluster, ClusterError
+from topics.cluster import Cluster
 from topics.registry import Registry
-
-
-class NoSuchNetworkError(ErrataError):
-    """No network of this name is deployed on the cluster."""
 
 
 class NoSuchArcError(ErrataError):
@@ -93,16 +89,9 @@ def read_described(cluster: Cluster, network: str) -> DescribedPlan:
     """Return the plan that is deployed under a network's name.
 
     Raises:
-        NoSuchNetworkError: If there is none.
+        NotDeployedError: If there is none.
     """
-    need = f"network {network!r} is not deployed on this cluster; run `errata up`"
-    try:
-        found = read_plan(cluster, network)
-    except ClusterError as error:
-        raise NoSuchNetworkError(f"{need} ({error})") from error
-    if found is None:
-        raise NoSuchNetworkError(need)
-    return described(found)
+    return described(require_plan(cluster, network))
 
 
 def described(found: Deployed) -> DescribedPlan:

@@ -8,6 +8,7 @@ partition is a delete in the one and an insert in the other, in one epoch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import repeat
 from operator import itemgetter
 
@@ -21,6 +22,27 @@ from schemas.encode import Encoder
 from schemas.partition import partitions
 
 _WITHOUT_BRANCH = itemgetter(slice(1, None))
+
+
+def parted(
+    tuples: pl.DataFrame, *places: pl.Series
+) -> Iterable[tuple[tuple[int, ...], pl.DataFrame]]:
+    """Return the parts of a frame that belong together, in the order in which they begin.
+
+    Args:
+        tuples: The frame.
+        places: Numbers by row; rows that are alike in all of them make a part.
+
+    Example:
+        >>> frame = pl.DataFrame({"x": [7, 8, 9]})
+        >>> [(where, part["x"].to_list()) for where, part in parted(frame, pl.Series([1, 0, 1]))]
+        [((1,), [7, 9]), ((0,), [8])]
+    """
+    names = [f"@{number}" for number in range(len(places))]
+    numbered = tuples.with_columns(map(pl.Series.alias, places, names))
+    return numbered.partition_by(
+        names, as_dict=True, include_key=False, maintain_order=True
+    ).items()
 
 
 class Spread:

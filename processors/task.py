@@ -22,7 +22,6 @@ from processors.report import Report
 from processors.view import View
 from schemas import framing
 from schemas.errors import ErrataError
-from schemas.partition import partitions
 from topics import names
 from topics.cluster import Cluster, TopicPartition, Transactions
 from topics.registry import Registry
@@ -226,13 +225,13 @@ class Task:
 
     def _sink(self, transactions: Transactions, sink: Sink, emission: Emission) -> None:
         """Write what people see of an emission to a user's topic, by the hash of the record key."""
-        records = self.shared.outgoing(sink)
-        time_ms = emission.epoch * INTERVAL_MS
-        keys, values = records.encode(emission.revisions, epoch=emission.epoch, time_ms=time_ms)
-        if keys:
-            count = self.plan.sink_partitions[sink.topic]
-            places = partitions(keys, count).tolist()
-            transactions.produce(sink.topic, partitions=places, keys=keys, values=values)
+        self.shared.outgoing(sink).produce(
+            transactions,
+            emission.revisions,
+            epoch=emission.epoch,
+            time_ms=emission.epoch * INTERVAL_MS,
+            partition_count=self.plan.sink_partitions[sink.topic],
+        )
 
     def _commit(self, report: Report) -> Iterator[bool]:
         """Write the report into the open transaction and commit it."""

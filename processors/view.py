@@ -18,7 +18,8 @@ from processors.report import IDLE, NEVER, Report
 from processors.scopes import INGEST
 from schemas import framing
 from topics import names
-from topics.cluster import Cluster, TopicPartition
+from topics.catch_up import catch_up
+from topics.cluster import Cluster, Records, TopicPartition
 
 ALL = 2**62
 """A frontier beyond every epoch: nothing can be produced any more."""
@@ -45,10 +46,27 @@ class View:
     def poll(self) -> None:
         """Take in the reports, and the declared ends of sources, that have arrived."""
         for records in self.reader.poll():
-            take = self._take_report if records.source == self.source else self._take_told
-            for key, value in zip(records.keys, records.values, strict=True):
-                if key is not None and value is not None:
-                    take(key.decode(errors="replace"), value)
+            self._take(records)
+
+    def catch_up(self, *, limit_s: float = 30.0) -> None:
+        """Take in every report that is there now, and what has arrived of declared ends.
+
+        Raises:
+            ClusterError: If that takes too long: an open transaction may hold them back.
+        """
+        self.poll()
+        for records in catch_up(self.cluster, self.reader, self.source, limit_s=limit_s):
+            self._take(records)
+
+    def close(self) -> None:
+        """Stop reading; safe to call twice."""
+        self.reader.close()
+
+    def _take(self, records: Records) -> None:
+        take = self._take_report if records.source == self.source else self._take_told
+        for key, value in zip(records.keys, records.values, strict=True):
+            if key is not None and value is not None:
+                take(key.decode(errors="replace"), value)
 
     def _take_report(self, key: str, value: bytes) -> None:
         try:
@@ -105,10 +123,13 @@ class View:
 
     # ---------------------------------------------------------------- belief
 
+    def committed(self, tasks: Iterable[str]) -> dict[str, dict[int, int]]:
+        """Return what to believe of some tasks now: by attempt, the last epoch."""
+        return {task: dict(self.of(task).committed) for task in tasks}
+
     def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions that exist: covered by the report of their task; copies once."""
-        tasks = revisions["task"].unique().to_list()
-        return believed(revisions, {task: self.of(task).committed for task in tasks})
+        return believed(revisions, self.committed(revisions["task"].unique()))
 
     # ---------------------------------------------------------------- frontiers
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import polars as pl
@@ -21,16 +20,15 @@ from schemas.arc import Arc
 from schemas.errors import ErrataError
 from schemas.visible import visible
 from spark_jobs import reading
+from spark_jobs.connected import connected
 from spark_jobs.epochs import NOTHING
 from spark_jobs.registered import Registered
 from topics.client import Connection
-from topics.cluster import ClusterError, TopicPartition
+from topics.cluster import TopicPartition
 from topics.kafka import KafkaCluster
 from topics.settings import FOREVER_MS
 
 PAUSE_S = 0.02
-_ROWS = 500_000
-"""Revisions that are gathered before all but each identity's last one are let go."""
 
 
 class HistoryLostError(ErrataError):
@@ -82,7 +80,7 @@ class ArcReader:
 
     def cluster(self) -> KafkaCluster:
         """Return the connection that this process has."""
-        return _connected(frozenset(self.kafka.items()))
+        return connected(self.kafka)
 
     def place(self, partition: int) -> TopicPartition:
         """Return a partition of the arc."""
@@ -105,19 +103,10 @@ class ArcReader:
     def content(self, piece: Piece) -> pl.DataFrame:
         """Return the tuples that a partition holds as of an epoch.
 
-        What is in memory is at most a few times what the partition holds.
-
         Raises:
             HistoryLostError: If it can't be told any more.
         """
-        identity, names = list(self.arc.identity), list(self.arc.fields)
-        last, later = pl.DataFrame(), list[pl.DataFrame]()
-        for found in self._believed(piece):
-            later.append(found)
-            if sum(frame.height for frame in later) > max(_ROWS, last.height):
-                last = frames.last(pl.concat([last, *later], how="diagonal"), identity)
-                later = []
-        return frames.fold(pl.concat([last, *later], how="diagonal"), identity, names)
+        return reading.content(self._believed(piece), self.arc)
 
     def revisions(self, piece: Piece) -> pl.DataFrame:
         """Return what people see of a piece's revisions, one for each identity and epoch.
@@ -166,30 +155,12 @@ class ArcProgress:
     def now(cls, reader: ArcReader, plan: Plan) -> ArcProgress:
         """Return what is reported by now."""
         progress = cls(reader, View(reader.cluster(), plan=plan))
-        progress.catch_up()
+        progress.view.catch_up()
         return progress
-
-    def catch_up(self, *, limit_s: float = 30.0) -> None:
-        """Take in every report that is there now.
-
-        Raises:
-            ClusterError: If that takes too long: an open transaction may hold them back.
-        """
-        view, deadline = self.view, time.monotonic() + limit_s
-        end = view.cluster.end(view.source)
-        view.poll()
-        while not view.has_read_to(end):
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"topic '{view.source.topic}' was not read to its end within {limit_s:g} s; a "
-                    "transaction may be open: see kafka-transactions"
-                )
-            time.sleep(PAUSE_S)
-            view.poll()
 
     def close(self) -> None:
         """Stop reading reports; safe to call twice."""
-        self.view.reader.close()
+        self.view.close()
 
     def writers(self, partition: int) -> list[str]:
         """Return the tasks that write to a partition."""
@@ -211,13 +182,10 @@ class ArcProgress:
     ) -> list[Piece]:
         """Return what to read, a piece a partition that may hold something."""
         return [
-            Piece(p, (start, end), self._committed(p), after, upto, intact)
+            Piece(p, (start, end), self.view.committed(self.writers(p)), after, upto, intact)
             for p, start, end in zip(self.partitions, starts, ends, strict=True)
             if start < end
         ]
-
-    def _committed(self, partition: int) -> dict[str, dict[int, int]]:
-        return {task: dict(self.view.of(task).committed) for task in self.writers(partition)}
 
     def require_kept(self, epoch: int, *, read_to: Sequence[int] | None = None) -> None:
         """See that nothing can have been lost that was superseded after an epoch.
@@ -272,9 +240,3 @@ def log_settings(kafka: Mapping[str, str | int], topic: str) -> tuple[bool, int]
     key = "min.compaction.lag.ms" if is_compacted else "retention.ms"
     kept_ms = int(entries[key].value)
     return is_compacted, FOREVER_MS if kept_ms < 0 else kept_ms
-
-
-@cache
-def _connected(kafka: frozenset[tuple[str, str | int]]) -> KafkaCluster:
-    """Return a process's connection: workers on executors live longer than a task."""
-    return KafkaCluster(dict(kafka))

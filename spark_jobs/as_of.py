@@ -15,8 +15,8 @@ from processors.task import INTERVAL_MS
 from processors.view import View
 from schemas import revisions as frames
 from schemas.errors import ErrataError
-from spark_jobs.recompute import Way, aggregate, walk, ways_from, ways_to
-from topics.cluster import Cluster, ClusterError, TopicPartition
+from spark_jobs.recompute import Way, aggregate, starts, ways_from, ways_to
+from topics.cluster import Cluster, TopicPartition
 from topics.settings import FOREVER_MS
 
 LIMIT_S = 30.0
@@ -73,23 +73,6 @@ class Reports(View):
         if self.of(report.task) is whole:
             scope = report.task.rpartition(".")[0]
             self._watermarks.setdefault(scope, {})[report.done] = report.watermark
-
-    def catch_up(self) -> None:
-        """Take in every report that is there now.
-
-        Raises:
-            ClusterError: If that takes too long: an open transaction may hold them back.
-        """
-        end, deadline = self.cluster.end(self.source), monotonic() + LIMIT_S
-        self.poll()
-        while not self.has_read_to(end):
-            if monotonic() > deadline:
-                raise ClusterError(
-                    f"topic '{self.source.topic}' was not read to its end within {LIMIT_S:g} s; a "
-                    "transaction may be open: see kafka-transactions"
-                )
-            time.sleep(_PAUSE_S)
-            self.poll()
 
     def watermark(self, scope: str, epoch: int) -> int | None:
         """Return wm(epoch) of a scope; None if the reports that tell it are gone."""
@@ -158,13 +141,11 @@ class Auditor:
 
     def _read(self, arc: str) -> list[str]:
         """Return the arcs that an arc is recomputed from."""
-        ways = walk(self.plan, ways_to(self.plan, arc))
-        return list(dict.fromkeys(way.start for way in ways if not way.is_computed))
+        return starts(self.plan, ways_to(self.plan, arc))
 
     def _recomputed(self, arc: str) -> list[str]:
         """Return the aggregates that are recomputed for an arc."""
-        ways = walk(self.plan, ways_to(self.plan, arc))
-        return list(dict.fromkeys(way.start for way in ways if way.is_computed))
+        return starts(self.plan, ways_to(self.plan, arc), computed=True)
 
     # ---------------------------------------------------------------- as of when
 

@@ -10,24 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
-from processors.arc_topic import ArcCodec
 from processors.desk import unpack
 from processors.envelopes.outgoing import Outgoing
 from processors.plan import Plan
 from processors.takeover import Filled, NewArc
 from processors.view import View
 from schemas.errors import ErrataError
+from spark_jobs.connected import connected
 from spark_jobs.fill_writer import WRITERS, FillWriter
 from spark_jobs.reading import Arcs
-from spark_jobs.recompute import Recomputation, walk, ways_to
+from spark_jobs.recompute import Recomputation, starts, ways_to
 from spark_jobs.registered import Recorder
-from spark_jobs.session import told_of
-from topics.kafka import KafkaCluster
+from spark_jobs.session import collected
 from topics.registry import Registry
 
 BUCKETS = 64
@@ -65,18 +63,13 @@ def check(old: Plan, new: Plan, arc: str) -> None:
     Raises:
         CannotBackfillError: If something is not.
     """
-    for start in _read(before(old, new), arc):
+    plan = before(old, new)
+    for start in starts(plan, ways_to(plan, arc)):
         if not old.arcs[start].is_connection_point:
             raise CannotBackfillError(
                 f"arc {arc!r} can't be filled: it comes from {start!r}, which is deployed without "
                 "keep= and has no history; run the network under another name, with keep= on it"
             )
-
-
-def _read(plan: Plan, arc: str) -> list[str]:
-    """Return the arcs that an arc is recomputed from."""
-    ways = walk(plan, ways_to(plan, arc))
-    return list(dict.fromkeys(way.start for way in ways if not way.is_computed))
 
 
 @dataclass(frozen=True)
@@ -130,29 +123,28 @@ class Backfill:
             BackfillFailedError: If Spark stops.
         """
         plan, kind = self.arcs.plan, self.plan.arcs[new.name]
-        parts = {name: self.arcs.parts(self.view, name) for name in _read(plan, new.name)}
+        ways = ways_to(plan, new.name)
+        parts = {name: self.arcs.parts(self.view, name) for name in starts(plan, ways)}
         made = Recomputation(
             self.session, self.arcs, parts, new.epoch, new.watermarks, self.buckets
         )
-        blocks = made.blocks(
-            ways_to(plan, new.name), kind, by=kind.partition_by, columns=list(kind.fields)
-        )
+        blocks = made.blocks(ways, kind, by=kind.partition_by, columns=list(kind.fields))
         writer, kafka = FillWriter(self.plan, new, self.arcs.ids), self.arcs.kafka
         writer.fence(self.view.cluster)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext  # Spark may be missing where this module is imported
 
-            cluster = KafkaCluster(kafka)
-            try:
-                packed = (block for rows in batches for block in rows["block"].to_pylist())
-                number = TaskContext.get().partitionId()
-                filled = writer.write(cluster, map(unpack, packed), number=number)
-            finally:
-                cluster.close()
-            yield _told(filled)
+            packed = (block for rows in batches for block in rows["block"].to_pylist())
+            number = TaskContext.get().partitionId()
+            yield _told(writer.write(connected(kafka), map(unpack, packed), number=number))
 
-        rows = _collected(blocks.coalesce(WRITERS).mapInArrow(write, _SQL), new.name)
+        rows = collected(
+            blocks.coalesce(WRITERS).mapInArrow(write, _SQL),
+            failed=lambda why: BackfillFailedError(
+                f"arc {new.name!r} could not be filled: {why}; run it again"
+            ),
+        )
         ends = Counter[int]()
         for row in rows:
             ends[row.partition] = max(ends[row.partition], row.end)
@@ -160,23 +152,11 @@ class Backfill:
         return Filled(total, {p: end for p, end in ends.items() if p >= 0})
 
 
-def _collected(found: Any, arc: str) -> list[Any]:
-    """Return a few rows for each writer."""
-    faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
-    try:
-        return list(found.collect())
-    except (faults[0], faults[1].PySparkException) as error:
-        raise BackfillFailedError(
-            f"arc {arc!r} could not be filled: {told_of(error)}; run it again"
-        ) from error
-
-
 def schema_ids(old: Plan, new: Plan, registry: Registry) -> dict[str, int]:
     """Return the ids of the schemas of all arcs of two plans, and of the new one's sinks."""
     recorder = Recorder(registry)
     for plan in (old, new):
-        for arc in plan.topics:
-            ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
+        recorder.look_up(plan, plan.topics)
     for sink in new.sinks:
         Outgoing(new.arcs[sink.arc], sink.topic, sink.envelope, sink.format, recorder)
     return recorder.ids

@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from processors.desk import pack
-from processors.spread import Spread
+from processors.spread import Spread, parted
 from spark_jobs.job import Job
 
 SIGN = "@sign"
@@ -68,23 +68,18 @@ class Shares:
         tuples = pl.concat(parts)
         rows, slabs = self.job.slabs.touched(self.job.box.input.event_times(tuples))
         buckets = self._spread.places(tuples)
-        yield from _parted(tuples[rows], buckets.gather(rows), slabs)
+        yield from _packed(tuples[rows], buckets.gather(rows), slabs)
 
     def of_results(self, results: pl.DataFrame) -> Iterator[tuple[int, int, bytes]]:
         """Yield bucket, slab and block of results that were emitted."""
         slabs = self.job.slabs
         starts = results[self.job.box.start]
         numbers = starts.clone() * 0 if slabs.is_one else starts // slabs.length_ms
-        yield from _parted(results, self._spread.places(results), numbers)
+        yield from _packed(results, self._spread.places(results), numbers)
 
 
-def _parted(
+def _packed(
     frame: pl.DataFrame, buckets: pl.Series, slabs: pl.Series
 ) -> Iterator[tuple[int, int, bytes]]:
-    if frame.is_empty():
-        return
-    numbered = frame.with_columns(buckets.alias("@bucket"), slabs.alias("@slab"))
-    for (bucket, slab), part in numbered.partition_by(
-        ["@bucket", "@slab"], as_dict=True, include_key=False, maintain_order=True
-    ).items():
-        yield int(bucket), int(slab), pack(part)
+    for (bucket, slab), part in parted(frame, buckets, slabs):
+        yield bucket, slab, pack(part)

@@ -68,7 +68,7 @@ class Opened:
 
         Raises:
             ClusterError: If the cluster can't be used.
-            NoSuchNetworkError: If the network is not deployed there.
+            NotDeployedError: If the network is not deployed there.
             NoSuchArcError: If it has no such arc.
             ForeignSchemaError: If the registry is not that of its processes.
         """
@@ -209,7 +209,7 @@ class Bounds:
             place = progress.reader.place(partition)
             end = cluster.end(place)  # before asking for what may not be there yet
             starts.append(min(end, cluster.offset_at(place, begun_ms)))
-        progress.catch_up()
+        progress.view.catch_up()
         writers = {writer for p in progress.partitions for writer in progress.writers(p)}
         return max(progress.view.of(writer).done for writer in writers), starts
 

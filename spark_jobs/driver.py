@@ -221,7 +221,6 @@ def _finish(steps: Iterator[bool]) -> None:
 def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
     plan = job.plan
-    for arc in (job.input, job.name):
-        ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
+    recorder.look_up(plan, (job.input, job.name))
     for arc in plan.asked_by(job.scope):
         recorder.register(f"{plan.requests(arc)}-value", desk.REQUEST)

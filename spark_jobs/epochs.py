@@ -7,7 +7,7 @@ the input was complete, and its report names the upper one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -110,12 +110,6 @@ class Epochs:
     def __init__(self, job: Job, view: View) -> None:
         self.job, self.view = job, view
 
-    def catch_up(self) -> None:
-        """Read all reports that are there now."""
-        end = self.view.cluster.end(self.view.source)
-        while not self.view.has_read_to(end):
-            self.view.poll()
-
     def place(self, partition: int) -> TopicPartition:
         """Return a partition of the input."""
         return TopicPartition(self.job.plan.topic(self.job.input), partition)
@@ -123,11 +117,15 @@ class Epochs:
     @property
     def reported(self) -> int:
         """The last epoch that the job itself has reported."""
-        return min(self.view.of(self.job.task(p)).done for p in range(self.job.partition_count))
+        return min(self._reported())
 
-    def committed(self, tasks: Sequence[str]) -> dict[str, dict[int, int]]:
-        """Return what to believe of some tasks: by attempt, the last epoch."""
-        return {task: dict(self.view.of(task).committed) for task in tasks}
+    def _reported(self) -> dict[int, int]:
+        """Return the epochs that tasks of the job have reported last, and wm of each.
+
+        There is one, unless an EndTxn that came late has shown half of a transaction.
+        """
+        reports = [self.view.of(self.job.task(p)) for p in range(self.job.partition_count)]
+        return {report.done: report.watermark for report in reports}
 
     def held(self) -> tuple[int, int] | None:
         """Return the first and the last slab in which states are kept, by the last report."""
@@ -141,7 +139,7 @@ class Epochs:
 
         Args:
             now: The last bound. If reports are ahead of it, because what Spark knew is older than
-                what was reported, the next bound is theirs.
+                what was reported, the next bound is theirs; behind `NOTHING` if they differ.
         """
         complete = {
             partition: self.view.complete(self.job.input, partition)
@@ -149,9 +147,14 @@ class Epochs:
         }
         ends = {partition: end for partition, (_, end) in complete.items()}
         epoch, wm, starts = min(epoch for epoch, _ in complete.values()), now.watermark, now.starts
-        task = self.job.task(0)
-        if NOTHING < now.epoch < self.reported:
-            epoch, wm = self.reported, self.view.of(task).watermark
+        task, told = self.job.task(0), self._reported()
+        ahead = sorted(done for done in told if done > now.epoch)
+        if now.epoch == NOTHING and len(told) > 1:
+            epoch = max(told)
+            wm = told[epoch]
+        elif now.epoch > NOTHING and ahead and self.reported >= now.epoch:
+            epoch = ahead[0]
+            wm = told[epoch]
         elif epoch <= now.epoch or self.reported < now.epoch:
             return now
         else:

@@ -11,12 +11,11 @@ import polars as pl
 from processors.arc_topic import ArcCodec, Meta
 from processors.envelopes.outgoing import Outgoing
 from processors.plan import Plan
-from processors.spread import Spread
+from processors.spread import Spread, parted
 from processors.takeover import ROWS_A_TRANSACTION, Filled, NewArc
 from processors.task import INTERVAL_MS
 from schemas import revisions as frames
 from schemas.fields import Fields
-from schemas.partition import partitions
 from spark_jobs.registered import Registered
 from topics.cluster import Cluster, Transactions
 
@@ -97,20 +96,20 @@ class FillWriter:
         name, epoch = self.new.name, self.new.epoch
         revisions = inserts(tuples, self.plan.arcs[name].fields)
         if name in self.plan.topics:
-            placed = revisions.with_columns(self._spread.places(tuples).alias("@partition"))
-            parts = placed.partition_by("@partition", as_dict=True, include_key=False)
-            for (partition,), part in parts.items():
+            for (partition,), part in parted(revisions, self._spread.places(tuples)):
                 task = f"{self.plan.scope_of(name)}.{partition}"
                 meta = Meta(task, self.new.attempts[partition], epoch)
                 keys, values = self._codec.encode(part, meta)
                 places = [partition] * len(keys)
                 transactions.produce(self._codec.topic, partitions=places, keys=keys, values=values)
         for sink, count in self._sinks:
-            time_ms = epoch * INTERVAL_MS
-            keys, told = sink.encode(revisions, epoch=epoch, time_ms=time_ms)
-            if keys:
-                places = partitions(keys, count).tolist()
-                transactions.produce(sink.topic, partitions=places, keys=keys, values=told)
+            sink.produce(
+                transactions,
+                revisions,
+                epoch=epoch,
+                time_ms=epoch * INTERVAL_MS,
+                partition_count=count,
+            )
 
 
 def gathered(blocks: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

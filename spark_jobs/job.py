@@ -14,6 +14,7 @@ from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.replay import reads
 from processors.scopes import Scope
+from spark_jobs.connected import connected
 from spark_jobs.registered import Registered
 from spark_jobs.slabs import Slabs
 from topics.kafka import KafkaCluster
@@ -114,11 +115,4 @@ class Job:
 
     def cluster(self) -> KafkaCluster:
         """Return the connection that this process has."""
-        key = frozenset(self.kafka.items())
-        if key not in _CLUSTERS:
-            _CLUSTERS[key] = KafkaCluster(self.kafka)
-        return _CLUSTERS[key]
-
-
-_CLUSTERS: dict[frozenset[tuple[str, str | int]], KafkaCluster] = {}
-"""The connections of this process: workers on executors live longer than a batch."""
+        return connected(self.kafka)

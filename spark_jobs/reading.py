@@ -14,9 +14,9 @@ from processors.plan import Plan
 from processors.view import View, believed
 from schemas import revisions as frames
 from schemas.arc import Arc
+from spark_jobs.connected import connected
 from spark_jobs.registered import Recorder, Registered
 from topics.cluster import Cluster, ClusterError, TopicPartition
-from topics.kafka import KafkaCluster
 from topics.registry import Registry
 
 WAIT_S = 0.05
@@ -61,15 +61,14 @@ class Arcs:
     def of(cls, plan: Plan, kafka: Mapping[str, str | int], registry: Registry) -> Arcs:
         """Return all arcs of a plan that have topics, their schemas looked up."""
         recorder = Recorder(registry)
-        for arc in plan.topics:
-            ArcCodec(plan.arcs[arc], plan.topic(arc), recorder)
+        recorder.look_up(plan, plan.topics)
         return cls(plan, kafka, recorder.ids)
 
     def parts(self, view: View, arc: str) -> list[Part]:
         """Return the partitions of an arc, up to where their logs end now."""
         topic, found = self.plan.topic(arc), []
         for number in range(self.plan.partition_count(arc)):
-            committed = {task: dict(view.of(task).committed) for task in view.writers(arc, number)}
+            committed = view.committed(view.writers(arc, number))
             end = view.cluster.end(TopicPartition(topic, number))
             found.append(Part(arc, number, end, committed))
         return found
@@ -83,13 +82,10 @@ class Arcs:
         """
         arc = self.plan.arcs[part.arc]
         codec = ArcCodec(arc, self.plan.topic(part.arc), Registered(self.ids))
-        cluster, upto = KafkaCluster(self.kafka), pl.col("epoch") <= epoch
-        try:
-            found = revisions(cluster, codec, part.partition, (0, part.end))
-            believable = (believed(frame, part.committed).filter(upto) for frame in found)
-            return content(chain([codec.empty], believable), arc)
-        finally:
-            cluster.close()
+        found = revisions(connected(self.kafka), codec, part.partition, (0, part.end))
+        upto = pl.col("epoch") <= epoch
+        believable = (believed(frame, part.committed).filter(upto) for frame in found)
+        return content(chain([codec.empty], believable), arc)
 
 
 def content(revisions: Iterable[pl.DataFrame], arc: Arc) -> pl.DataFrame:

@@ -24,7 +24,7 @@ from processors.boxes.where import Where
 from processors.desk import pack, unpack
 from processors.plan import Plan
 from processors.replay import reads
-from processors.spread import Spread
+from processors.spread import Spread, parted
 from schemas.arc import Arc
 from schemas.fields import physical
 from spark_jobs.reading import Arcs, Part
@@ -87,6 +87,18 @@ def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
             yield from walk(plan, ways_from(plan, aggregate(plan, way.start).input.name))
 
 
+def starts(plan: Plan, ways: Sequence[Way], *, computed: bool = False) -> list[str]:
+    """Return the arcs that some ways begin at, or that aggregates on them are recomputed from.
+
+    Args:
+        plan: The plan.
+        ways: The ways.
+        computed: Whether the aggregates are asked for, instead of the arcs that are read.
+    """
+    found = (way.start for way in walk(plan, ways) if way.is_computed == computed)
+    return list(dict.fromkeys(found))
+
+
 def aggregate(plan: Plan, name: str) -> Aggregate:
     """Return the aggregate of a name."""
     box = plan.boxes[name]
@@ -121,9 +133,7 @@ class Division:
             for chain in self.chains
         )
         places = Spread(replace(self.arc, partition_by=self.by), self.buckets).places(made)
-        placed = made.with_columns(places.alias("@bucket"))
-        parts = placed.partition_by("@bucket", as_dict=True, include_key=False)
-        for (bucket,), part in parts.items():
+        for (bucket,), part in parted(made, places):
             values = [[bucket], [self.side], [pack(part)]]
             arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

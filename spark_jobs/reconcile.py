@@ -7,9 +7,8 @@ only counts, and a few of the differences, leave the executors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import polars as pl
@@ -23,8 +22,8 @@ from schemas.errors import ErrataError
 from schemas.fields import FieldType
 from spark_jobs.as_of import AsOf, Auditor, Bound
 from spark_jobs.reading import Arcs
-from spark_jobs.recompute import Recomputation, Way, by_bucket, unpacked, walk, ways_to
-from spark_jobs.session import told_of
+from spark_jobs.recompute import Recomputation, Way, by_bucket, starts, unpacked, ways_to
+from spark_jobs.session import collected
 
 BUCKETS = 64
 """How many parts groups and identities are hashed into; one of them is in memory at a time."""
@@ -209,27 +208,19 @@ class Audit:
             recomputed.blocks(side, kind, by=kind.identity, columns=comparison.columns, side=number)
             for number, side in ((SAID, [Way(arc, is_computed=False)]), (MADE, ways))
         ]
-        rows = _collected(by_bucket(sides[0].unionAll(sides[1]), comparison, _SQL), arc)
+        rows = collected(
+            by_bucket(sides[0].unionAll(sides[1]), comparison, _SQL),
+            failed=lambda why: AuditFailedError(f"arc {arc!r} could not be audited: {why}"),
+        )
         return _finding(arc, at.epoch, rows, comparison)
 
     def _recomputation(self, at: AsOf, ways: Sequence[Way]) -> Recomputation:
-        read = {way.start for way in walk(self.arcs.plan, ways) if not way.is_computed}
+        read = starts(self.arcs.plan, ways)
         parts = {name: self.arcs.parts(self.auditor.view, name) for name in read}
         return Recomputation(self.session, self.arcs, parts, at.epoch, at.watermarks, self.buckets)
 
 
-def _collected(found: Any, arc: str) -> list[Mapping[str, Any]]:
-    """Return a row for each bucket."""
-    faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
-    try:
-        return [row.asDict() for row in found.collect()]
-    except (faults[0], faults[1].PySparkException) as error:
-        raise AuditFailedError(f"arc {arc!r} could not be audited: {told_of(error)}") from error
-
-
-def _finding(
-    arc: str, epoch: int, rows: Sequence[Mapping[str, Any]], comparison: Comparison
-) -> Finding:
+def _finding(arc: str, epoch: int, rows: Sequence[Any], comparison: Comparison) -> Finding:
     shown = comparison.shown
     samples = pl.concat([frames.none(shown.fields), *(unpack(row["samples"]) for row in rows)])
     order = frames.identities(samples, shown.identity).with_row_index("@row")

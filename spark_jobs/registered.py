@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from processors.arc_topic import ArcCodec
+from processors.plan import Plan
 from topics.registry import Registry, UnknownSchemaError
 
 
@@ -32,6 +34,11 @@ class Recorder:
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return the id and the schema last registered under a subject; None if there is none."""
         return self.registry.latest(subject)
+
+    def look_up(self, plan: Plan, arcs: Iterable[str]) -> None:
+        """Ask for the schemas of some arcs of a plan."""
+        for arc in arcs:
+            ArcCodec(plan.arcs[arc], plan.topic(arc), self)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from processors.deployed import NewVersionError
+from processors.scopes import Scope
 from processors.task import Shared
 from schemas.errors import ErrataError
 from spark_jobs.checkpoint import Checkpoint
@@ -47,13 +48,53 @@ class Options:
 
 
 @dataclass
-class _Running:
-    """One job, and how its lives ended."""
+class _Lives:
+    """The lives of one job's driver, one after the other.
 
-    scope: str
-    driver: Driver
-    began_s: float = field(default_factory=monotonic)
+    Args:
+        shared: What the process shares.
+        scope: The job's.
+        session: The Spark session.
+        kafka: librdkafka settings, for executors.
+        options: How.
+    """
+
+    shared: Shared
+    scope: Scope
+    session: Any
+    kafka: Mapping[str, str | int]
+    options: Options
     quick: int = 0
+
+    def start(self, *, anew: bool = False) -> None:
+        """Start a life, with the states that there are unless they are to be made anew."""
+        self.began_s = monotonic()
+        self.driver = Driver(
+            self.shared,
+            self.scope,
+            session=self.session,
+            checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
+            kafka=dict(self.kafka),
+            buckets=self.options.buckets,
+        )
+        try:
+            self.driver.start(once=self.options.once, every=self.options.every, anew=anew)
+        except BaseException:
+            self.driver.close()
+            raise
+
+    def go_on(self) -> None:
+        """Start the next life if the last one failed of something that may be cured by that."""
+        try:
+            self.driver.check()
+        except (DoubtfulCommitError, JobFailedError, ClusterError) as error:
+            self.quick = self.quick + 1 if monotonic() - self.began_s < QUICK_S else 1
+            if self.quick > MOST_QUICK:
+                raise
+            lost = isinstance(error, JobFailedError) and error.states_lost
+            log.warning("%s; starting a new attempt%s", error, ", states anew" if lost else "")
+            self.driver.close()
+            self.start(anew=lost)
 
 
 def run_jobs(
@@ -81,8 +122,12 @@ def run_jobs(
         NewVersionError: If a new version of the plan is deployed, or about to be.
     """
     scopes = [shared.plan.scope_of(box) for box in check_boxes(shared, boxes)]
-    running = [_Running(scope, _start(shared, scope, session, kafka, options)) for scope in scopes]
+    running = list[_Lives]()
     try:
+        for scope in scopes:
+            job = _Lives(shared, shared.plan.scopes[scope], session, kafka, options)
+            job.start()
+            running.append(job)
         while running and not stop():
             time.sleep(0.05)
             shared.view.poll()
@@ -93,7 +138,7 @@ def run_jobs(
                 )
             for job in list(running):
                 if not job.driver.is_active:
-                    _revive(job, shared, session, kafka, options)
+                    job.go_on()
                     if not job.driver.is_active and options.once:
                         running.remove(job)
     finally:
@@ -116,49 +161,3 @@ def check_boxes(shared: Shared, boxes: Sequence[str]) -> Sequence[str]:
                 f"there are: {found}"
             )
     return boxes
-
-
-def _start(
-    shared: Shared,
-    scope: str,
-    session: Any,
-    kafka: Mapping[str, str | int],
-    options: Options,
-    *,
-    anew: bool = False,
-) -> Driver:
-    driver = Driver(
-        shared,
-        shared.plan.scopes[scope],
-        session=session,
-        checkpoint=Checkpoint(session, f"{options.folder}/{scope}"),
-        kafka=dict(kafka),
-        buckets=options.buckets,
-    )
-    try:
-        driver.start(once=options.once, every=options.every, anew=anew)
-    except BaseException:
-        driver.close()
-        raise
-    return driver
-
-
-def _revive(
-    job: _Running,
-    shared: Shared,
-    session: Any,
-    kafka: Mapping[str, str | int],
-    options: Options,
-) -> None:
-    """Start a job's next life if its last one failed of something that may be cured by that."""
-    try:
-        job.driver.check()
-    except (DoubtfulCommitError, JobFailedError, ClusterError) as error:
-        job.quick = job.quick + 1 if monotonic() - job.began_s < QUICK_S else 1
-        if job.quick > MOST_QUICK:
-            raise
-        lost = isinstance(error, JobFailedError) and error.states_lost
-        log.warning("%s; starting a new attempt%s", error, ", states anew" if lost else "")
-        job.driver.close()
-        job.began_s = monotonic()
-        job.driver = _start(shared, job.scope, session, kafka, options, anew=lost)

@@ -6,7 +6,7 @@ import importlib.metadata
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -182,6 +182,20 @@ def check_java() -> Path:
             f"PySpark {version} runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}; found: "
             f"{tried or 'none'}; install one, or set JAVA_HOME to it"
         ) from error
+
+
+def collected(frame: Any, *, failed: Callable[[str], ErrataError]) -> list[Any]:
+    """Return the rows of a small data frame.
+
+    Args:
+        frame: The data frame.
+        failed: Makes what is raised if Spark stops, of what it says.
+    """
+    faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
+    try:
+        return list(frame.collect())
+    except (faults[0], faults[1].PySparkException) as error:
+        raise failed(told_of(error)) from error
 
 
 def told_of(error: object) -> str:

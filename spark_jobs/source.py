@@ -52,7 +52,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         """What follows the reports: in the one process of the driver's that asks."""
         if self._epochs is None:
             self._epochs = Epochs(self.job, View(self.job.cluster(), plan=self.job.plan))
-            self._epochs.catch_up()
+            self._epochs.view.catch_up()
         return self._epochs
 
     def initialOffset(self) -> dict[str, Any]:

@@ -90,11 +90,11 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
     for partition in range(job.partition_count):
         offsets = end.starts.get(partition, 0), end.ends[partition]
         writers = epochs.view.writers(job.input, partition)
-        found.append(Stretch(batch, TUPLES, partition, offsets, epochs.committed(writers)))
+        found.append(Stretch(batch, TUPLES, partition, offsets, epochs.view.committed(writers)))
         if batch.is_whole:
             task, topic = job.task(partition), job.plan.topic(job.name)
             last, _ = epochs.view.of(task).ends.get(TopicPartition(topic, partition), (0, 0))
-            committed = epochs.committed([task])
+            committed = epochs.view.committed([task])
             found.append(Stretch(batch, RESULTS, partition, (0, last), committed))
     return [stretch for stretch in found if stretch.is_something]
 

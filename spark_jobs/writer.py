@@ -8,7 +8,7 @@ A batch that is run again in one life writes exact copies: readers take one of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 import polars as pl
@@ -16,8 +16,7 @@ from pyspark import TaskContext
 
 from processors.arc_topic import Meta
 from processors.desk import unpack
-from processors.graves import Emission
-from processors.spread import Spread
+from processors.spread import Spread, parted
 from schemas import revisions as frames
 from spark_jobs.blocks import HEADER
 from spark_jobs.epochs import Batch
@@ -92,7 +91,7 @@ def write(
     emissions = [
         (partition, part)
         for emission in Spread(arc, job.partition_count).emissions(made, batch.epoch)
-        for partition, part in _by_partition(emission)
+        for (partition,), part in parted(emission.revisions, emission.partitions)
         if batch.epoch > job.done[partition]
     ]
     if not emissions:
@@ -112,9 +111,3 @@ def write(
         transactions.close()
     written = {partition for partition, _ in emissions}
     return {p: ends[TopicPartition(codec.topic, p)] for p in written}
-
-
-def _by_partition(emission: Emission) -> Iterable[tuple[int, pl.DataFrame]]:
-    placed = emission.revisions.with_columns(emission.partitions.alias("@partition"))
-    parts = placed.partition_by("@partition", as_dict=True, include_key=False)
-    return [(int(partition), part) for (partition,), part in parts.items()]

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from topics import jars
@@ -12,6 +13,9 @@ from topics.broker import EmbeddedBroker
 from topics.jars import JarsError
 from topics.java import NoJavaError, find_java
 from topics.kafka import KafkaCluster
+
+hypothesis.settings.register_profile("errata", deadline=None)  # machines are shared
+hypothesis.settings.load_profile("errata")
 
 NEEDS = {"kafka", "spark", "unshipped"}
 REQUIRED = set(os.environ.get("ERRATA_REQUIRE", "").replace(",", " ").split())

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.deployed import Deployment, NotDeployedError, UnknownNameError
+from errata.cli.deployed import Deployment, UnknownNameError
 from errata.cli.move import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, given_settings
@@ -52,12 +52,8 @@ def backfill(
         schemas = registry(cluster, url=place.registry_url)
         network = resolve(load(net), schemas)
         whole = place_plan(compile_network(network), cluster)
-        there = deployed.read_plan(cluster, network.name)
-        if there is None:
-            raise NotDeployedError(
-                f"network {network.name!r} is not deployed on this cluster: `errata deploy {net}` "
-                "deploys all of it, and nothing is to be filled"
-            )
+        remedy = f"`errata deploy {net}` deploys all of it, and nothing is to be filled"
+        there = deployed.require_plan(cluster, network.name, remedy=remedy)
         _check_known(network, box)
         added = deployed.added(whole, there)
         if not set(box) & set(added):

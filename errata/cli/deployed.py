@@ -10,18 +10,14 @@ from errata.loading import load
 from errata.settings import read_settings
 from errata.worker import place_plan
 from processors.arc_topic import ArcCodec
-from processors.deployed import Deployed, as_deployed, read_plan
+from processors.deployed import as_deployed, require_plan
 from processors.plan import Plan, compile_network
 from processors.resolve import resolve
 from schemas.errors import ErrataError
-from topics.cluster import Cluster, ClusterError
+from topics.cluster import Cluster
 from topics.kafka import KafkaCluster
 from topics.registry import Registry
 from topics.registry_server import registry
-
-
-class NotDeployedError(ErrataError):
-    """A network was never started on this cluster."""
 
 
 class UnknownNameError(ErrataError):
@@ -86,7 +82,8 @@ def deployed(net: str) -> Iterator[Deployment]:
     """
     found = open_deployment(net)
     try:
-        yield replace(found, plan=as_deployed(found.plan, _require(found, net)))
+        there = require_plan(found.cluster, found.plan.network, remedy=f"run `errata up {net}`")
+        yield replace(found, plan=as_deployed(found.plan, there))
     finally:
         found.cluster.close()
 
@@ -102,15 +99,3 @@ def open_deployment(net: str) -> Deployment:
         cluster.close()
         raise
     return Deployment(cluster, plan, schemas)
-
-
-def _require(found: Deployment, net: str) -> Deployed:
-    network = found.plan.network
-    need = f"network {network!r} is not deployed on this cluster; run `errata up {net}`"
-    try:
-        there = read_plan(found.cluster, network)
-    except ClusterError as error:
-        raise NotDeployedError(f"{need} ({error})") from error
-    if there is None:
-        raise NotDeployedError(need)
-    return there

@@ -15,7 +15,9 @@ from schemas.avro import NAMESPACE, key_schema, revision_schema, tuple_schema
 from schemas.encode import Encoder
 from schemas.fields import Fields, FieldType
 from schemas.json_text import NULL, json_object, json_tuple, json_value, quoted
+from schemas.partition import partitions
 from schemas.visible import visible
+from topics.cluster import Transactions
 from topics.registry import Registry
 
 Encode = Callable[[pl.DataFrame], list[bytes]]
@@ -54,6 +56,21 @@ class Outgoing:
             value = value_schema(arc.name, fields, envelope=envelope)
             self._keys = _avro(key, registry.register(f"{topic}-key", key))
             self._values = _avro(value, registry.register(f"{topic}-value", value))
+
+    def produce(
+        self,
+        transactions: Transactions,
+        revisions: pl.DataFrame,
+        *,
+        epoch: int,
+        time_ms: int,
+        partition_count: int,
+    ) -> None:
+        """Write what people see of some revisions to the topic, by the hash of the record key."""
+        keys, values = self.encode(revisions, epoch=epoch, time_ms=time_ms)
+        if keys:
+            places = partitions(keys, partition_count).tolist()
+            transactions.produce(self.topic, partitions=places, keys=keys, values=values)
 
     def encode(
         self, revisions: pl.DataFrame, *, epoch: int, time_ms: int

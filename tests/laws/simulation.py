@@ -20,7 +20,7 @@ from topics.memory import MemoryCluster
 
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
 STEPS_A_TICK = 30
-QUIET_ROUNDS, MOST_ROUNDS = 12, 400
+QUIET_ROUNDS, MOST_ROUNDS = 30, 2_000
 
 
 class KilledError(Exception):

@@ -52,4 +52,18 @@ JOBS = [
         "return states.filter((start >= from_ms) & (start < to_ms))",
         network=ON_SPARK,
     ),
+    Mutant(
+        "windows close only where tuples come",
+        "spark_jobs/epochs.py",
+        "closing = slabs.closing(start.watermark, end.watermark, held)",
+        "closing = range(0)",
+        network=ON_SPARK,
+    ),
+    Mutant(
+        "states are made anew beyond what half of the tasks have reported",
+        "spark_jobs/epochs.py",
+        "if now.epoch == NOTHING and len(told) > 1:",
+        "if now.epoch == NOTHING and len(told) > 9:",
+        network=ON_SPARK,
+    ),
 ]

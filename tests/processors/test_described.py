@@ -7,12 +7,11 @@ import pytest
 
 from errata import Network, tumbling
 from processors.arc_topic import ArcCodec
-from processors.deployed import topic_specs, write_plan
+from processors.deployed import NotDeployedError, topic_specs, write_plan
 from processors.described import (
     DescribedPlan,
     ForeignSchemaError,
     NoSuchArcError,
-    NoSuchNetworkError,
     read_described,
 )
 from processors.plan import Plan, compile_network
@@ -137,8 +136,8 @@ def test_only_arcs_with_a_topic_of_their_own_can_be_read_and_the_others_are_told
 
 def test_a_network_that_is_not_deployed_is_named():
     cluster = MemoryCluster()
-    with pytest.raises(NoSuchNetworkError, match=r"'tape' is not deployed .* run `errata up`"):
+    with pytest.raises(NotDeployedError, match=r"'tape' is not deployed .* run `errata up`"):
         read_described(cluster, "tape")
     cluster.create(names.plan_topic("tape"), 1)
-    with pytest.raises(NoSuchNetworkError, match="'tape' is not deployed"):
+    with pytest.raises(NotDeployedError, match="'tape' is not deployed"):
         read_described(cluster, "tape")

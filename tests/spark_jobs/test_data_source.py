@@ -298,7 +298,7 @@ def test_a_stream_of_a_shared_arc_goes_on_where_nobody_can_still_write(
         first = later.next(nothing)
         assert (first.epoch, first.starts) == (world.epoch + 1, [0, 0])  # c is ahead: behind it
         go_on(world)
-        progress.catch_up()
+        progress.view.catch_up()
         assert Bounds(progress).next(first).starts == [0, 0]  # transactions may be open
         second = later.next(first)
         assert (second.epoch, second.starts) == (

@@ -1,0 +1,25 @@
+"""The connections of a process: workers on executors live longer than a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from topics.kafka import KafkaCluster
+
+
+def connected(kafka: Mapping[str, str | int]) -> KafkaCluster:
+    """Return the connection that this process has to a cluster.
+
+    Args:
+        kafka: librdkafka settings.
+
+    Raises:
+        ClusterError: If the cluster can't be used.
+    """
+    return _connected(frozenset(kafka.items()))
+
+
+@cache
+def _connected(kafka: frozenset[tuple[str, str | int]]) -> KafkaCluster:
+    return KafkaCluster(dict(kafka))
