@@ -10,7 +10,8 @@ import polars as pl
 from errata.progress import Progress
 from errata.tailing import Tail
 from processors.arc_topic import ArcCodec
-from processors.rebuild import difference, recompute
+from processors.boxes.difference import difference
+from processors.rebuild import recompute
 from schemas import revisions as frames
 from schemas.arc import Arc
 

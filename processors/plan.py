@@ -14,6 +14,7 @@ from typing import Any
 
 from processors.arcs import type_boxes
 from processors.boxes.description import describe_box as describe_box
+from processors.boxes.map import Map
 from processors.declarations import Sink
 from processors.exchanges import exchange_of, is_sink, owning_scope, read_by
 from processors.faults import Fault, NetworkError
@@ -156,6 +157,16 @@ class Plan:
         """Return the sources that the inputs of a scope come from, in order."""
         inputs = self.scopes[scope].inputs
         return tuple(dict.fromkeys(s for arc in inputs for s in self.sources_of[arc]))
+
+    def moves_times(self, arc: str) -> bool:
+        """Whether some map between the sources and an arc replaces the event time."""
+        found, waiting = False, [arc]
+        while waiting:
+            box = self.boxes.get(waiting.pop())
+            if box is not None:
+                found |= isinstance(box, Map) and box.moves
+                waiting += reads(box)
+        return found
 
     def shared_by(self, scope: str) -> str:
         """Return a topic with a partition for each task of a scope, by which processes share it."""

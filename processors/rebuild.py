@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from processors.boxes import difference as differences
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.difference import difference as difference
 from processors.plan import Plan
 from processors.replay import reads
 from processors.scope import Memory
 from processors.scopes import Scope
+from schemas.arc import Arc
 from schemas.errors import ErrataError
 
 
@@ -37,6 +38,23 @@ def check(plan: Plan, scope: Scope, *, why: str) -> None:
             f"{', '.join(lost)} keep no history; run the network under another name, with keep= on "
             "these arcs"
         )
+
+
+def difference(
+    arc: Arc, emitted: pl.DataFrame, made: pl.DataFrame, *, settled: int
+) -> pl.DataFrame:
+    """Return the revisions that make of what was emitted what was recomputed.
+
+    What can't be revised any more is left as it is: retention may have taken what it was made of.
+
+    Args:
+        arc: The arc.
+        emitted: Its tuples, by what was emitted last.
+        made: Its tuples, recomputed.
+        settled: No tuple of an event time before this could be revised since.
+    """
+    sides = (side.filter(arc.event_times(side) >= settled) for side in (emitted, made))
+    return differences.difference(arc, *sides)
 
 
 def recompute(

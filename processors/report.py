@@ -23,6 +23,9 @@ FOREVER = 2**62
 IDLE = FOREVER + 1
 """In place of a watermark: the partition does not hold the others back."""
 
+SETTLED = "settled_ms"
+"""Count of a report: no tuple of an event time before this can be revised any more."""
+
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
 SCHEMA: dict[str, Any] = {
     "type": "record",

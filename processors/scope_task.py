@@ -14,6 +14,7 @@ from processors.arc_topic import ArcInput, history
 from processors.desk import Answering, Desk, ReplayRefusedError
 from processors.graves import Emission
 from processors.replay import Ask
+from processors.report import NEVER, SETTLED
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
 from processors.spread import Spread
@@ -133,6 +134,7 @@ class ScopeTask(Task):
         for result in results:
             for name, count in result.counts.items():
                 counts[name] = counts.get(name, 0) + count
+        counts[SETTLED] = self._settled(last.done)
         report = replace(
             self.report, done=last.done, watermark=last.watermark, resume=resume, counts=counts
         )
@@ -186,13 +188,20 @@ class ScopeTask(Task):
             found = yield from history(self.cluster, codec, place, 0)
             own = self.view.believed(found.filter(pl.col("task") == self.name))
             emitted = frames.fold(own, arc.identity, list(arc.fields))
-            changed = rebuild.difference(arc, emitted, made[name])
+            settled = self.report.counts.get(SETTLED, NEVER)
+            changed = rebuild.difference(arc, emitted, made[name], settled=settled)
             emissions += self._emissions(name, changed, epoch)
         resume = {reader.place: reader.drop(epoch) for reader in self.inputs.values()}
         counts = {**self.report.counts, "rebuilt": self.report.counts.get("rebuilt", 0) + 1}
+        counts[SETTLED] = self._settled(epoch)
         report = replace(self.report, done=epoch, watermark=wm, resume=resume, counts=counts)
         yield from self.commit(emissions, report)
         self.memory = memory
+
+    def _settled(self, epoch: int) -> int:
+        """Return the event time before which nothing that is written can change after an epoch."""
+        found = min(self.view.settled(arc, upto=epoch) for arc in self.scope.outputs)
+        return max(found, self.report.counts.get(SETTLED, NEVER))
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] when there is nothing."""

@@ -14,7 +14,7 @@ import polars as pl
 from processors import report as reports
 from processors.deployed import PLAN_KEY, SWITCH_KEY, declared_end
 from processors.plan import Plan
-from processors.report import IDLE, NEVER, Report
+from processors.report import FOREVER, IDLE, NEVER, Report
 from processors.scopes import INGEST
 from schemas import framing
 from topics import names
@@ -180,6 +180,21 @@ class View:
         if not self.holds(task):
             return []
         return self.rises(task, since=since, upto=upto, from_ms=self.of(task).watermark)
+
+    def settled(self, arc: str, *, upto: int) -> int:
+        """Return the event time before which no tuple of an arc can be revised after an epoch.
+
+        What is older than `keep` behind what a partition of a source has seen is refused there. Of
+        one that is idle, or has ended, it is not told what it had seen by then: NEVER.
+        """
+        plan, found = self.plan, [FOREVER]
+        for source in plan.sources_of[arc]:
+            keep_ms = plan.arcs[source].keep_ms
+            for task in self.tasks(f"{INGEST}{source}"):
+                pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
+                known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
+                found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
+        return NEVER if plan.moves_times(arc) else min(found)
 
     def rises(self, task: str, *, since: int, upto: int, from_ms: int) -> list[tuple[int, int]]:
         """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from processors.report import FOREVER, NEVER
-from processors.scopes import INGEST
+from processors.report import NEVER
 from processors.view import View
 from spark_jobs.job import Job
 from topics.cluster import TopicPartition
@@ -22,8 +21,6 @@ NOTHING = -1
 
 HELD_FROM, HELD_TO = "held_from", "held_to"
 """Counts of a report: the first and the last slab in which states are kept."""
-SETTLED = "settled_ms"
-"""Count of a report: no tuple of an event time before this can be revised any more."""
 
 
 @dataclass(frozen=True)
@@ -166,22 +163,8 @@ class Epochs:
             else:
                 wm = max(wm, self.view.of(task).watermark)
             wm = max(wm, rises[-1][1]) if rises else wm
-        return Bound(epoch, wm, self._settled(epoch), starts, ends)
-
-    def _settled(self, epoch: int) -> int:
-        """Return the event time before which nothing can be revised after an epoch.
-
-        What is older than `keep` behind what a partition of a source has seen is refused there. Of
-        one that is idle, or has ended, it is not told what it had seen by then.
-        """
-        plan, found = self.job.plan, [FOREVER]
-        for source in plan.sources_behind(self.job.scope.name):
-            keep_ms = plan.arcs[source].keep_ms
-            for task in self.view.tasks(f"{INGEST}{source}"):
-                pairs = [wm for e, wm in self.view.of(task).watermarks if e <= epoch]
-                known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
-                found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
-        return NEVER if self.job.moves_times else min(found)
+        settled = self.view.settled(self.job.name, upto=epoch)
+        return Bound(epoch, wm, max(now.settled, settled), starts, ends)
 
     def resume(self, partition: int) -> int:
         """Return the offset of the oldest record of the input that no batch has taken."""

@@ -12,7 +12,6 @@ from processors.boxes.map import Map
 from processors.boxes.states import UPSTREAM
 from processors.boxes.where import Where
 from processors.plan import Plan
-from processors.replay import reads
 from processors.scopes import Scope
 from spark_jobs.connected import connected
 from spark_jobs.registered import Registered
@@ -69,17 +68,6 @@ class Job:
     def slabs(self) -> Slabs:
         """What the aggregate's windows are divided into."""
         return Slabs(self.box.window)
-
-    @cached_property
-    def moves_times(self) -> bool:
-        """Whether some map between the sources and the aggregate replaces the event time."""
-        found, waiting = False, [self.name]
-        while waiting:
-            box = self.plan.boxes.get(waiting.pop())
-            if box is not None:
-                found |= isinstance(box, Map) and box.moves
-                waiting += reads(box)
-        return found
 
     @property
     def input(self) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from processors.report import Report
+from processors.report import SETTLED, Report
 from processors.task import Shared, Task
-from spark_jobs.epochs import HELD_FROM, HELD_TO, SETTLED, Batch
+from spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
 from spark_jobs.job import Job
 from topics.cluster import TopicPartition, Transactions
 
@@ -170,7 +170,10 @@ class Reports:
             for what, count in told.counts.items():
                 name = f"{self.job.name}.{what}"
                 counts[name] = counts.get(name, 0) + count
-            counts |= {**self._held(counts, told), SETTLED: batch.settled}
+            counts |= {
+                **self._held(counts, told),
+                SETTLED: max(batch.settled, counts.get(SETTLED, batch.settled)),
+            }
         return replace(
             old,
             done=batch.epoch,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from processors import rebuild
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.answers import Need
-from processors.boxes.difference import difference
 from processors.boxes.sliding import SlidingAggregate
 from processors.desk import pack, unpack
 from schemas import revisions as frames
@@ -132,8 +132,7 @@ class Share:
         box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
         results, live = box.begin(content, wm=batch.wm)
         made, states = self._in_slab(results, ""), self._near(live.states)
-        changing = pl.col(box.end) > batch.settled_before
-        revised = difference(arc, emitted.filter(changing), made.filter(changing))
+        revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
         return Done(states, True, revised)
 
     def _own(self, revisions: pl.DataFrame) -> pl.DataFrame:

@@ -11,12 +11,12 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from processors.report import NEVER
+from processors.report import NEVER, SETTLED
 from processors.view import believed
 from schemas import revisions as frames
 from spark_jobs import reading
 from spark_jobs.blocks import HEADER, RESULTS, TICK, TUPLES, Shares
-from spark_jobs.epochs import SETTLED, Batch, Bound, Epochs
+from spark_jobs.epochs import Batch, Bound, Epochs
 from spark_jobs.job import Job
 from topics.cluster import Cluster, TopicPartition
 

@@ -122,6 +122,10 @@ class MemoryCluster:
         for log, horizon in zip(self._logs[topic], horizons, strict=True):
             log.compact(horizon)
 
+    def trim(self, source: TopicPartition, offset: int) -> None:
+        """Let go of a partition's records before an offset, as retention does."""
+        self.log(source).trim(offset)
+
     def late_end_txn(self, transactional_id: str) -> None:
         """Let a repeated commit reach the broker in the middle of this id's next `produce`.
 

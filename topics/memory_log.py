@@ -106,6 +106,10 @@ class MemoryLog:
         later = (batch.offsets[0] for batch in self._batches if batch.time_ms >= time_ms)
         return next(later, self.end)
 
+    def trim(self, offset: int) -> None:
+        """Let go of the records before an offset, as retention does."""
+        self._batches = [b.only([o >= offset for o in b.offsets]) for b in self._batches]
+
     def compact(self, horizon: int) -> None:
         """Keep the last committed record of each key below `horizon` (an offset).
 

@@ -34,8 +34,8 @@ JOBS = [
     Mutant(
         "a rebuild spares what the watermark has passed",
         "spark_jobs/share.py",
-        "changing = pl.col(box.end) > batch.settled_before",
-        "changing = pl.col(box.end) > batch.wm",
+        "emitted, made, settled=batch.settled_before)",
+        "emitted, made, settled=batch.wm)",
         network=ON_SPARK,
     ),
     Mutant(

@@ -5,7 +5,7 @@ import pytest
 from errata import Network, tumbling
 from errata.testing import Driver
 from processors.scope_task import ScopeTask
-from topics.cluster import FencedError
+from topics.cluster import FencedError, TopicPartition
 
 MINUTE = 60_000
 
@@ -14,14 +14,14 @@ def trade(key: str, minute: int, price: int) -> dict[str, object]:
     return {"op": "insert", "after": {"key": key, "at": minute * MINUTE, "price": price}}
 
 
-def network(keep: str | None = "1d") -> Network:
+def network(keep: str | None = "1d", *, kept: str = "1d") -> Network:
     net = Network("rebuilt")
     trades = net.source(
         "trades",
         fields={"key": "string", "at": "timestamp-millis", "price": "long"},
         identity=["key"],
         event_time="at",
-        keep="1d",
+        keep=kept,
     )
     trades.aggregate(
         "sums", by=[], window=tumbling("10m"), total="sum(price)", top="max(price)", keep=keep
@@ -46,6 +46,25 @@ def test_a_refused_replay_is_made_good_by_recomputing_at_the_frontier():
         assert driver.counts()["trades.0"]["rebuilt"] == 1
         driver.end()
         assert [row["total"] for row in driver.table("sums")] == [21, 1, 2]
+
+
+def test_results_whose_inputs_retention_has_taken_outlive_a_rebuild():
+    with Driver(network("10y", kept="30m"), mode="upstream") as driver:
+        driver.send("trades", [trade("a", 1, 5), trade("b", 2, 7), trade("c", 35, 1)])
+        driver.close_epoch()
+        driver.send("trades", [trade("d", 61, 3), trade("e", 62, 4)])
+        driver.close_epoch()
+        driver.revisions("sums")
+        arc = TopicPartition(driver.plan.topic("trades"), 0)
+        driver.cluster.trim(arc, 2)  # a and b
+        driver.shared.codecs.clear()  # and what was read of them
+        driver.sweepers["trades"].store.raise_floor(10**9)
+        driver.send("trades", [trade("f", 36, 2), trade("g", 75, 6)])
+        driver.close_epoch()
+        told = driver.revisions("sums")
+        assert [(r["op"], r["after"]["total"]) for r in told] == [("replace", 3), ("insert", 7)]
+        assert driver.counts()["trades.0"]["rebuilt"] == 1
+        assert [row["total"] for row in driver.table("sums")] == [12, 3, 7]
 
 
 def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
