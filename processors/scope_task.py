@@ -200,8 +200,8 @@ class ScopeTask(Task):
 
     def _settled(self, epoch: int) -> int:
         """Return the event time before which nothing that is written can change after an epoch."""
-        found = min(self.view.settled(arc, upto=epoch) for arc in self.scope.outputs)
-        return max(found, self.report.counts.get(SETTLED, NEVER))
+        found = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
+        return max(min(found, default=NEVER), self.report.counts.get(SETTLED, NEVER))
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] when there is nothing."""
