@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.aggregates.compensating import Compensating, Part
+from processors.aggregates.compensating import Part
 from processors.aggregates.grouping import Counts
 from processors.aggregates.ladder import Key
+from processors.aggregates.signed import Signed
 from schemas.fields import MAX_PRECISION, FieldType
 
 VALUES, COUNTS = "values", "counts"
@@ -49,7 +50,7 @@ class Contents:
         return np.searchsorted(np.cumsum(self.counts), before[groups] + ranks, side="right")
 
 
-class Bag(Compensating):
+class Bag(Signed):
     """The distinct rows of each group in order, and how often each is there.
 
     NaN equals NaN and is above all numbers, -0.0 is 0.0, null is below all values. Texts and bytes
@@ -85,17 +86,18 @@ class Bag(Compensating):
         """Functions that need the same rows in the same order share their state."""
         return ("bag", *self.order.items(), *self.needed)
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Put the rows that enter into their bags."""
-        return self._change(states, groups, values, sign=1)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Take the rows that leave out of their bags."""
-        return self._change(states, groups, values, sign=-1)
+        """Put rows into their bags, or take them out."""
+        given = dict(zip(self.columns, values.get_columns(), strict=True))
+        columns = [
+            _plain(given[name]).cast(_listed(key.type)).alias(name)
+            for name, key in self.order.items()
+        ]
+        count = pl.repeat(sign, len(groups), dtype=pl.Int64, eager=True).alias(COUNTS)
+        rows = pl.DataFrame([groups.cast(pl.UInt32).alias("@group"), *columns, count])
+        return self._with(states, rows.drop_nulls(self.needed))
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Put both bags together."""
@@ -109,18 +111,6 @@ class Bag(Compensating):
         np.add.at(sizes, group, counts)
         rows = [lines[name].cast(key.type.dtype) for name, key in self.order.items()]
         return Contents(group, pl.DataFrame(rows), counts, sizes)
-
-    def _change(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
-    ) -> pl.DataFrame:
-        given = dict(zip(self.columns, values.get_columns(), strict=True))
-        columns = [
-            _plain(given[name]).cast(_listed(key.type)).alias(name)
-            for name, key in self.order.items()
-        ]
-        count = pl.repeat(sign, len(groups), dtype=pl.Int64, eager=True).alias(COUNTS)
-        rows = pl.DataFrame([groups.cast(pl.UInt32).alias("@group"), *columns, count])
-        return self._with(states, rows.drop_nulls(self.needed))
 
     def _with(self, states: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the states with rows of some groups put in, or taken out by counts below 0."""

@@ -6,14 +6,14 @@ from collections.abc import Hashable
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.grouping import counted, present
+from processors.aggregates.signed import Signed
 from schemas.fields import FieldType
 
 ROWS, VALUES, TRUE = "rows", "values", "true"
 
 
-class Count(Compensating):
+class Count(Signed):
     """How many rows a group has, or how many whose value is not null, or true; 0 for none.
 
     Args:
@@ -39,17 +39,16 @@ class Count(Compensating):
         """Rows are counted alike whatever the type of the argument."""
         return ("count", self.what)
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Count the rows that enter."""
-        return self._change(states, groups, values, sign=1)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Count down for the rows that leave."""
-        return self._change(states, groups, values, sign=-1)
+        """Count up for the rows that enter, down for those that leave."""
+        if self.what == VALUES:
+            groups, _ = present(groups, values.to_series(0))
+        elif self.what == TRUE:
+            groups = groups.filter(values.to_series(0))
+        change = counted(groups, states.height)
+        return pl.DataFrame([states["count"] + pl.Series(sign * change)])
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add the counts."""
@@ -58,13 +57,3 @@ class Count(Compensating):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the counts, never null."""
         return states["count"]
-
-    def _change(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
-    ) -> pl.DataFrame:
-        if self.what == VALUES:
-            groups, _ = present(groups, values.to_series(0))
-        elif self.what == TRUE:
-            groups = groups.filter(values.to_series(0))
-        change = counted(groups, states.height)
-        return pl.DataFrame([states["count"] + pl.Series(sign * change)])

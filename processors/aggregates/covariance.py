@@ -10,9 +10,9 @@ from itertools import repeat
 import numpy as np
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.double_moments import DoubleMoments
-from processors.aggregates.grouping import counted
+from processors.aggregates.grouping import counted, laid_out
+from processors.aggregates.signed import Signed
 from processors.aggregates.squares import carried, joined, limb_count, products
 from processors.aggregates.variance import digits, quotients, roots
 from schemas.fields import FieldType
@@ -77,7 +77,7 @@ class DoubleCovariance(DoubleMoments):
         return values.set(states["count"] < _least(self.what), None)
 
 
-class IntegerCovariance(Compensating):
+class IntegerCovariance(Signed):
     """Covariance or correlation of whole numbers or decimals as the double nearest to it.
 
     From exact sums, for up to 10**11 rows. Rows in which one of the two is null don't take part. A
@@ -117,17 +117,12 @@ class IntegerCovariance(Compensating):
         """The three functions of the same arguments share their state."""
         return ("integer covariance", *self.limbs.values())
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Add the values that enter, and their products."""
-        return self._carried(states, self._sums(groups, values, states.height), operator.add)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Subtract the values that leave, and their products."""
-        return self._carried(states, self._sums(groups, values, states.height), operator.sub)
+        """Add the values that enter, and their products, or subtract those that leave."""
+        step = operator.add if sign > 0 else operator.sub
+        return self._carried(states, self._sums(groups, values, states.height), step)
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add counts and sums."""
@@ -156,8 +151,7 @@ class IntegerCovariance(Compensating):
             unit = repeat(10 ** sum(kind.scale for kind in self.argument_types))
             below = map(operator.mul, map(operator.mul, counts, divisor), unit)
             values = pl.Series(list(quotients(both, below)), dtype=pl.Float64)
-        result = pl.Series([None], dtype=pl.Float64).new_from_index(0, states.height)
-        return result.scatter(at, values)
+        return laid_out(values, at, states.height)
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, height: int) -> pl.DataFrame:
         """Return the states of rows alone."""

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.double_total import Doubles, exact_sums, two_sum
+from processors.aggregates.signed import Signed
 from processors.expressions.decimals import to_double
 from schemas.fields import FieldType
 
@@ -48,7 +48,7 @@ def _split(values: Doubles) -> tuple[Doubles, Doubles]:
     return high, values - high
 
 
-class DoubleMoments(Compensating):
+class DoubleMoments(Signed):
     """The state: counts, and sums of the arguments and of products of two of them.
 
     A sum is that of three doubles, and a product is cut in two without loss. After k changes and
@@ -74,36 +74,10 @@ class DoubleMoments(Compensating):
             **dict.fromkeys(parts, FieldType("double")),
         }
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Add the values that enter, and their products."""
-        return self._change(states, groups, values, sign=1)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Subtract the values that leave, and their products."""
-        return self._change(states, groups, values, sign=-1)
-
-    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Add counts and sums."""
-        counts = {name: one[name] + other[name] for name in ("count", "special")}
-        sums = {name: expanded([*_sum(one, name), *_sum(other, name)]) for name in self.sums}
-        return self._states(counts, sums)
-
-    def centred(self, states: pl.DataFrame, product: str, one: str, other: str) -> Doubles:
-        """Return sums of products about the means, times the count, all of it in the end in one."""
-        count = states["count"].to_numpy().astype(np.float64)
-        terms = [term for part in _sum(states, product) for term in two_product(part, count)]
-        for left in _sum(states, one):
-            for right in _sum(states, other):
-                terms += two_product(left, -right)
-        return expanded(terms)[0]
-
-    def _change(
+    def change(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
+        """Add the values that enter, and their products, or subtract those that leave."""
         rows = values.with_columns(groups.alias("@group")).drop_nulls()
         index = rows["@group"].to_numpy().astype(np.int64)
         doubles = list(map(_doubles, self.argument_types, rows.drop("@group").get_columns()))
@@ -124,6 +98,21 @@ class DoubleMoments(Compensating):
             )
             sums[name] = expanded([*_sum(states, name), *change])
         return self._states(counts, sums)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Add counts and sums."""
+        counts = {name: one[name] + other[name] for name in ("count", "special")}
+        sums = {name: expanded([*_sum(one, name), *_sum(other, name)]) for name in self.sums}
+        return self._states(counts, sums)
+
+    def centred(self, states: pl.DataFrame, product: str, one: str, other: str) -> Doubles:
+        """Return sums of products about the means, times the count, all of it in the end in one."""
+        count = states["count"].to_numpy().astype(np.float64)
+        terms = [term for part in _sum(states, product) for term in two_product(part, count)]
+        for left in _sum(states, one):
+            for right in _sum(states, other):
+                terms += two_product(left, -right)
+        return expanded(terms)[0]
 
     def _states(
         self, counts: Mapping[str, pl.Series], sums: Mapping[str, Sequence[Doubles]]

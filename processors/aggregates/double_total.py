@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.grouping import Counts, counted, present
+from processors.aggregates.signed import Signed
 from schemas.fields import FieldType
 
 UNIT = 2.0**40
@@ -77,7 +77,7 @@ def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles
         exponent = exponent + (room - _MANTISSA_BITS)
 
 
-class DoubleTotal(Compensating):
+class DoubleTotal(Signed):
     """The state that sums and averages of doubles share: counts, and a total of two doubles.
 
     After k changes and merges the total is off by at most k * 2**-96 of the absolute values of all
@@ -98,35 +98,10 @@ class DoubleTotal(Compensating):
         """Sum and average of one argument share their state."""
         return ("double total",)
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Add the values that enter."""
-        return self._change(states, groups, values, sign=1)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Subtract the values that leave."""
-        return self._change(states, groups, values, sign=-1)
-
-    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Add counts and totals."""
-        counts = {name: (one[name] + other[name]).to_numpy() for name in ("count", *_SPECIAL)}
-        return self._states(
-            counts,
-            added(*(frame[name].to_numpy() for frame in (one, other) for name in ("high", "low"))),
-        )
-
-    def total(self, states: pl.DataFrame) -> Doubles:
-        """Return the totals in units of `UNIT`, with NaN and infinities as IEEE adds them."""
-        nan, positive, negative = (states[name].to_numpy() > 0 for name in _SPECIAL)
-        total = np.where(positive, np.inf, np.where(negative, -np.inf, states["high"].to_numpy()))
-        return np.where(nan | (positive & negative), np.nan, total)
-
-    def _change(
+    def change(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
+        """Add the values that enter, or subtract those that leave."""
         groups, numbers = present(groups, values.to_series(0))
         height = states.height
         counts = {name: states[name].to_numpy() for name in ("count", *_SPECIAL)}
@@ -143,6 +118,20 @@ class DoubleTotal(Compensating):
             high, low = added(high, low, sums, zero)
         total = added(states["high"].to_numpy(), states["low"].to_numpy(), high, low)
         return self._states(counts, total)
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Add counts and totals."""
+        counts = {name: (one[name] + other[name]).to_numpy() for name in ("count", *_SPECIAL)}
+        return self._states(
+            counts,
+            added(*(frame[name].to_numpy() for frame in (one, other) for name in ("high", "low"))),
+        )
+
+    def total(self, states: pl.DataFrame) -> Doubles:
+        """Return the totals in units of `UNIT`, with NaN and infinities as IEEE adds them."""
+        nan, positive, negative = (states[name].to_numpy() > 0 for name in _SPECIAL)
+        total = np.where(positive, np.inf, np.where(negative, -np.inf, states["high"].to_numpy()))
+        return np.where(nan | (positive & negative), np.nan, total)
 
     def _states(self, counts: dict[str, Counts], total: tuple[Doubles, Doubles]) -> pl.DataFrame:
         finite = counts["count"] - sum(counts[name] for name in _SPECIAL)

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.grouping import Counts, counted
 from processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, climbed
+from processors.aggregates.signed import Signed
 from schemas.fields import FieldType, physical
 
 RUNGS = 2
@@ -25,7 +25,7 @@ every rung costs each epoch: open, high, low and close of 100 rows take 9.6, 11.
 """
 
 
-class Extreme(Compensating):
+class Extreme(Signed):
     """The first row in some order, by what it shows.
 
     While the ladder has a row on it, rows may leave and the state stays exact. When the last one
@@ -74,38 +74,13 @@ class Extreme(Compensating):
         """Functions that order rows alike share their state."""
         return ("extreme", *self.order.items(), *self.columns, self.needed)
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Put the rows that enter on the ladder, as far as it reaches."""
-        return self._change(states, groups, values, sign=1)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Take the rows that leave from the ladder; without rows on it a state is not exact."""
-        return self._change(states, groups, values, sign=-1)
-
-    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Put both ladders together, as far as both reach."""
-        left, right = self._ladders(one), self._ladders(other)
-        more = right.rungs()
-        more = Entries(more.group, more.ties, more.floor, more.row + left.columns.height)
-        columns = pl.concat([left.columns, right.columns, self._nothing])
-        count = left.count + right.count
-        return self._states(count, columns, left.rungs().and_then(more), left, None)
-
-    def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Return for each group whether its first row is known, or there is none."""
-        return (states["ties"] > 0) | (states["count"] == 0)
-
-    def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return the values of the first rows; where not exact they mean nothing."""
-        return states["value"]
-
-    def _change(
+    def change(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
+        """Put rows on the ladder, as far as it reaches, or take them from it.
+
+        Without rows on its ladder a state is not exact.
+        """
         rows = pl.DataFrame(
             [
                 self._ordered(column.alias(name))
@@ -141,6 +116,23 @@ class Extreme(Compensating):
         return self._states(
             count, columns, ladders.rungs(touched).and_then(moved), ladders, touched
         )
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Put both ladders together, as far as both reach."""
+        left, right = self._ladders(one), self._ladders(other)
+        more = right.rungs()
+        more = Entries(more.group, more.ties, more.floor, more.row + left.columns.height)
+        columns = pl.concat([left.columns, right.columns, self._nothing])
+        count = left.count + right.count
+        return self._states(count, columns, left.rungs().and_then(more), left, None)
+
+    def exact(self, states: pl.DataFrame) -> pl.Series:
+        """Return for each group whether its first row is known, or there is none."""
+        return (states["ties"] > 0) | (states["count"] == 0)
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return the values of the first rows; where not exact they mean nothing."""
+        return states["value"]
 
     def _ordered(self, column: pl.Series) -> pl.Series:
         """Return a column in which equal keys look the same: -0.0 as 0.0."""

@@ -50,6 +50,17 @@ def counted(groups: pl.Series, height: int) -> Counts:
     return np.bincount(groups.to_numpy(), minlength=height)
 
 
+def laid_out(values: pl.Series, groups: pl.Series | Counts, height: int) -> pl.Series:
+    """Return a column of `height` groups with the values of some, null for the others.
+
+    Example:
+        >>> laid_out(pl.Series([7.0, 9.0]), pl.Series([2, 0]), 4).to_list()
+        [9.0, None, 7.0, None]
+    """
+    nothing = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
+    return nothing.scatter(groups, values)
+
+
 def words_of(numbers: pl.Series) -> npt.NDArray[np.uint32]:
     """Return 128-bit integers of at most 38 digits as words of 32 bits, the lowest first.
 

@@ -5,12 +5,13 @@ A decimal is its unscaled integer here, so all of this is integer arithmetic in 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import operator
+from collections.abc import Hashable, Sequence
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.grouping import counted, present, summed, whole
+from processors.aggregates.signed import Signed
 from schemas.fields import MAX_PRECISION, FieldType
 
 NARROW_PRECISION = 28
@@ -33,7 +34,7 @@ def fitting(numbers: pl.Series, precision: int) -> pl.Series:
     return numbers.set((numbers >= whole(bound)) | (numbers <= whole(-bound)), None)
 
 
-class IntegerTotal(Compensating):
+class IntegerTotal(Signed):
     """The state that sums and averages of longs and decimals share: a count and an exact total.
 
     The total is one part, ``total``, for an argument of at most `NARROW_PRECISION` digits. A wider
@@ -63,19 +64,13 @@ class IntegerTotal(Compensating):
         """Sum and average of one argument share their state."""
         return ("integer total", self.wide)
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Add the values that enter."""
-        entering = self._sums(groups, values, height=states.height)
-        return self._carried([states[name] + more for name, more in self._pairs(entering)])
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Subtract the values that leave."""
-        leaving = self._sums(groups, values, height=states.height)
-        return self._carried([states[name] - less for name, less in self._pairs(leaving)])
+        """Add the values that enter, or subtract those that leave."""
+        step = operator.add if sign > 0 else operator.sub
+        moved = zip(self.parts, self._sums(groups, values, height=states.height), strict=True)
+        return self._carried([step(states[name], some) for name, some in moved])
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add counts and totals."""
@@ -107,9 +102,6 @@ class IntegerTotal(Compensating):
         rest = (states["high"] - upper * count) * limb + states["low"].cast(pl.Int128)
         lower = rest // count
         return upper * limb + lower, rest - lower * count, count
-
-    def _pairs(self, columns: Sequence[pl.Series]) -> Iterator[tuple[str, pl.Series]]:
-        return zip(self.parts, columns, strict=True)
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
         """Return what the rows add to each part, by group."""

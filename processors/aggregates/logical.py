@@ -6,12 +6,12 @@ from collections.abc import Hashable
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
 from processors.aggregates.grouping import counted, present
+from processors.aggregates.signed import Signed
 from schemas.fields import FieldType
 
 
-class Logical(Compensating):
+class Logical(Signed):
     """Whether all values, or any, are true; null for no value.
 
     Args:
@@ -39,17 +39,18 @@ class Logical(Compensating):
         """Both functions of one argument share their state."""
         return ("logical",)
 
-    def accumulate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Count the values that enter."""
-        return self._change(states, groups, values, sign=1)
-
-    def compensate(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Count down for the values that leave."""
-        return self._change(states, groups, values, sign=-1)
+        """Count up for the values that enter, down for those that leave."""
+        groups, truths = present(groups, values.to_series(0))
+        changes = (counted(groups, states.height), counted(groups.filter(truths), states.height))
+        return pl.DataFrame(
+            [
+                states[name] + pl.Series(sign * change)
+                for name, change in zip(self.parts, changes, strict=True)
+            ]
+        )
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add the counts."""
@@ -59,15 +60,3 @@ class Logical(Compensating):
         """Return whether it is so."""
         count, true = states["count"], states["true"]
         return (true == count if self.every else true > 0).set(count == 0, None)
-
-    def _change(
-        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
-    ) -> pl.DataFrame:
-        groups, truths = present(groups, values.to_series(0))
-        changes = (counted(groups, states.height), counted(groups.filter(truths), states.height))
-        return pl.DataFrame(
-            [
-                states[name] + pl.Series(sign * change)
-                for name, change in zip(self.parts, changes, strict=True)
-            ]
-        )

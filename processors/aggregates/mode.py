@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from processors.aggregates.bag import VALUES, BagOfValues
+from processors.aggregates.grouping import laid_out
 from schemas.fields import FieldType
 
 
@@ -33,5 +34,4 @@ class Mode(BagOfValues):
         np.maximum.at(most, contents.group, contents.counts)
         lines = np.flatnonzero(contents.counts == most[contents.group])
         groups, first = np.unique(contents.group[lines], return_index=True)
-        result = pl.Series([None], dtype=self.result.dtype).new_from_index(0, states.height)
-        return result.scatter(groups, contents.rows[VALUES][lines[first]])
+        return laid_out(contents.rows[VALUES][lines[first]], groups, states.height)

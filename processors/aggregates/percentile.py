@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from processors.aggregates.bag import VALUES, BagOfValues
+from processors.aggregates.grouping import laid_out
 from schemas.fields import FieldType
 
 
@@ -50,8 +51,7 @@ class Percentile(BagOfValues):
         rests = list(map(itemgetter(1), found))
         later = rank + np.fromiter(map(bool, rests), dtype=np.int64, count=len(found))
         low, high = (contents.rows[VALUES][contents.at(groups, r)] for r in (rank, later))
-        result = pl.Series([None], dtype=pl.Float64).new_from_index(0, states.height)
-        return result.scatter(groups, self._between(low, high, rests))
+        return laid_out(self._between(low, high, rests), groups, states.height)
 
     def _between(self, low: pl.Series, high: pl.Series, rests: list[int]) -> pl.Series:
         """Return what lies between pairs of values, some parts of the way from one to the other."""

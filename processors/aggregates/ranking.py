@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from processors.aggregates.bag import VALUES, BagOfValues
-from processors.aggregates.grouping import Counts
+from processors.aggregates.grouping import Counts, laid_out
 from processors.expressions.casts import cast
 from schemas.fields import FieldType
 
@@ -55,13 +55,12 @@ class Ranking(BagOfValues):
 
     def _arrays(self, height: int, groups: Counts, items: pl.Series) -> pl.Series:
         """Return the JSON arrays of items that stand in the order of groups."""
-        result = pl.Series([None], dtype=pl.String).new_from_index(0, height)
         listed = (
             pl.DataFrame({"group": groups, "item": items})
             .group_by("group", maintain_order=True)
             .agg(pl.col("item").str.join(","))
         )
-        return result.scatter(listed["group"], "[" + listed["item"] + "]")
+        return laid_out("[" + listed["item"] + "]", listed["group"], height)
 
 
 class TopK(Ranking):

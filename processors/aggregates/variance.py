@@ -9,7 +9,7 @@ from itertools import repeat
 
 import polars as pl
 
-from processors.aggregates.grouping import present
+from processors.aggregates.grouping import laid_out, present
 from processors.aggregates.integer_total import TOTAL_LIMB, IntegerTotal
 from processors.aggregates.squares import carried, joined, limb_count, products
 from schemas.fields import FieldType
@@ -68,9 +68,7 @@ class IntegerVariance(IntegerTotal):
         unit = repeat(10 ** (2 * self.argument.scale))
         below = map(operator.mul, map(operator.mul, count, divisor), unit)
         values = list((roots if self.root else quotients)(above, below))
-        there_at = there.arg_true()
-        result = pl.Series([None], dtype=pl.Float64).new_from_index(0, states.height)
-        return result.scatter(there_at, pl.Series(values, dtype=pl.Float64))
+        return laid_out(pl.Series(values, dtype=pl.Float64), there.arg_true(), states.height)
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
         totals = super()._sums(groups, values, height=height)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from processors.aggregates.bag import VALUES, Bag
+from processors.aggregates.grouping import laid_out
 from processors.aggregates.ladder import Key
 from processors.expressions.casts import cast
 from schemas.fields import FieldType
@@ -67,6 +68,5 @@ class RealisedVolatility(Bag):
         )
         sums = np.fromiter(map(math.fsum, returns["square"].to_list()), np.float64)
         roots = np.where(np.isfinite(sums), np.sqrt(sums), np.nan)
-        result = pl.Series([None], dtype=pl.Float64).new_from_index(0, states.height)
-        result = result.scatter(returns["group"], roots)
+        result = laid_out(pl.Series(roots), returns["group"], states.height)
         return result.scatter(contents.group[undefined], None)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,24 +67,25 @@ def errata(
     return run
 
 
+def errata_in(folder: Path, environ: dict[str, str], *arguments: str, given: str = "") -> Ended:
+    """Run `errata` in a process of its own, in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-m", "errata", *arguments],
+        input=given,
+        text=True,
+        capture_output=True,
+        cwd=folder,
+        env=environ,
+        timeout=120,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def errata_process(tmp_path: Path, environ: dict[str, str]) -> Errata:
     """Run `errata` in a process of its own, in the test's folder."""
-
-    def run(*arguments: str, given: str = "") -> Ended:
-        done = subprocess.run(
-            [sys.executable, "-m", "errata", *arguments],
-            input=given,
-            text=True,
-            capture_output=True,
-            cwd=tmp_path,
-            env=environ,
-            timeout=120,
-            check=False,
-        )
-        return Ended(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return partial(errata_in, tmp_path, environ)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas import framing
-from tests.errata.conftest import Ended
+from tests.errata.conftest import errata_in
 from tests.errata.network_file import write_network
 from topics.broker import EmbeddedBroker
 from topics.cluster import TopicPartition
@@ -25,19 +25,6 @@ pytestmark = pytest.mark.kafka
 
 MINUTE = 60_000
 LIMIT_S = 60.0
-
-
-def errata(folder: Path, environ: dict[str, str], *arguments: str) -> Ended:
-    done = subprocess.run(
-        [sys.executable, "-m", "errata", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environ,
-        timeout=60,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture
@@ -123,12 +110,12 @@ def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
 ) -> None:
     wait_for(lambda: "started prices" in up.log.read_text(), up)
     send(broker, price("a", 100, 30), price("b", 110, 25), b"no \xff revision", price("c", 120, 25))
-    ended = errata(tmp_path, on_broker, "end", "tape.py", "prices", "--json")
+    ended = errata_in(tmp_path, on_broker, "end", "tape.py", "prices", "--json")
     assert (ended.status, ended.err) == (0, "")
     assert json.loads(ended.out) == {"source": "prices", "ends": {"0": 4, "1": 0}}
     wait_for(lambda: results(broker) == 3, up)
 
-    letters = errata(tmp_path, on_broker, "dead-letters", "tape.py", "--json")
+    letters = errata_in(tmp_path, on_broker, "dead-letters", "tape.py", "--json")
     (letter,) = map(json.loads, letters.out.splitlines())
     assert letter["reason"] == "undecodable"
     assert (letter["topic"], letter["partition"], letter["offset"]) == ("upped-prices", 0, 2)
@@ -149,7 +136,7 @@ def test_a_source_that_is_not_there_is_told_without_starting_anything(
     tmp_path: Path, on_broker: dict[str, str]
 ) -> None:
     write_network(tmp_path, name="nosource")
-    done = errata(tmp_path, on_broker, "up", "tape.py")
+    done = errata_in(tmp_path, on_broker, "up", "tape.py")
     assert (done.status, done.out) == (1, "")
     assert "topic 'nosource-prices'" in done.err
     assert "started" not in done.err
@@ -162,7 +149,7 @@ def test_a_network_that_was_never_started_is_told_so(
     write_network(tmp_path, name="never")
     create_topics(broker.settings, [TopicSpec("never-prices", 1)])
     more = ["prices"] if command == ["end"] else []
-    done = errata(tmp_path, on_broker, *command, "tape.py", *more)
+    done = errata_in(tmp_path, on_broker, *command, "tape.py", *more)
     assert done.status == 1
     assert "network 'never' is not deployed on this cluster; run `errata up tape.py`" in done.err
 
@@ -170,7 +157,7 @@ def test_a_network_that_was_never_started_is_told_so(
 def test_no_broker_is_one_clear_line_and_no_secret(tmp_path: Path, environ: dict[str, str]) -> None:
     write_network(tmp_path)
     nowhere = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "ERRATA_KAFKA__SASL_PASSWORD": "hunter2"}
-    done = errata(tmp_path, environ | nowhere, "run", "tape.py", "--scope", "prices")
+    done = errata_in(tmp_path, environ | nowhere, "run", "tape.py", "--scope", "prices")
     assert (done.status, done.out) == (1, "")
     assert "no broker answers at 127.0.0.1:1" in done.err
     assert done.err.count("\n") == 1

@@ -12,7 +12,7 @@ from errata import Network, Stream, hopping, tumbling
 from processors.plan import Plan, compile_network
 from tests.laws import oracle
 from tests.laws.oracle import Aggregate, Box, closed_at, count, largest, mean, total
-from tests.laws.tape import Tape
+from tests.laws.tape import PLAIN, Tape
 
 PARTITIONS = 2
 LATENESS, KEEP, IDLE_AFTER_MS = 3, 45, 1500
@@ -90,14 +90,7 @@ def _source(net: Network, name: str, **more: Any) -> Stream:
         name,
         topic=f"{name}.swaps",
         format="json",
-        fields={
-            "key": "string",
-            "at": "timestamp-millis",
-            "product": "string",
-            "desk": "string?",
-            "amount": "decimal(9,2)?",
-            "size": "long?",
-        },
+        fields=PLAIN,
         identity=["key"],
         event_time="at",
         partition_by=["product"],
@@ -138,23 +131,19 @@ def shape_of(
 
 def apart(*, kept: bool) -> Shape:
     """Upstream and downstream in processes of their own."""
-    return _apart(*front(kept=kept))
+    return _in_pairs(*front(kept=kept))
 
 
-def _apart(net: Network, scaled: Stream) -> Shape:
-    _sums(scaled, "up", scope="a", mode="upstream")
-    _sums(scaled, "down", scope="b", mode="downstream", keep=KEEP)
+def _in_pairs(net: Network, scaled: Stream, scopes: tuple[str, str] = ("a", "b")) -> Shape:
+    _sums(scaled, "up", scope=scopes[0], mode="upstream")
+    _sums(scaled, "down", scope=scopes[1], mode="downstream", keep=KEEP)
     boxes = tuple(replace(SUMS_ORACLE, name=name) for name in ("up", "down"))
     return shape_of(net, boxes, ("up", "down"))
 
 
 def together(*, kept: bool) -> Shape:
     """Upstream and downstream in one scope, behind one input."""
-    net, scaled = front(kept=kept)
-    _sums(scaled, "up", scope="both", mode="upstream")
-    _sums(scaled, "down", scope="both", mode="downstream", keep=KEEP)
-    boxes = tuple(replace(SUMS_ORACLE, name=name) for name in ("up", "down"))
-    return shape_of(net, boxes, ("up", "down"))
+    return _in_pairs(*front(kept=kept), scopes=("both", "both"))
 
 
 def further_down(*, kept: bool) -> Shape:
@@ -280,7 +269,7 @@ def united(*, kept: bool) -> Shape:
 
 def rekeyed(*, kept: bool) -> Shape:
     """A source whose records of an identity come from any partition of its topic."""
-    shape = _apart(*front(kept=kept, partitions=4, rekey=True))
+    shape = _in_pairs(*front(kept=kept, partitions=4, rekey=True))
     return replace(shape, tape=partial(Tape, scattered=True))
 
 

@@ -12,17 +12,9 @@ from tests.laws import oracle
 from tests.laws.oracle import Box, Tuple
 from tests.laws.random_results import Drawn, Kinds, draw_predicate
 from tests.laws.random_times import Times
-from tests.laws.tape import WIDE
+from tests.laws.tape import PLAIN, WIDE
 
-FIELDS = {
-    "key": "string",
-    "at": "timestamp-millis",
-    "product": "string",
-    "desk": "string?",
-    "amount": "decimal(9,2)?",
-    "size": "long?",
-    **WIDE,
-}
+FIELDS = PLAIN | WIDE
 """Those of every source."""
 
 

@@ -8,6 +8,16 @@ from decimal import Decimal
 from typing import Any
 
 GARBAGE = b'{"op": "insert", "after": {"key"'
+PLAIN = {
+    "key": "string",
+    "at": "timestamp-millis",
+    "product": "string",
+    "desk": "string?",
+    "amount": "decimal(9,2)?",
+    "size": "long?",
+}
+"""The fields of every tuple."""
+
 WIDE = {
     "lots": "int",
     "rate": "double",

@@ -1,10 +1,8 @@
 """Bad input is a dead letter with its bytes and a reason, or counted; the stream goes on."""
 
-import io
 import json
 from decimal import Decimal
 
-import fastavro
 import pytest
 
 from errata import Network, tumbling
@@ -13,16 +11,10 @@ from processors.envelopes.checks import Batch
 from processors.envelopes.make import make
 from processors.plan import compile_network
 from schemas import framing
+from tests.processors.envelopes.records import FIELDS, avro
 from topics.registry import UnknownSchemaError
 
 MINUTE = 60_000
-FIELDS = {
-    "key": "string",
-    "at": "timestamp-millis",
-    "price": "decimal(9,2)",
-    "size": "double?",
-    "note": "string?",
-}
 
 
 def network(*, keep: str = "1h") -> Network:
@@ -223,17 +215,11 @@ def decode(schemas, values):
     return make(source, Registry(schemas)).decode(Batch(values, [None] * len(values)))
 
 
-def body(schema, record):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), record)
-    return out.getvalue()
-
-
 def test_a_writer_may_order_its_fields_otherwise_add_some_and_use_narrower_types():
     schema = writer(GOOD, extra=({"name": "seq", "type": "int"},))
     after = {"price": Decimal("1.5"), "key": "k", "at": 5, "size": 0.5}
     record = {"seq": 1, "after": after, "before": None, "op": "insert"}
-    found = decode({7: schema}, framing.frame([body(schema, record)], 7))
+    found = decode({7: schema}, [avro(schema, record, 7)])
     assert not found.refused
     told = found.frame.row(0, named=True)
     assert (told["after.price"], told["after.size"], told["after.note"]) == (150, 0.5, None)
@@ -266,7 +252,7 @@ def test_unframed_bytes_and_an_unknown_schema_id_are_refused_one_by_one():
         "before": None,
         "op": "insert",
     }
-    good = framing.frame([body(schema, record)], 7)[0]
+    good = avro(schema, record, 7)
     found = decode({7: schema}, [good, b"{}", good[:9], b"\x00\x00\x00\x00\x09x", good])
     assert sorted(refusal.row for refusal in found.refused) == [1, 2, 3]
     assert found.frame["__row"].to_list() == [0, 4]

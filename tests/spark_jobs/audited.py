@@ -1,23 +1,14 @@
 """A network on a broker that the audit is tried on."""
 
-import json
-import random
-import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from errata.worker import Worker
-from processors.arc_topic import Meta, history
-from processors.view import View
+from processors.arc_topic import Meta
 from schemas import revisions as frames
-from spark_jobs.as_of import Reports
-from topics.cluster import TopicPartition
+from tests.spark_jobs.at_work import Fed
 from topics.kafka import KafkaCluster
-
-HOUR = 3_600_000
-LIMIT_S = 60.0
 
 TAPE = """
 from errata import Network, hopping, tumbling
@@ -41,68 +32,23 @@ days = loose.aggregate("days", by=[], window=tumbling("1d"), n="sum(n)", groups=
 """
 
 
-@dataclass
-class Running:
+class Running(Fed):
     """The network on two ingest partitions and as many of each arc."""
 
-    cluster: KafkaCluster
-    worker: Worker
-    chance: random.Random = field(default_factory=lambda: random.Random(7))
-    live: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sent: int = 0
+    def __init__(self, cluster: KafkaCluster, worker: Worker) -> None:
+        super().__init__(cluster, topic="audited-trades", kinds=5)
+        self.worker = worker
 
-    def send(self, count: int, hour: int) -> None:
-        """Send trades, and corrections and cancellations of what is there."""
-        for number in range(count):
-            line = self.line(f"{self.sent}", hour, number % 5)
-            key = (line.get("after") or line["before"])["key"]
-            value = json.dumps(line).encode()
-            self.cluster.send("audited-trades", partition=int(key) % 2, key=None, value=value)
-            self.sent += 1
-        self.cluster.flush()
-
-    def line(self, key: str, hour: int, kind: int) -> dict[str, Any]:
+    def drawn(self) -> dict[str, Any]:
         chance = self.chance
-        if self.live and kind == 0:
-            return {"op": "delete", "before": self.live.pop(chance.choice(list(self.live)))}
-        before = self.live[chance.choice(list(self.live))] if self.live and kind == 1 else None
-        after = before or {"key": key, "at": hour * HOUR + chance.randrange(4 * HOUR)}
-        after = after | {
-            "product": chance.choice("abcd"),
-            "n": chance.randrange(20),
+        return super().drawn() | {
             "price": chance.randrange(10**6) / 100,
             "rate": chance.random() * 1e6,
         }
-        self.live[after["key"]] = after
-        told = {"op": "replace", "before": before} if before else {"op": "insert"}
-        return told | {"after": after}
 
     def settle(self) -> int:
         """Wait until all that was sent is processed; return the last epoch."""
-        plan = self.worker.plan
-        view, deadline = View(self.cluster, plan=plan), time.monotonic() + LIMIT_S
-        ingests = view.tasks("ingest.trades")
-        while time.monotonic() < deadline:
-            view.poll()
-            newest = max(view.of(task).done for task in ingests)
-            taken = sum(view.of(task).counts.get("read", 0) for task in ingests)
-            tasks = [task for scope in plan.scopes for task in view.tasks(scope)]
-            if taken == self.sent and min(map(view.frontier, [*ingests, *tasks])) >= newest:
-                view.reader.close()
-                return newest
-            time.sleep(0.01)
-        raise AssertionError({task: view.of(task) for task in ingests})
-
-    def believed(self, arc: str, partition: int) -> pl.DataFrame:
-        codec = self.worker.shared.codec(arc)
-        view = Reports(self.cluster, plan=self.worker.plan)
-        view.catch_up()
-        reading = history(self.cluster, codec, TopicPartition(codec.topic, partition), 0)
-        try:
-            while True:
-                next(reading)
-        except StopIteration as stop:
-            return view.believed(stop.value)
+        return self.processed(self.worker.plan, self.worker.plan.scopes)
 
     def write(self, arc: str, partition: int, revision: pl.DataFrame) -> None:
         """Write a revision by hand, in the name of the task and epoch that it has."""

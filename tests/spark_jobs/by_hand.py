@@ -15,11 +15,7 @@ from processors.plan import compile_network
 from processors.report import Report
 from schemas import framing
 from schemas import revisions as frames
-from spark_jobs.data_source import (
-    BatchReader,
-    Opened,
-    StreamReader,
-)
+from spark_jobs.data_source import BatchReader, Opened, StreamReader
 from topics import names
 from topics.cluster import TopicPartition, Transactions
 from topics.create import create_topics
@@ -64,25 +60,19 @@ class World:
         self.servers = settings["bootstrap.servers"]
         net = Network(name)
         create_topics(settings, [TopicSpec(f"{name}-{of}", 2) for of in ("trades", "every")])
-        trades = net.source(
-            "trades",
-            topic=f"{name}-trades",
-            format="json",
-            fields=PLAIN,
-            identity=["zone"],
-            event_time="at",
-            keep="10y",
+        trades, every = (
+            net.source(
+                of,
+                topic=f"{name}-{of}",
+                format="json",
+                fields=fields,
+                identity=[key],
+                event_time="at",
+                keep="10y",
+            )
+            for of, fields, key in (("trades", PLAIN, "zone"), ("every", EVERY, "uuid"))
         )
         trades.where("few", "n < 10")
-        every = net.source(
-            "every",
-            topic=f"{name}-every",
-            format="json",
-            fields=EVERY,
-            identity=["uuid"],
-            event_time="at",
-            keep="10y",
-        )
         every.where("kept", "alone > 0", keep="10y")
         plan = compile_network(net).placed({"trades": 2, "every": 2})
         create_topics(settings, topic_specs(plan, compaction_lag_ms=lag_ms))

@@ -11,10 +11,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic, sleep
 
 from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.run import END_LIMIT_S, START_LIMIT_S, await_until, stage
+from tests.demo.killing import moments, played
 from tests.spark_jobs.cluster import SparkCluster, spark_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
     Returns:
         The audit's verdict, what was killed, and what the processes said.
     """
-    dice, said, killed = random.Random(seed), list[str](), Counter[str]()
+    dice, said = random.Random(seed), list[str]()
     with (
         tempfile.TemporaryDirectory(prefix="errata-kills-") as folder,
         spark_cluster(Path(folder), workers=2) as cluster,
@@ -51,29 +51,16 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
     ):
         on.supervisor.start()
         await_until(on, on.ready, limit_s=4 * START_LIMIT_S, what="start")
-        share = seconds / (len(kinds) or 1)
-        planned = [(dice.uniform(i, i + 1) * share, kind) for i, kind in enumerate(kinds)]
-        with on.ticker(seconds=seconds) as playing:
-            start, ended = monotonic(), False
-            while planned or not ended:
-                on.supervisor.poll()
-                if planned and monotonic() - start >= planned[0][0]:
-                    kind = planned[0][1]
-                    if kind == WORKER:
-                        cluster.kill_worker(dice.randrange(2))
-                        done = True
-                    elif kind == EXECUTOR:
-                        done = cluster.kill_executor(dice.randrange(2))
-                    else:
-                        done = on.supervisor.kill("spark")
-                    if done:  # else it is down, and comes up soon
-                        killed[kind] += 1
-                        planned.pop(0)
-                if not ended and playing.poll() is not None:
-                    assert playing.returncode == 0, playing.communicate()[1].decode()
-                    on.end()
-                    ended = True
-                sleep(0.05)
+
+        def kill(kind: str) -> bool:
+            if kind == WORKER:
+                cluster.kill_worker(dice.randrange(2))
+                return True
+            if kind == EXECUTOR:
+                return cluster.kill_executor(dice.randrange(2))
+            return on.supervisor.kill("spark")
+
+        killed = played(on, moments(kinds, seconds=seconds, chance=dice), kill, seconds=seconds)
         await_until(on, on.behind, limit_s=4 * END_LIMIT_S, what="process the tape to its end")
         verdict = audit(on.broker.bootstrap_servers, spark=True)
     return verdict, killed, "\n".join(said)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from errata import Network, hopping, tumbling
+from errata import Network, Stream, hopping, tumbling
 from errata.testing import Driver
 from processors.plan import compile_network
 from processors.report import NEVER, Report
@@ -14,9 +14,8 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 LAG_MS = 2**60
 
 
-def small(keep: str = "10y", *, ever: bool = True) -> Network:
-    net = Network("n")
-    trades = net.source(
+def trades(net: Network, keep: str) -> Stream:
+    return net.source(
         "trades",
         fields={"key": "string", "at": "timestamp-millis", "n": "long"},
         identity=["key"],
@@ -24,7 +23,11 @@ def small(keep: str = "10y", *, ever: bool = True) -> Network:
         partition_by=["key"],
         keep=keep,
     )
-    real = trades.where("real", "n > 0")
+
+
+def small(keep: str = "10y", *, ever: bool = True) -> Network:
+    net = Network("n")
+    real = trades(net, keep).where("real", "n > 0")
     window = hopping("30m", every="20m")
     sums = real.aggregate("sums", by=["key"], window=window, s="sum(n)", keep="20y")
     sums.aggregate("days", by=["key"], window=tumbling("1d"), s="sum(s)")
@@ -160,15 +163,9 @@ def test_behind_a_map_that_moves_tuples_in_time_what_is_too_much_is_not_judged()
 
 def on_spark() -> Network:
     net = Network("n")
-    trades = net.source(
-        "trades",
-        fields={"key": "string", "at": "timestamp-millis", "n": "long"},
-        identity=["key"],
-        event_time="at",
-        partition_by=["key"],
-        keep="10y",
+    hours = trades(net, "10y").aggregate(
+        "hours", by=["key"], window=tumbling("1h"), s="sum(n)", place="spark"
     )
-    hours = trades.aggregate("hours", by=["key"], window=tumbling("1h"), s="sum(n)", place="spark")
     hours.where("many", "s > 10")
     return net
 

@@ -1,12 +1,8 @@
 """Boxes that a running network gains are filled, and go on as if they had been there always."""
 
 import json
-import random
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +12,23 @@ import pytest
 from errata import Network, rows, tumbling
 from errata.loading import load
 from errata.worker import Place, Worker
-from processors.arc_topic import history
 from processors.deployed import NewVersionError
 from processors.plan import Plan, compile_network
 from processors.takeover import Filled, NewArc
 from processors.task import Shared
 from processors.view import View
-from spark_jobs.as_of import Reports
 from spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
 from spark_jobs.run import Options, run_jobs
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
+from tests.spark_jobs.at_work import Fed, at_work
+from tests.spark_jobs.kept import Kept
 from topics.broker import EmbeddedBroker
 from topics.cluster import FencedError, TopicPartition
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry import SchemaRegistry
-from topics.settings import TopicSpec
+from topics.settings import DAY_MS, TopicSpec
 
-HOUR = 3_600_000
-LIMIT_S = 60.0
 TAPE = """
 from errata import Network, hopping
 
@@ -58,105 +52,44 @@ away.where("many", "c > 2")
 """
 
 
-@dataclass
-class Running:
+class Running(Fed):
     """One version of the network: its own processes in a thread, and its jobs when asked."""
 
-    broker: EmbeddedBroker
-    path: Path
-    session: Any
-    chance: random.Random = field(default_factory=lambda: random.Random(7))
-    live: dict[str, dict[str, Any]] = field(default_factory=dict)
-    sent: int = 0
-
-    def __post_init__(self) -> None:
-        self.place = Place(dict(self.broker.settings), self.path.parent / "state")
-        self.cluster = KafkaCluster(self.place.kafka)
+    def __init__(self, broker: EmbeddedBroker, path: Path, session: Any) -> None:
+        self.place = Place(dict(broker.settings), path.parent / "state")
+        super().__init__(KafkaCluster(self.place.kafka), topic="grown-trades", kinds=4)
+        self.path, self.session = path, session
 
     @contextmanager
     def version(self) -> Iterator[Worker]:
         """Run what is deployed, until it is told to end or another version comes."""
-        worker, stop = Worker(load(str(self.path)), self.place), threading.Event()
+        worker = Worker(load(str(self.path)), self.place)
         for name, scope in worker.plan.scopes.items():
             if not scope.on_spark:
                 worker.add_scope(name)
         worker.add_scope("ingest.trades")
         worker.add_sweepers()
-
-        def run() -> None:
-            with suppress(NewVersionError, FencedError):
-                worker.run(stop.is_set)
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        try:
+        with at_work(worker, NewVersionError, FencedError):
             yield worker
-        finally:
-            stop.set()
-            thread.join()
 
     def jobs(self, plan: Plan) -> None:
         """Let the jobs take everything that is complete."""
         view = View(self.cluster, plan=plan)
-        shared = Shared(self.cluster, plan, SchemaRegistry(self.cluster), view, 86_400_000)
+        shared = Shared(self.cluster, plan, SchemaRegistry(self.cluster), view, DAY_MS)
         folder = self.place.state / plan.network / plan.deployment / f"spark.v{plan.version}"
         options = Options(str(folder), buckets=2, once=True)
         kafka = self.place.kafka
         boxes, session = list(plan.spark), self.session
         run_jobs(shared, boxes, session=session, kafka=kafka, options=options, stop=lambda: False)
 
-    def send(self, count: int, hour: int) -> None:
-        """Send trades of some hours, corrections and cancellations of any."""
-        for number in range(count):
-            line = self.line(f"{self.sent}", hour, number % 4)
-            key = (line.get("after") or line["before"])["key"]
-            value = json.dumps(line).encode()
-            self.cluster.send("grown-trades", partition=int(key) % 2, key=None, value=value)
-            self.sent += 1
-        self.cluster.flush()
-
-    def line(self, key: str, hour: int, kind: int) -> dict[str, Any]:
-        chance = self.chance
-        if self.live and kind == 0:
-            return {"op": "delete", "before": self.live.pop(chance.choice(list(self.live)))}
-        before = self.live[chance.choice(list(self.live))] if self.live and kind == 1 else None
-        after = before or {"key": key, "at": hour * HOUR + chance.randrange(4 * HOUR)}
-        after = after | {"product": chance.choice("abcd"), "n": chance.randrange(20)}
-        self.live[after["key"]] = after
-        told = {"op": "replace", "before": before} if before else {"op": "insert"}
-        return told | {"after": after}
-
     def settle(self, plan: Plan, *, jobs: bool = False) -> None:
         """Wait until all that was sent is processed; behind jobs if they have run."""
-        view, deadline = View(self.cluster, plan=plan), time.monotonic() + LIMIT_S
         ours = [s.name for s in plan.scopes.values() if jobs or s.inputs == ("trades",)]
-        ours = [name for name in ours if jobs or not plan.scopes[name].on_spark]
-        tasks = [task for name in ours for task in view.tasks(name)]
-        ingests = view.tasks("ingest.trades")
-        while time.monotonic() < deadline:
-            view.poll()
-            newest = max(view.of(task).done for task in ingests)
-            taken = sum(view.of(task).counts.get("read", 0) for task in ingests)
-            if taken == self.sent and min(map(view.frontier, [*ingests, *tasks])) >= newest:
-                return
-            time.sleep(0.01)
-        raise AssertionError({task: view.of(task) for task in (*ingests, *tasks)})
+        self.processed(plan, [name for name in ours if jobs or not plan.scopes[name].on_spark])
 
     def table(self, plan: Plan, arc: str) -> list[dict[str, Any]]:
         """What an arc folds to, as people see it."""
-        view = Reports(self.cluster, plan=plan)
-        view.catch_up()
-        shared = Shared(self.cluster, plan, SchemaRegistry(self.cluster), view, 0)
-        found = []
-        for partition in range(plan.partition_count(arc)):
-            place = TopicPartition(plan.topic(arc), partition)
-            reading = history(self.cluster, shared.codec(arc), place, 0)
-            try:
-                while True:
-                    next(reading)
-            except StopIteration as stop:
-                found.append(view.believed(stop.value))
-        return rows.fold(plan.arcs[arc], pl.concat(found)).to_dicts()
+        return rows.fold(plan.arcs[arc], pl.concat(self.believed(plan, arc))).to_dicts()
 
     def sunk(self, topic: str) -> list[dict[str, Any]]:
         """What an upsert sink holds."""
@@ -169,19 +102,6 @@ class Running:
                     held |= dict(zip(records.keys, records.values, strict=True))
             reader.close()
         return [json.loads(value) for value in held.values() if value is not None]
-
-
-class Kept:
-    """The session of all tests, which no command may end."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def stop(self) -> None:
-        pass
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import math
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,9 @@ from spark_jobs.as_of import Bound
 from spark_jobs.recompute import Division
 from spark_jobs.reconcile import MADE, SAID, Comparison, Finding
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
+from tests.spark_jobs.at_work import at_work
 from tests.spark_jobs.audited import TAPE, Running
+from tests.spark_jobs.kept import Kept
 from topics.broker import EmbeddedBroker
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
@@ -130,25 +131,8 @@ def running(tmp_path: Path, broker: EmbeddedBroker, cluster: KafkaCluster) -> It
     for scope in ("ingest.trades", *worker.plan.scopes):
         worker.add_scope(scope)
     worker.add_sweepers()
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: worker.run(stop.is_set), daemon=True)
-    thread.start()
-    yield Running(cluster, worker)
-    stop.set()
-    thread.join()
-
-
-class Kept:
-    """The session of all tests, which no command may end."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def stop(self) -> None:
-        pass
+    with at_work(worker):
+        yield Running(cluster, worker)
 
 
 @pytest.mark.kafka
@@ -173,7 +157,8 @@ def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_f
     for hour in (0, 6, 30, 3):  # the last ones are late: they correct what is closed
         running.send(120, hour)
         epochs.append(running.settle())
-    corrected = pl.concat(running.believed("sums", p) for p in range(2))
+    plan = running.worker.plan
+    corrected = pl.concat(running.believed(plan, "sums"))
     assert (corrected["op"] == frames.REPLACE).any()
 
     right = told(status=0)
@@ -188,9 +173,9 @@ def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_f
     assert 0 < earlier["tuples"] < right["sums"]["tuples"]
 
     partition, held = next(
-        (p, held) for p in range(2) if (held := running.believed("sums", p)).height
+        (p, held) for p, held in enumerate(running.believed(plan, "sums")) if held.height
     )
-    kind = running.worker.plan.arcs["sums"]
+    kind = plan.arcs["sums"]
     there = frames.last(held, kind.identity).filter(pl.col("op") != frames.DELETE)
     one, other = there[:1], there[1:2]
     nothing = [pl.lit(None, f.dtype).alias(frames.AFTER + n) for n, f in kind.fields.items()]

@@ -3,8 +3,6 @@
 import json
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Event, Thread
 from time import monotonic, sleep
 
 import polars as pl
@@ -20,6 +18,7 @@ from processors.view import View
 from schemas import revisions as frames
 from spark_jobs.checkpoint import Checkpoint
 from spark_jobs.driver import Driver
+from tests.spark_jobs.at_work import at_work
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry import SchemaRegistry
@@ -102,21 +101,6 @@ class Tape:
         return key, {"op": "insert", "after": self.live[key]}
 
 
-@contextmanager
-def at_work(kafka, folder):
-    """Ingest and sweepers in a thread."""
-    worker, stop = Worker(network(), Place(kafka, folder / "state")), Event()
-    worker.add_scope("ingest.trades")
-    worker.add_sweepers()
-    thread = Thread(target=worker.run, args=(stop.is_set,))
-    thread.start()
-    try:
-        yield worker
-    finally:
-        stop.set()
-        thread.join()
-
-
 class Seen:
     """What is there to see of the network."""
 
@@ -197,7 +181,10 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
 ):
     create_topics(broker.settings, [TopicSpec("streaming.in", 2)])
     tape, sent = Tape(cluster), 0
-    with at_work(broker.settings, tmp_path) as worker:
+    worker = Worker(network(), Place(broker.settings, tmp_path / "state"))
+    worker.add_scope("ingest.trades")
+    worker.add_sweepers()
+    with at_work(worker):
         seen = Seen(broker.settings, worker.plan)
         for hour in (0, 6):
             tape.send(150, first_hour=hour)

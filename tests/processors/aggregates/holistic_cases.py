@@ -27,6 +27,7 @@ from tests.processors.aggregates.reference import (
     TIMES,
     Case,
     Row,
+    by_keys,
     digits,
     keyed,
     nearest_root,
@@ -134,13 +135,7 @@ def volatility(*directions: bool, scale: int = 0) -> Expected:
     """Return the root of the exact sum of squared returns in an order of keys behind the price."""
 
     def of(rows: list[Row]) -> float | None:
-        rows = [row for row in rows if row[0] is not None]
-        for number in reversed(range(len(directions))):
-            rows = sorted(
-                rows,
-                key=lambda row, at=number + 1: total_order(row[at]),  # type: ignore[misc]
-                reverse=directions[number],
-            )
+        rows = by_keys([row for row in rows if row[0] is not None], directions)
         prices = [float(Fraction(row[0], 10**scale) if scale else row[0]) for row in rows]
         if len(prices) < 2 or min(prices) <= 0 or any(price <= 0 for price in prices):
             return None

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -59,6 +59,17 @@ def total_order(value: Any) -> Any:
     if isinstance(value, str):
         return (1, value.encode())
     return (1, value != value, 0 if value != value else value)
+
+
+def by_keys(rows: list[Row], directions: Sequence[bool]) -> list[Row]:
+    """Sort rows by what follows their value; a direction is whether the largest comes first."""
+    for number in reversed(range(len(directions))):
+        rows = sorted(
+            rows,
+            key=lambda row, at=number + 1: total_order(row[at]),  # type: ignore[misc]
+            reverse=directions[number],
+        )
+    return rows
 
 
 # ------------------------------------------------------------------ results of plain rows
@@ -123,13 +134,8 @@ def first_by(
             rows = [row for row in rows if row[0] is not None]
         if needs_key:
             rows = [row for row in rows if row[1] is not None]
-        for number in reversed(range(len(directions))):
-            rows = sorted(
-                rows,
-                key=lambda row, at=number + 1: total_order(row[at]),  # type: ignore[misc]
-                reverse=directions[number],
-            )
-        return rows[0][0] if rows else None
+        found = by_keys(rows, directions)
+        return found[0][0] if found else None
 
     return of
 
@@ -177,6 +183,11 @@ TIME, TEXT, LONG = FieldType("timestamp-millis"), FieldType("string"), FieldType
 TIMES = st.integers(-2, 2)
 IDENTITY = Key(TEXT, largest=False)
 BY_TIME = (Key(TIME, largest=False), IDENTITY)
+BY_TWO = (
+    Key(FieldType("double", optional=True), largest=True),
+    Key(FieldType("string", optional=True), largest=False),
+    IDENTITY,
+)
 
 
 def keyed(call: Call, values: st.SearchStrategy[Row], expected: Callable[[list[Row]], Any]) -> Case:
@@ -248,28 +259,12 @@ EXTREMES = [
         first_by(True, True, ignore_nulls=True),
     ),
     keyed(
-        Call(
-            "first",
-            (FieldType("double"),),
-            (
-                Key(FieldType("double", optional=True), largest=True),
-                Key(FieldType("string", optional=True), largest=False),
-                IDENTITY,
-            ),
-        ),
+        Call("first", (FieldType("double"),), BY_TWO),
         st.tuples(FLOATS, st.none() | FLOATS, st.none() | TEXTS),
         first_by(True, False, False),
     ),
     keyed(
-        Call(
-            "last",
-            (LONG,),
-            (
-                Key(FieldType("double", optional=True), largest=True),
-                Key(FieldType("string", optional=True), largest=False),
-                IDENTITY,
-            ),
-        ),
+        Call("last", (LONG,), BY_TWO),
         st.tuples(LONGS, st.none() | FLOATS, st.none() | TEXTS),
         first_by(False, True, True),
     ),
