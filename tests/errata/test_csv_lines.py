@@ -4,7 +4,7 @@ import csv
 import io
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.cli import input_file
@@ -57,7 +57,6 @@ def test_old_columns_tell_the_original_and_other_fields_are_unchanged() -> None:
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1)
 
 
-@settings(deadline=None)
 @given(rows=st.lists(TEXT, min_size=1, max_size=8), size=st.integers(1, 40))
 def test_any_text_survives_wherever_a_piece_ends(rows: list[str], size: int) -> None:
     out = io.StringIO()

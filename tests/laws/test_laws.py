@@ -65,7 +65,6 @@ def trial(make, kept: bool, seed: int) -> Findings:
 def test_laws_hold_whatever_dies_and_whenever(make, kept):
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         derandomize=EXAMPLES == FEW,
         database=None,
         phases=[Phase.generate],  # a smaller seed is not a simpler scenario

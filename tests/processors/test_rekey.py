@@ -298,7 +298,7 @@ LINES = st.one_of(
 EPOCHS = st.lists(st.lists(st.tuples(st.integers(0, 1), LINES), max_size=5), max_size=4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(EPOCHS, st.integers(2, 4))
 def test_the_result_does_not_depend_on_how_many_owners_there_are(epochs, owners):
     found = []

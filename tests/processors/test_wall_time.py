@@ -97,7 +97,7 @@ def test_oracle_wall_time_and_back_around_every_transition(tz: str) -> None:
     assert clocks.instants(np.array(missing)).tolist() == wanted
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     tz=st.sampled_from(ZONES),
     moment=st.integers(0, 10**6),

@@ -233,7 +233,7 @@ def damaged(draw, bodies):
     return out
 
 
-SLOW = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 @SLOW

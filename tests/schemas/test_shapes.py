@@ -94,7 +94,7 @@ def body(schema, record) -> bytes:
     return out.getvalue()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(batches())
 def test_what_is_wanted_is_read_past_whatever_is_not(batch) -> None:
     schema, rows = batch

@@ -189,7 +189,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("arc", [TRADES, TOTALS], ids=["trades", "totals"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     number=st.integers(0, 2**32), epoch_count=st.integers(1, 16), segment_rows=st.integers(2, 20)
 )

@@ -71,7 +71,7 @@ DOUBLES = st.floats(-1e6, 1e6) | st.integers(-5, 5).map(float) | st.floats() | s
 
 
 @pytest.mark.parametrize("what", [CORR, SAMPLE, POPULATION])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_oracle_covariances_of_doubles_stay_within_the_bound(
     what: str, data: st.DataObject
@@ -117,7 +117,7 @@ def is_usual(row: tuple[float, ...]) -> bool:
     return all(abs(value) < TOO_LARGE for value in row)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(

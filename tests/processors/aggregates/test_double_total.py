@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.aggregates.avg import DoubleAverage
@@ -82,7 +82,6 @@ def test_nan_and_infinities_can_leave() -> None:
     assert total.emit(total.compensate(states, *rows(-math.inf)))[0] == 1.0
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.floats(-(2.0**984), 2.0**984, exclude_max=True)),

@@ -31,7 +31,7 @@ CASES = EXACT + EXTREMES + HOLISTIC + COVARIANCES
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_oracle_results_are_those_of_the_content_that_is_left(
     case: Case, data: st.DataObject
@@ -52,7 +52,7 @@ def test_oracle_results_are_those_of_the_content_that_is_left(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_merging_is_associative_and_gives_the_union(case: Case, data: st.DataObject) -> None:
     function = case.function
@@ -83,7 +83,7 @@ DOUBLES = (
 
 @pytest.mark.parametrize("argument", ["double?", "float?"])
 @pytest.mark.parametrize("name", ["sum", "avg"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_oracle_totals_of_doubles_stay_within_the_bound(
     name: str, argument: str, data: st.DataObject

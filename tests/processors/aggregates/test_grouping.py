@@ -1,7 +1,7 @@
 """Sums by group are exact."""
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.aggregates.grouping import summed
@@ -14,7 +14,6 @@ def sums_of(rows: list[tuple[int, int]], height: int) -> list[int]:
     return summed(groups, pl.Series([n for _, n in rows], dtype=pl.Int128), height).to_list()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), NUMBERS), max_size=9))
 def test_oracle_sums_by_group_are_exact(rows: list[tuple[int, int]]) -> None:
     assert sums_of(rows, 5) == [sum(n for g, n in rows if g == group) for group in range(5)]

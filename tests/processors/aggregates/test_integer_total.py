@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.aggregates.avg import DecimalAverage, LongAverage
@@ -72,7 +72,6 @@ def nearest(total: int, count: int) -> bool:
     return bool(LongAverage(FieldType("long")).emit(states)[0] == total / count)
 
 
-@settings(deadline=None)
 @given(
     count=st.integers(1, 2**53) | st.integers(1, 100),
     average=st.integers(-(2**63), 2**63 - 1) | st.integers(-(2**54), 2**54) | st.integers(-3, 3),

@@ -65,7 +65,6 @@ def test_an_emptied_group_is_exactly_empty_although_bits_were_lost() -> None:
     assert states.equals(SAMPLE.init(1))
 
 
-@settings(deadline=None)
 @given(st.floats(-1e140, 1e140), st.floats(-1e140, 1e140))
 def test_a_product_and_what_it_lost_are_exact_together(a: float, b: float) -> None:
     product, lost = two_product(np.array([a]), np.array([b]))
@@ -78,7 +77,7 @@ DOUBLES = st.floats(-1e6, 1e6) | st.integers(-5, 5).map(float) | st.floats() | s
 
 @pytest.mark.parametrize("sample", [True, False])
 @pytest.mark.parametrize("root", [True, False])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_oracle_variances_of_doubles_stay_within_the_bound(
     sample: bool, root: bool, data: st.DataObject
@@ -116,7 +115,6 @@ def test_oracle_variances_of_doubles_stay_within_the_bound(
             assert low / slack - tiny <= found <= high * slack + tiny
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(-(10**38) + 1, 10**38 - 1)), max_size=9),
     st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=9),

@@ -37,7 +37,6 @@ seen: Counter[str] = Counter()
 @pytest.mark.parametrize("window", WINDOWS)
 def test_modes_agree_with_each_other_and_with_a_plain_reference(window: str, emit: str) -> None:
     @settings(
-        deadline=None,
         max_examples=EXAMPLES,
         derandomize=EXAMPLES == FEW,
         database=None,

@@ -102,7 +102,7 @@ SCHEMA = record({name: FieldType.parse(kind).avro for name, kind in FIELDS.items
 SIDED = record({"op": "string", "before": ["null", SCHEMA], "after": ["null", "T"]}, "R")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_avro_of_fastavro_is_read_exactly(given_rows) -> None:
     values = [avro(SCHEMA, row) for row in given_rows]
@@ -140,7 +140,7 @@ def finite(row: dict) -> bool:
     return all(math.isfinite(row[name]) for name in ("f", "d") if row[name] is not None)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(ROWS.filter(finite), min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_json_is_read_exactly_in_either_form_of_its_values(given_rows, quoted, omit) -> None:
     texts = [
@@ -175,7 +175,7 @@ def cell(name: str, value: object) -> object:
 ENDS = st.sampled_from(["", "\n", "\r\n"])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(ROWS.filter(finite), min_size=1, max_size=4), ENDS)
 def test_csv_is_read_exactly(given_rows, end) -> None:
     lines = []

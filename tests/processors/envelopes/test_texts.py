@@ -5,7 +5,7 @@ from decimal import Context, Decimal
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processors.envelopes.texts import parsed, rescaled
@@ -85,7 +85,6 @@ def test_a_text_is_the_value_it_says_or_none(kind, text, value):
     assert read(kind) == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-(10**20), 10**20), st.integers(-30, 30)), min_size=1))
 def test_decimals_are_exact_or_none(numbers):
     kind = FieldType.parse("decimal(20,4)")
@@ -104,7 +103,6 @@ def test_decimals_are_exact_or_none(numbers):
 OFFSETS = st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m)))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=OFFSETS), min_size=1)
 )
