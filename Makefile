@@ -2,10 +2,12 @@
 PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13,$(shell \
   $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2> /dev/null)))
 BIN := .venv/bin
+BASE ?= debian:bookworm-slim
+TAG ?= errata:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench bench-spark kills-spark live-state clean
+.PHONY: help demo test lint mutants bench bench-spark kills-spark live-state image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,9 @@ kills-spark: .venv/ready ## kill drivers and executors of a Spark cluster twenty
 
 live-state: .venv/ready ## rows in memory while history grows a hundredfold, as a picture
 	@$(BIN)/python -m bench.live_state $(ARGS)
+
+image: ## one container image for every role; BASE= and TAG= name others
+	@docker build $(QUIET) --network host --build-arg BASE=$(BASE) -t $(TAG) -f docker/Dockerfile .
 
 clean: ## remove what make has made
 	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

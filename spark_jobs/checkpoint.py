@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from schemas.errors import ErrataError
@@ -46,10 +47,11 @@ class Checkpoint:
 
     def __init__(self, session: Any, folder: str) -> None:
         jvm = session._jvm
-        self.folder = folder.rstrip("/")
+        is_url = ":" in folder
+        self.folder = folder.rstrip("/") if is_url else str(Path(folder).absolute())  # not Java's
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.commons.io.IOUtils
-        self._files = self._path(folder).getFileSystem(session._jsc.hadoopConfiguration())
+        self._files = self._path(self.folder).getFileSystem(session._jsc.hadoopConfiguration())
 
     def of(self, asked: Division) -> tuple[Division, int]:
         """Return the division of what is there, or of a new one, and its number.

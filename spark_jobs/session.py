@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +41,8 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+_FILES = {"spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles"}
 
 
 class SparkMissingError(ErrataError):
@@ -90,6 +92,8 @@ def open_session(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if submitted:
         return builder.getOrCreate()
+    for key in _FILES & (settings or {}).keys():
+        builder = builder.config(key, _absolute((settings or {})[key]))
     options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     given = (settings or {}).get("spark.driver.extraJavaOptions", "")
     builder = builder.config("spark.driver.extraJavaOptions", f"{options} {given}".strip())
@@ -97,11 +101,19 @@ def open_session(
         return builder.getOrCreate()
 
 
+def _absolute(files: str) -> str:
+    """Return a list of files as it is meant here, whatever folder Java is started in."""
+    return ",".join(
+        str(Path(file).absolute()) if Path(file).exists() else file for file in files.split(",")
+    )
+
+
 @contextmanager
 def _saying(log: Path | None) -> Iterator[None]:
     """Let processes that are started meanwhile write to a file, whatever they write.
 
-    Java outlives this process for a moment if it is killed, and would hold its pipes.
+    Java outlives this process for a moment if it is killed, and would hold its pipes. They start in
+    the file's folder: Spark 4.0 makes a folder ``artifacts`` where it is started.
     """
     if log is None:
         yield
@@ -114,7 +126,8 @@ def _saying(log: Path | None) -> Iterator[None]:
         for number in own:
             os.dup2(file.fileno(), number)
     try:
-        yield
+        with chdir(log.parent):
+            yield
     finally:
         for number, kept in own.items():
             os.dup2(kept, number)

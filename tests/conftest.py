@@ -17,7 +17,7 @@ from topics.kafka import KafkaCluster
 hypothesis.settings.register_profile("errata", deadline=None)  # machines are shared
 hypothesis.settings.load_profile("errata")
 
-NEEDS = {"kafka", "spark", "unshipped"}
+NEEDS = {"docker", "kafka", "spark", "unshipped"}
 REQUIRED = set(os.environ.get("ERRATA_REQUIRE", "").replace(",", " ").split())
 
 

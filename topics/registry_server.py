@@ -13,6 +13,14 @@ from topics.registry import NotAvroError, Registry, SchemaRegistry, UnknownSchem
 _NOT_FOUND = 404
 
 
+def _http() -> Any:
+    """Return the library that the client asks by: of two the one that it takes first."""
+    try:
+        return import_module("httpx2")
+    except ImportError:
+        return import_module("httpx")
+
+
 class RegistryServer:
     """A `Registry` that is a server.
 
@@ -26,7 +34,7 @@ class RegistryServer:
     def __init__(self, url: str) -> None:
         try:
             self._library: Any = import_module("confluent_kafka.schema_registry")
-            self._unreachable: Any = import_module("httpx").HTTPError  # raised by the client
+            self._unreachable: Any = _http().HTTPError  # raised by the client
         except ImportError as error:
             raise ClusterError(
                 f"a schema registry is configured, but its client lacks '{error.name}'; "

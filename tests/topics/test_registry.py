@@ -189,19 +189,22 @@ class Client:
         return self.kept[schema_id]
 
 
-def configured(monkeypatch):
+def configured(monkeypatch, http="httpx2"):
     fake = SimpleNamespace(
         SchemaRegistryClient=Client,
         SchemaRegistryError=Refused,
         Schema=lambda text, kind: SimpleNamespace(schema_str=text, schema_type=kind),
     )
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", fake)
-    monkeypatch.setitem(sys.modules, "httpx", SimpleNamespace(HTTPError=ConnectionError))
+    for name in ("httpx2", "httpx"):  # None: it is not installed
+        there = SimpleNamespace(HTTPError=ConnectionError) if name == http else None
+        monkeypatch.setitem(sys.modules, name, there)
     return registry(in_memory(), url="http://registry")
 
 
-def test_a_configured_server_is_used_instead(monkeypatch):
-    server = configured(monkeypatch)
+@pytest.mark.parametrize("http", ["httpx2", "httpx"])
+def test_a_configured_server_is_used_instead(monkeypatch, http):
+    server = configured(monkeypatch, http)
     assert isinstance(server, RegistryServer)
     assert server.schema(server.register("a", A)) == A
     assert (server.latest("a"), server.latest("none")) == ((7, A), None)

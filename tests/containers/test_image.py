@@ -1,0 +1,239 @@
+"""The image: every role of it runs without root, on a file system that it can't write to."""
+
+import json
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic, sleep
+from uuid import uuid4
+
+import pytest
+
+from schemas import revisions as frames
+from tests.containers.tape import LIMIT_S, TAPE, Tape
+from tests.containers.test_requirements import IMAGE, pins
+from topics.broker import EmbeddedBroker
+from topics.kafka import KafkaCluster
+
+pytestmark = pytest.mark.docker
+
+ROOT = Path(__file__).parents[2]
+TAG = "errata:test"
+STOP_S = 10.0
+HOST = "127.0.0.1"
+
+
+def docker(*arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, timeout=limit_s, check=False
+    )
+
+
+@pytest.fixture(scope="session")
+def image() -> str:
+    try:
+        answer = docker("version", "--format", "{{.Server.Version}}")
+    except FileNotFoundError:
+        pytest.skip("Docker is not installed")
+    if answer.returncode:
+        pytest.skip(f"no Docker engine answers: {answer.stderr.strip()}")
+    command = ["make", "--no-print-directory", "image", f"TAG={TAG}"]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return TAG
+
+
+class Containers:
+    """Containers of the image, on this machine's network, that go with the test."""
+
+    def __init__(self, image: str, stack: ExitStack, environ: dict[str, str]) -> None:
+        self.image, self._stack = image, stack
+        self.state = docker("volume", "create").stdout.strip()
+        stack.callback(docker, "volume", "rm", "--force", self.state)
+        self._options = ["--network", "host", "--read-only", "--tmpfs", "/tmp"]
+        self._options += ["--volume", f"{self.state}:/var/lib/errata"]
+        self._options += [f"--env={name}={value}" for name, value in environ.items()]
+
+    def start(
+        self, *arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> str:
+        """Start a container; only one that gets a folder has the network's file."""
+        name = f"errata-{uuid4()}"
+        options = [
+            *self._options,
+            *(f"--env={key}={value}" for key, value in (environ or {}).items()),
+        ]
+        options += ["--volume", f"{folder}:/network:ro"] if folder is not None else []
+        self._stack.callback(docker, "rm", "--force", name)
+        begun = docker("run", "--detach", "--name", name, *options, self.image, *arguments)
+        assert begun.returncode == 0, begun.stderr
+        return name
+
+    def run(self, *arguments: str, folder: Path | None = None) -> str:
+        """Run a container to its end, which must be a good one; return what it printed."""
+        name = self.start(*arguments, folder=folder)
+        assert self.ended(name, limit_s=LIMIT_S) == 0, self.log(name)
+        return docker("logs", name).stdout
+
+    def log(self, name: str) -> str:
+        said = docker("logs", name)
+        return said.stdout + said.stderr
+
+    def ended(self, name: str, *, limit_s: float) -> int:
+        return int(docker("wait", name, limit_s=limit_s).stdout)
+
+    def told(self, name: str, pattern: str) -> str:
+        """Return what a pattern finds in a container's log, once it is there."""
+        deadline = monotonic() + LIMIT_S
+        while not (found := re.search(pattern, self.log(name))):
+            running = docker("inspect", "--format", "{{.State.Running}}", name).stdout.strip()
+            assert running == "true", self.log(name)
+            assert monotonic() < deadline, self.log(name)
+            sleep(0.2)
+        return found[0]
+
+
+@pytest.fixture
+def containers(image: str, request: pytest.FixtureRequest) -> Iterator[Containers]:
+    environ = {}
+    if request.node.get_closest_marker("kafka"):
+        broker: EmbeddedBroker = request.getfixturevalue("broker")
+        environ["KAFKA_BOOTSTRAP_SERVERS"] = broker.bootstrap_servers
+    with ExitStack() as stack:
+        yield Containers(image, stack, environ)
+
+
+@pytest.fixture
+def tape(tmp_path: Path, broker: EmbeddedBroker, cluster: KafkaCluster) -> Tape:
+    return Tape(tmp_path, broker, cluster)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def test_commands_run_without_root_and_write_to_the_state_folder_alone(
+    containers: Containers, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "tape.py").write_text(TAPE.format(name="alone"))
+    line = {"op": "insert", "after": {"key": "a", "at": 5, "product": "x", "n": 2}}
+    (tmp_path / "trades.jsonl").write_text(json.dumps(line))
+    assert containers.run("--version").startswith("errata ")
+    assert "bars" in containers.run("explain", "tape.py", "--json", folder=tmp_path)
+    given = ["--input", "trades=trades.jsonl", "--table", "bars"]
+    told = json.loads(containers.run("local", "tape.py", *given, folder=tmp_path))
+    assert (told["m"], told["trades"]) == (7, 1)
+    user = docker("inspect", "--format", "{{.Config.User}}", containers.image).stdout.strip()
+    assert user == "1000"
+
+
+def test_the_image_has_what_the_hashed_list_has_and_nothing_else(containers: Containers) -> None:
+    code = "from importlib.metadata import *; print(*{d.name for d in distributions()})"
+    entry = ["--rm", "--entrypoint", "python", containers.image, "-c", code]
+    found = {re.sub("[-_.]+", "-", name).lower() for name in docker("run", *entry).stdout.split()}
+    everywhere = {name for name, kept in pins(IMAGE).items() if not any(";" in k for k in kept)}
+    assert everywhere | {"errata"} <= found <= pins(IMAGE).keys() | {"errata"}
+
+
+def test_a_state_folder_that_can_not_be_written_is_told(containers: Containers) -> None:
+    volume = f"{containers.state}:/var/lib/errata:ro"
+    done = docker("run", "--rm", "--volume", volume, containers.image, "--version")
+    assert done.returncode == 1
+    assert "user 1000 can't write" in done.stderr
+
+
+def test_the_driver_of_kubernetes_is_started_by_spark_submit(containers: Containers) -> None:
+    name = containers.start("driver", "--version", environ={"SPARK_DRIVER_BIND_ADDRESS": HOST})
+    assert containers.ended(name, limit_s=LIMIT_S) == 0
+    assert "version 4.0" in containers.log(name)
+
+
+Executors = Callable[[Containers, str, int], str]
+
+
+def worker(containers: Containers, master: str, driver_port: int) -> str:
+    """Start a worker of the master's."""
+    here = ["--host", HOST, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
+    return containers.start("spark-worker", *here, master)
+
+
+def pod(containers: Containers, master: str, driver_port: int) -> str:
+    """Start an executor with what Kubernetes would tell it; the master has no worker."""
+    opened = ["lang", "lang.invoke", "net", "nio", "util", "util.concurrent"]
+    options = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in opened]
+    options += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "-Dnone=a b"]
+    options += ["--add-modules=jdk.incubator.vector"]
+    environ = {
+        "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@{HOST}:{driver_port}",
+        "SPARK_EXECUTOR_ID": "1",
+        "SPARK_EXECUTOR_CORES": "1",
+        "SPARK_EXECUTOR_MEMORY": "512m",
+        "SPARK_EXECUTOR_POD_IP": HOST,
+        "SPARK_EXECUTOR_POD_NAME": "pod",
+        "SPARK_APPLICATION_ID": "app",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+    }
+    told = {f"SPARK_JAVA_OPT_{number}": option for number, option in enumerate(options)}
+    return containers.start("executor", environ=environ | told)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.parametrize("executors", [worker, pod])
+def test_executors_in_containers_without_the_networks_file_make_what_an_audit_finds_right(
+    containers: Containers, tape: Tape, executors: Executors
+) -> None:
+    port = free_port()
+    master = containers.start("spark-master", "--host", HOST, "--port", "0", "--webui-port", "0")
+    url = containers.told(master, rf"spark://{HOST}:\d+")
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
+        "spark.driver.port": str(port),
+    }
+    on_spark = ["--master", url, *(f"--conf={key}={value}" for key, value in settings.items())]
+
+    def driver(command: str, *options: str, named: str) -> str:
+        arguments = [command, "tape.py", *options, *on_spark]
+        name = containers.start(*arguments, folder=tape.folder)
+        containers.told(master, f"Registered app errata {named}")
+        executors(containers, url, port)
+        return name
+
+    containers.start("run", "tape.py", "--scope", "ingest.trades", folder=tape.folder)
+    job = driver("spark", named=tape.plan.network)
+    tape.play(0, 30, 3)
+    revisions, content = tape.bars()
+    assert content == tape.expected()
+    assert (revisions["op"] == frames.REPLACE).any()
+    docker("kill", "--signal", "TERM", job)
+    assert containers.ended(job, limit_s=STOP_S) == 0
+
+    audit = driver("reconcile", "--json", named="reconcile")
+    assert containers.ended(audit, limit_s=LIMIT_S) == 0, containers.log(audit)
+    (told,) = map(json.loads, docker("logs", audit).stdout.splitlines())
+    assert (told["missing"], told["unexpected"], told["different"]) == (0, 0, 0)
+    assert (told["status"], told["tuples"]) == ("ok", len(content))
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_sigterm_ends_a_whole_network_in_a_container_in_good_order(
+    containers: Containers, tape: Tape
+) -> None:
+    up = containers.start("up", "tape.py", folder=tape.folder)
+    tape.play(0)
+    assert tape.bars()[1] == tape.expected()
+    docker("kill", "--signal", "TERM", up)
+    assert containers.ended(up, limit_s=STOP_S) == 0
+    log = containers.log(up)
+    assert "Traceback" not in log
+    assert "killed" not in log
