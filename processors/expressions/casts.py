@@ -36,6 +36,8 @@ _EXACT = decimal.Context(
 )
 _LAST = pl.Series([2**63 - 1])
 _OUT_OF_REACH = decimal.Decimal(10**MAX_PRECISION)
+_LONG_DIGITS = 18
+"""Digits of a decimal that Spark keeps in 64 bits."""
 _PER_DAY = {"timestamp-millis": DAY_MS, "timestamp-micros": DAY_MS * 1000}
 _PER_SECOND = {"timestamp-millis": 1000, "timestamp-micros": 1_000_000}
 
@@ -152,6 +154,9 @@ def _to_whole(source: FieldType, target: FieldType) -> Kernel:
     if source.kind in rules.INSTANTS:
         seconds = _per(_PER_SECOND[source.kind])
         return lambda values: fitting(seconds(values))
+    if source.kind == "decimal" and target.kind == "int" and source.precision > _LONG_DIGITS:
+        double = cast(source, rules.DOUBLE)  # as Spark: 0.99999999999999999999 is 1
+        return lambda values: fitting(double(values))
     if source.kind == "decimal":
         unit = constant(10**source.scale)
         return lambda values: fitting(values.abs() // unit * values.sign())

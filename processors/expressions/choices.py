@@ -16,8 +16,16 @@ import polars as pl
 from processors.expressions import rules
 from processors.expressions.alignment import align, readings
 from processors.expressions.columns import Kernel, null
-from processors.expressions.part import Part, apply
+from processors.expressions.part import Part, apply, constant
 from schemas.fields import FieldType
+
+_MIRRORED: dict[Kernel | None, Kernel] = {
+    operator.lt: operator.gt,
+    operator.le: operator.ge,
+    operator.gt: operator.lt,
+    operator.ge: operator.le,
+}
+"""What ``left how right`` is when its sides are changed; = and <> have no part in it."""
 
 
 def compare(how: Kernel, left: Part, right: Part) -> Part:
@@ -122,10 +130,24 @@ def choose(
 
 
 def _comparison(how: Kernel, left: Part, right: Part) -> tuple[FieldType, Kernel]:
+    left, right = _bound(_MIRRORED.get(how), right, left), _bound(how, left, right)
     aligned = align(left, right, literal_digits=True)
     one, other = aligned.casts
     # The cast is for two bare NULLs, whose comparison has polars' null type.
     return _boolean(aligned.optional), lambda a, b: how(one(a), other(b)).cast(pl.Boolean)
+
+
+def _bound(how: Kernel | None, whole: Part, limit: Part) -> Part:
+    """Return a decimal literal beside a whole number as the whole one next to it: x > 1.5 is x > 1.
+
+    As in Spark, and exact also where a decimal has no digits left for those behind the point.
+    """
+    digits = limit.literal if limit.type.kind == "decimal" else None
+    if how not in _MIRRORED or whole.type.kind not in rules.WHOLE or not isinstance(digits, int):
+        return limit
+    unit = 10**limit.type.scale
+    bound = digits // unit if how in (operator.gt, operator.le) else -(-digits // unit)
+    return constant(bound, rules.LONG) if -(2**63) <= bound < 2**63 else limit
 
 
 def _boolean(optional: Sequence[bool]) -> FieldType:

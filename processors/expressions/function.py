@@ -91,6 +91,7 @@ def _moment(target: FieldType, *as_it_is: str) -> Callable[[Part], Part | None]:
 
 ANY = Parameter("any", lambda part: part)
 NUMBER = Parameter("number", _among(*rules.NUMERIC, void=rules.DOUBLE))
+OPERAND = Parameter("number", lambda p: p if p.type.kind in ("void", *rules.NUMERIC) else None)
 DOUBLE = Parameter("number", _cast(rules.DOUBLE, *rules.NUMERIC))
 INT = Parameter("int", _cast(rules.INT, *rules.WHOLE))
 LONG = Parameter("long", _cast(rules.LONG, *rules.WHOLE))

@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 
 import polars as pl
+from sqlglot import exp
 
 from processors.expressions import moments, rules
 from schemas.fields import MAX_PRECISION, FieldType
@@ -48,6 +49,18 @@ def number(digits: str) -> tuple[int | float, FieldType] | None:
     if precision > MAX_PRECISION:
         return None
     return unscaled, FieldType("decimal", precision, scale)
+
+
+def long_digits(node: exp.Expr, text: str) -> str | None:
+    """Return the digits of a number written as ``5L``, None if a node is none.
+
+    The parser makes a cast of it; so what stands behind the digits in the text tells.
+    """
+    literal = node.this if isinstance(node, exp.TryCast) else None
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return None
+    end = literal.meta.get("end", len(text))
+    return literal.name if text[end : end + 1] in ("L", "l") else None
 
 
 def read(text: str, kind: FieldType) -> tuple[int | str, FieldType] | None:

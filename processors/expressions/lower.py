@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,14 +31,6 @@ from processors.expressions.part import Part, apply, constant
 from processors.expressions.vocabulary import SPELLED, TIMED
 from schemas.fields import Fields, FieldType
 
-_ARITHMETIC: dict[type[exp.Expr], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.Mod: "%",
-    exp.IntDiv: "div",
-}
 _PAIRS: dict[type[exp.Expr], Callable[[Part, Part], Part]] = {
     exp.EQ: partial(choices.compare, operator.eq),
     exp.NEQ: partial(choices.compare, operator.ne),
@@ -106,8 +97,8 @@ class Lowering:
 
     def _lower(self, node: exp.Expr) -> Part:
         kind = type(node)
-        if kind in _ARITHMETIC:
-            return self._arithmetic(node, _ARITHMETIC[kind])
+        if symbol := operators.SYMBOLS.get(kind):
+            return self._arithmetic(node, symbol)
         if kind in _LOGIC:
             return self._logic(node, _LOGIC[kind], node.this, node.expression)
         if kind in _PAIRS:
@@ -162,6 +153,12 @@ class Lowering:
             raise self._refusal(node, "a number of at most 38 digits", found=digits)
         return constant(*read, position=position(node))
 
+    def _long(self, node: exp.Expr, digits: str) -> Part:
+        value = literals.number(digits)
+        if value is None or value[1].kind not in rules.WHOLE:
+            raise self._refusal(node, "a number of 64 bits before L", found=digits)
+        return constant(value[0], rules.LONG, position=position(node))
+
     def _octets(self, node: exp.HexString) -> Part:
         if (octets := literals.octets(node.name)) is None:
             raise self._refusal(node, "bytes such as X'00ff'", found=repr(node.name))
@@ -170,6 +167,8 @@ class Lowering:
     def _negative(self, node: exp.Neg) -> Part:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return self._number(node, "-" + node.this.name)
+        if digits := literals.long_digits(node.this, self._text):
+            return self._long(node, "-" + digits)
         return operators.negated(self._fitting(node, NUMBER, node.this))
 
     def _fitting(self, node: exp.Expr, parameter: Parameter, child: exp.Expr) -> Part:
@@ -261,6 +260,8 @@ class Lowering:
         return FUNCTIONS[node.name.lower()].call(self._parts(node.expressions))
 
     def _cast(self, node: exp.TryCast) -> Part:
+        if digits := literals.long_digits(node, self._text):
+            return self._long(node, digits)
         part = self.part(node.this)
         target = self._target(node)
         if isinstance(part.literal, str) and target.kind in rules.TEMPORAL:
@@ -269,13 +270,7 @@ class Lowering:
             return part
         if not rules.can_cast(part.type, target):
             raise self._refusal(node, f"something that casts to {target}", part)
-        cast = part.cast(target)
-        written_long = (
-            target == rules.LONG
-            and part.is_whole_literal
-            and self._text[node.this.meta.get("end", len(self._text)) :][:1] in ("L", "l")
-        )
-        return replace(cast, type=rules.LONG, literal=part.literal) if written_long else cast
+        return part.cast(target)
 
     def _target(self, node: exp.Cast | exp.TryCast) -> FieldType:
         if (target := targets.target(node.to)) is None:

@@ -17,6 +17,7 @@ from processors.expressions.function import (
     ANY,
     DOUBLE,
     NUMBER,
+    OPERAND,
     SOME_NUMBER,
     Function,
     UnfitError,
@@ -43,7 +44,12 @@ def _sign(values: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return powers as Java has them: 1 to a NaN or infinite power is NaN, in C it is 1."""
+    """Return powers as Java has them: 1 to a NaN or infinite power is NaN, in C it is 1.
+
+    A single exponent is written out for each base: beside one that is not, numpy takes another path
+    with other last bits, and a tuple's value would depend on how many come with it.
+    """
+    base, exponent = map(np.ascontiguousarray, np.broadcast_arrays(base, exponent))
     unclear = np.isnan(exponent) | ((abs(base) == 1.0) & np.isinf(exponent))
     return np.where(unclear, np.nan, np.power(base, exponent))
 
@@ -61,6 +67,8 @@ def _floor(value: Part, *, up: bool) -> Part:
 
 
 def _nan_or(value: Part, other: Part) -> Part:
+    if other.type == rules.VOID:
+        other = other.cast(value.type)
     if {value.type.kind, other.type.kind} != {"float"}:
         value, other = value.cast(rules.DOUBLE), other.cast(rules.DOUBLE)
     kind = replace(value.type, optional=value.type.optional or other.type.optional)
@@ -105,10 +113,10 @@ FUNCTIONS: tuple[Function, ...] = (
         aliases=("ceiling",),
     ),
     Function("sign", (DOUBLE,), "double", _real(_sign), "sign(-price)", aliases=("signum",)),
-    Function("mod", (NUMBER, NUMBER), "number", partial(operators.calculate, "%"), "mod(-7, 3)"),
+    Function("mod", (OPERAND, OPERAND), "number", partial(operators.calculate, "%"), "mod(-7, 3)"),
     Function(
         "pmod",
-        (NUMBER, NUMBER),
+        (OPERAND, OPERAND),
         "number, not below 0 for a divisor above",
         partial(operators.calculate, "pmod"),
         "pmod(-7, 3)",
@@ -131,7 +139,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("isnan", (DOUBLE,), "boolean, never null", _is_nan, "isnan(rate)"),
     Function(
         "nanvl",
-        (NUMBER, NUMBER),
+        (NUMBER, OPERAND),
         "double, or float of two floats",
         _nan_or,
         "nanvl(rate, 0)",

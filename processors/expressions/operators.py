@@ -15,6 +15,16 @@ from processors.expressions.function import UnfitError
 from processors.expressions.part import Part, apply
 from schemas.fields import FieldType
 
+SYMBOLS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.IntDiv: "div",
+}
+"""The operators by the parser's node."""
+
 _UNIT_MICROS = {
     "microsecond": 1,
     "millisecond": 1000,
@@ -93,7 +103,8 @@ def calculate(symbol: str, left: Part, right: Part) -> Part:
     if (dated := _days_moved(symbol, left, right)) is not None:
         return dated
     if left.type == rules.VOID:
-        left = left.cast(rules.DOUBLE if right.type == rules.VOID else right.type)
+        real = symbol == "/" or right.type == rules.VOID  # in Spark also null / decimal
+        left = left.cast(rules.DOUBLE if real else right.type)
     if right.type == rules.VOID:
         right = right.cast(left.type)
     kinds = {left.type.kind, right.type.kind}

@@ -182,6 +182,9 @@ def _check_node(text: str, node: exp.Expr) -> None:
     if extra := sorted(given - allowed):
         written = SPELLED.get(type(node), node.key)
         raise refuse(f"{written} with {', '.join(sorted(allowed))} only", ", ".join(extra))
+    if isinstance(node, exp.DPipe) and isinstance(node.expression, (exp.Add, exp.Sub)):
+        # To the parser + comes first, to Spark what stands on the left.
+        raise refuse("parentheses around a sum behind ||", "none", "write a || (b + c)")
     if isinstance(node, _PREDICATES):
         for child in node.iter_expressions():
             escaped = isinstance(node, exp.Escape) and isinstance(child, (exp.Like, exp.ILike))

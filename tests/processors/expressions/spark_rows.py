@@ -3,10 +3,12 @@
 import math
 import random
 import struct
+import uuid
 
 import numpy as np
+import polars as pl
 
-from schemas.fields import FieldType
+from schemas.fields import FieldType, physical
 
 FIELDS = {
     name: FieldType.parse(declared + "?")
@@ -19,6 +21,9 @@ FIELDS = {
         "q": "decimal(20,8)",
         "r": "decimal(38,10)",
         "t": "decimal(9,4)",
+        "k": "decimal(38,0)",
+        "j": "decimal(38,38)",
+        "v": "decimal(5,5)",
         "f": "float",
         "g": "float",
         "d": "double",
@@ -29,6 +34,7 @@ FIELDS = {
         "z": "string",
         "w": "string",
         "x": "bytes",
+        "u": "uuid",
         "at": "timestamp-millis",
         "mi": "timestamp-micros",
         "day": "date",
@@ -36,6 +42,9 @@ FIELDS = {
     }.items()
 }
 """`m` has the least long, which `l` has not; `w` has what casts may read; `n` is small."""
+
+REQUIRED = {f"{name}_": kind.required for name, kind in FIELDS.items()}
+"""The same once more, never null."""
 
 ROWS = 300
 _TIMES = [
@@ -59,7 +68,6 @@ _TIMES = [
     "2024-02-29Tx",
     "2024-02-29x",
     "20240229",
-    "294247-01-10",
     "0000-01-01",
 ]
 _NUMBERS = [
@@ -89,15 +97,24 @@ _NUMBERS = [
 _WORDS = ["true", "F", " yes ", "0", "on", "tRuE", "\t1\n", "T "]
 
 
-def rows():
-    rng = random.Random(7)
+def random_tuples(seed, height):
+    """Return tuples with all fields of `FIELDS` and `REQUIRED`, always the same for a seed."""
+    some = rows(f"some {seed}", height=height)
+    known = rows(f"known {seed}", height=height, nulls=0)
+    columns = some | {f"{name}_": values for name, values in known.items()}
+    return pl.DataFrame(columns, schema=physical(FIELDS | REQUIRED))
 
-    def some(edges, draw, nulls=0.12):
+
+def rows(seed=7, *, height=ROWS, nulls=0.12):
+    """Return a column of values for each field, edges among them."""
+    rng = random.Random(seed)
+
+    def some(edges, draw):
         def value():
             chance = rng.random()
             return None if chance < nulls else rng.choice(edges) if chance < 0.5 else draw()
 
-        return [value() for _ in range(ROWS)]
+        return [value() for _ in range(height)]
 
     def whole(bits, low=1):
         top = 2 ** (bits - 1)
@@ -114,8 +131,9 @@ def rows():
 
     reals = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1.005, 0.1, 1e10, -1e10, 123456.785]
     strange = [math.nan, math.inf, -math.inf]
-    floats = [single(v) for v in reals] + strange + [3.4028234663852886e38]
-    doubles = [*reals, *strange, 1e300, -1e-300, 9007199254740993.0, 2.0**63, 2.0**31, -(2.0**31)]
+    floats = [single(v) for v in (*reals, 1e-45, 16777217.0)] + strange + [3.4028234663852886e38]
+    doubles = [*reals, *strange, 1e300, -1e-300, 5e-324, 1.7976931348623157e308, 1e23, 0.1 + 0.2]
+    doubles += [9007199254740993.0, 2.0**63, -(2.0**63), 2.0**31, -(2.0**31)]
     texts = [
         "",
         "a",
@@ -131,7 +149,13 @@ def rows():
         "ΣΑΣ",
         "İi",
         "a😀b",
-        "e\u0301",
+        "e\u0301E\u0301",
+        "ΑΣ Σα",
+        "ßﬁŉ",
+        "\U00010400\U00010428",
+        "👩\u200d👧🇩🇪",
+        "\u00a0x\u3000 ",
+        "a\0b",
         "a,b,c",
         ",",
         "a.b",
@@ -145,16 +169,25 @@ def rows():
         "A",
         "ABC",
     ]
+    uuids = [str(uuid.UUID(int=v)) for v in (0, 2**128 - 1, 0x123E4567E89B12D3A456426614174000)]
     short = ["", "a", "b", "ab", "X", ",", "😀", "%", "aa", "abc", "e"]
 
     def text():
-        return "".join(rng.choice("abX ,é😀") for _ in range(rng.randrange(8)))
+        return "".join(rng.choice("abXA ,é\u0301Σß😀") for _ in range(rng.randrange(8)))
 
     def micros():
         return rng.randrange(-(10**15), 4 * 10**15) // 10 ** rng.randrange(4)
 
     jumps = ["2026-03-08T02:30", "2026-11-01T01:30", "2026-10-04T02:15", "2026-04-05T01:45:00.0007"]
-    times = np.array(jumps, "M8[us]").astype(int).tolist()  # shown never, or twice
+    rims = [
+        "0001-01-01",
+        "1582-10-10",
+        "1883-11-18T12:03:58",
+        "1900-03-01",
+        "2024-02-29T23:59:59.999",
+    ]
+    rims += ["2100-02-28T12:00", "9999-12-31T23:59:59.999999"]
+    times = np.array(jumps + rims, "M8[us]").astype(int).tolist()  # jumps show never, or twice
     times += [
         0,
         -1,
@@ -166,7 +199,7 @@ def rows():
         -999,
         60_000_000,
     ]
-    dates = [0, -1, 1, 11_016, 19_782, -719_162, 2_932_896, 18_627]
+    dates = [0, -1, 1, 11_016, 19_782, -719_162, 2_932_896, 18_627, -141_422, -25_509, 47_540]
     columns = {
         "i": whole(32, 0),
         "n": some([0, 1, -1, 2, -3], lambda: rng.randrange(-8, 9)),
@@ -176,6 +209,9 @@ def rows():
         "q": decimals(20),
         "r": decimals(38),
         "t": decimals(9),
+        "k": decimals(38),
+        "j": decimals(38),
+        "v": decimals(5),
         "f": some(floats, lambda: single(rng.uniform(-1e3, 1e3))),
         "g": some(floats, lambda: single(rng.uniform(-10, 10))),
         "d": some(doubles, lambda: rng.uniform(-1e6, 1e6)),
@@ -186,6 +222,7 @@ def rows():
         "z": some(short, lambda: rng.choice(short)),
         "w": some([*_TIMES, *_NUMBERS, *_WORDS], lambda: rng.choice([*_TIMES, *_NUMBERS])),
         "x": some([b"", b"\x00", b"a", b"\xff\x00", "é".encode()], lambda: rng.randbytes(3)),
+        "u": some(uuids, lambda: rng.choice(uuids)),
         "mi": some(times, micros),
         "day": some(dates, lambda: rng.randrange(-40_000, 60_000)),
         "eve": some(dates, lambda: rng.randrange(-40_000, 60_000)),

@@ -63,7 +63,11 @@ SPARK_TYPES = {
     "n * -5": "decimal(20,2)",
     "n * -(5)": "decimal(29,2)",
     "n * (5)": "decimal(20,2)",
+    "n * -5L": "decimal(20,2)",
     "n + null": "decimal(19,2)",
+    "null / n": "double",
+    "mod(null, i)": "int",
+    "nanvl(g, null)": "float",
     "null + null": "double",
     "n % 5": "decimal(3,2)",
     "n % 0.7": "decimal(2,2)",
@@ -226,7 +230,9 @@ def test_a_result_is_optional_where_it_can_be_null(text, optional):
         "at between '2026-07-14' and '2026-07-16 00:00'": True,
         "coalesce(at, '2026-01-01')": JULY,
         "'it\\'s'": "it's",
-        "-9223372036854775808": -(2**63),
+        "-9223372036854775808L": -(2**63),
+        "cast(0.99999999999999999999 as int)": 1,  # by way of a double
+        "l - 7 >= 0.000000000000000000000000000001": False,
         "i + 2147483640": 2147483647,
         "i + 2147483641": None,
         "u = '123E4567-E89B-12D3-A456-426614174000'": True,
@@ -284,3 +290,10 @@ def test_a_formula_over_many_rows_is_that_of_each():
     assert remainders == [number % 7 for number in range(10_000)]
     powers = compile_expression("power(l, 2)", FIELDS).evaluate(tuples).to_list()
     assert powers == [number**2 for number in range(10_000)]
+
+
+def test_a_power_does_not_depend_on_the_tuples_beside_it():
+    tuples = pl.DataFrame({"d": [number / 7 for number in range(1, 2000)]})
+    power = compile_expression("power(d, -1.7)", FIELDS)
+    apart = [power.evaluate(tuples[row]).item() for row in range(1999)]
+    assert power.evaluate(tuples).to_list() == apart
