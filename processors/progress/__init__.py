@@ -1,0 +1,1 @@
+"""Progress: which times may still appear where (Timely Dataflow)."""

@@ -1,0 +1,133 @@
+"""Antichains: the minimal elements of a set, of which none is before another (Timely).
+
+A frontier is one: the earliest times that may still appear. So are the summaries of all paths
+between two places: a path that is no earlier than another says nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from processors.progress.timestamp import PartialOrder, Timestamp
+
+Element = TypeVar("Element", bound=PartialOrder)
+T = TypeVar("T", bound=Timestamp)
+
+
+class Antichain(Generic[Element]):
+    """The minimal ones of the elements that were put in.
+
+    Args:
+        elements: Any; only the minimal ones stay.
+
+    Example:
+        >>> from processors.progress.timestamp import Epoch, Product
+        >>> chain = Antichain([Product(Epoch(2), Epoch(0)), Product(Epoch(1), Epoch(1))])
+        >>> chain.insert(Product(Epoch(2), Epoch(1)))
+        False
+        >>> chain.less_equal(Product(Epoch(2), Epoch(1)))
+        True
+        >>> len(chain)
+        2
+    """
+
+    __slots__ = ("_elements",)
+
+    def __init__(self, elements: Iterable[Element] = ()) -> None:
+        self._elements: list[Element] = []
+        for element in elements:
+            self.insert(element)
+
+    def insert(self, element: Element) -> bool:
+        """Put an element in; return whether that changed anything."""
+        if self.less_equal(element):
+            return False
+        self._elements = [kept for kept in self._elements if not element.less_equal(kept)]
+        self._elements.append(element)
+        return True
+
+    def less_equal(self, element: Element) -> bool:
+        """Whether some element here is before the given one or the same."""
+        return any(kept.less_equal(element) for kept in self._elements)
+
+    def __iter__(self) -> Iterator[Element]:
+        return iter(self._elements)
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Antichain):
+            return NotImplemented
+        return len(self) == len(other) and all(element in other._elements for element in self)
+
+    __hash__ = None  # type: ignore[assignment]  # its elements change
+
+    def __repr__(self) -> str:
+        return f"Antichain({self._elements})"
+
+
+class MutableAntichain(Generic[T]):
+    """The frontier of times that are counted: the minimal ones of those counted above 0.
+
+    A count may be below 0 for a while, where the end of something is heard of before its
+    beginning; such a time is not in the frontier.
+
+    Example:
+        >>> from processors.progress.timestamp import Epoch
+        >>> counted = MutableAntichain()
+        >>> counted.update_iter([(Epoch(3), 1), (Epoch(5), 2)])
+        [(3, 1)]
+        >>> counted.update_iter([(Epoch(3), -1), (Epoch(5), -1)])
+        [(3, -1), (5, 1)]
+    """
+
+    __slots__ = ("_counts", "_frontier")
+
+    def __init__(self) -> None:
+        self._counts: dict[T, int] = {}
+        self._frontier: list[T] = []
+
+    @property
+    def frontier(self) -> tuple[T, ...]:
+        """The minimal times, in their total order."""
+        return tuple(self._frontier)
+
+    def update_iter(self, updates: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
+        """Change counts, all at once; return how the frontier changes: -1 leaves, 1 enters it.
+
+        Costs a look at the frontier for each update; only when the frontier may have changed, a
+        look at all times that are counted.
+        """
+        counts, stale = self._counts, False
+        for time, diff in updates:
+            before = counts.get(time, 0)
+            after = before + diff
+            if after:
+                counts[time] = after
+            elif before:
+                del counts[time]
+            if stale or (before > 0) == (after > 0):
+                continue
+            stale = time in self._frontier if before > 0 else not self.less_equal(time)
+        return self._rebuild() if stale else []
+
+    def less_equal(self, time: T) -> bool:
+        """Whether the time may still appear: some time of the frontier is before it or the same."""
+        return any(kept.less_equal(time) for kept in self._frontier)
+
+    def __bool__(self) -> bool:
+        return bool(self._frontier)
+
+    def __repr__(self) -> str:
+        return f"MutableAntichain({self._frontier})"
+
+    def _rebuild(self) -> list[tuple[T, int]]:
+        """Find the frontier anew: in their total order, times come after all that precede them."""
+        old, self._frontier = self._frontier, []
+        for time in sorted(time for time, count in self._counts.items() if count > 0):
+            if not self.less_equal(time):
+                self._frontier.append(time)
+        gone = [(time, -1) for time in old if time not in self._frontier]
+        return gone + [(time, 1) for time in self._frontier if time not in old]

@@ -1,0 +1,81 @@
+"""Paths through a graph: whether any stands still, and what they make of a time (Timely)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import TypeAlias, TypeVar
+
+from processors.progress.antichain import Antichain
+from processors.progress.location import Location, Target
+from processors.progress.summary import PathSummary
+from processors.progress.timestamp import Timestamp
+
+T = TypeVar("T", bound=Timestamp)
+
+Steps: TypeAlias = Mapping[Location, Sequence[tuple[Location, PathSummary[T] | None]]]
+"""Where one gets from each location in one step; None is an edge, which changes no time."""
+
+
+class StandstillError(Exception):
+    """There is a cycle along which a time may come back unchanged.
+
+    Args:
+        cycle: Its locations; the last is the first again.
+    """
+
+    def __init__(self, cycle: Sequence[Location]) -> None:
+        self.cycle = cycle
+        super().__init__(cycle)
+
+
+def in_order(steps: Steps[T]) -> list[Location]:
+    """Return all locations so that a step that may leave a time unchanged leads to a later one.
+
+    Raises:
+        StandstillError: If there is no such order.
+    """
+    before: dict[Location, list[Location]] = {location: [] for location in steps}
+    for location, nexts in steps.items():
+        for after, summary in nexts:
+            if summary is None or not summary.advances:
+                before[after].append(location)
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        raise StandstillError(error.args[1]) from error
+
+
+def paths_to(
+    outputs: Iterable[Target], steps: Steps[T], identity: PathSummary[T]
+) -> dict[Location, dict[int, Antichain[PathSummary[T]]]]:
+    """Return the minimal summaries of all paths to some inputs, by where they begin.
+
+    Walks back from the inputs. It ends because going round a cycle never gives an earlier summary
+    (no result is before its time), so that only finitely many are minimal.
+
+    Args:
+        outputs: Where paths end, each with a port of its own; node 0's inputs, of a scope.
+        steps: The graph.
+        identity: The summary that changes nothing.
+
+    Returns:
+        By location and the port of the end; locations without a path are absent.
+    """
+    back: dict[Location, list[tuple[Location, PathSummary[T] | None]]] = {}
+    for location, nexts in steps.items():
+        for after, summary in nexts:
+            back.setdefault(after, []).append((location, summary))
+    found: dict[Location, dict[int, Antichain[PathSummary[T]]]] = {}
+    work: deque[tuple[Location, int, PathSummary[T]]] = deque()
+    work.extend((target, target.port, identity) for target in outputs)
+    while work:
+        location, port, rest = work.popleft()
+        for before, summary in back.get(location, ()):
+            whole = rest if summary is None else summary.followed_by(rest)
+            if whole is None:
+                continue
+            if found.setdefault(before, {}).setdefault(port, Antichain()).insert(whole):
+                work.append((before, port, whole))
+    return found

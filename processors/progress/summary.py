@@ -1,0 +1,131 @@
+"""Path summaries: what becomes of a time along a path (Timely Dataflow, its core concepts).
+
+The text of 2014 lets every time through. As in today's Timely a path may also let nothing through:
+a loop that ends after some rounds drops what goes beyond, and two paths may exclude each other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+from processors.progress.timestamp import Epoch, PartialOrder, Product, Timestamp
+from schemas.errors import ErrataError
+
+T = TypeVar("T", bound=Timestamp)
+Outer = TypeVar("Outer", bound=Timestamp)
+Inner = TypeVar("Inner", bound=Timestamp)
+
+
+class PathSummary(PartialOrder, Protocol[T]):
+    """What a path makes of a time; immutable and hashable.
+
+    Laws, where None (nothing gets through) counts as later than every time and every summary:
+    `results_in` and `followed_by` are monotone in both arguments; `followed_by` is associative;
+    ``a.followed_by(b)`` gives what ``b.results_in(a.results_in(time))`` gives; no result is before
+    its time, so that the identity is the least summary.
+    """
+
+    @property
+    def advances(self) -> bool:
+        """Whether each time that gets through comes out strictly later."""
+
+    def results_in(self, time: T, /) -> T | None:
+        """Return what the time becomes, or None if it doesn't get through."""
+
+    def followed_by(self, other: Self, /) -> Self | None:
+        """Return the summary of this path and then the other, or None if nothing gets through."""
+
+
+class SummaryError(ErrataError):
+    """A path summary that no path can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A path on which an epoch (or a round) grows; the default is the identity.
+
+    Args:
+        by: How much it grows, 0 or more.
+        below: What would come out as this or more is dropped; larger than `by`, else nothing would
+            ever get through.
+
+    Raises:
+        SummaryError: If an argument is out of its range.
+
+    Example:
+        >>> loop = Advance(by=1, below=3)
+        >>> loop.results_in(Epoch(1)), loop.results_in(Epoch(2))
+        (2, None)
+        >>> loop.followed_by(loop)
+        Advance(by=2, below=3)
+    """
+
+    by: int = 0
+    below: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.by < self.below:
+            raise SummaryError(
+                f"a path that advances an epoch by {self.by} below {self.below} cannot be: `by` "
+                "must be at least 0 and smaller than `below`; leave out a path that lets nothing "
+                "through"
+            )
+
+    @property
+    def advances(self) -> bool:
+        """Whether it grows at all."""
+        return self.by > 0
+
+    def less_equal(self, other: Advance, /) -> bool:
+        """Whether this lets through whatever the other does, and no later."""
+        return self.by <= other.by and self.below - self.by >= other.below - other.by
+
+    def results_in(self, time: Epoch, /) -> Epoch | None:
+        """Return the epoch advanced, or None if it reaches the bound."""
+        result = Epoch(time + self.by) if self.by else time
+        return result if result < self.below else None
+
+    def followed_by(self, other: Advance, /) -> Advance | None:
+        """Return both advances in one; None if together they lead beyond their bounds."""
+        by, below = self.by + other.by, min(self.below + other.by, other.below)
+        return Advance(by, below) if by < below else None
+
+
+IDENTITY = Advance()
+
+
+@dataclass(frozen=True, slots=True)
+class ProductSummary(Generic[Outer, Inner]):
+    """A path within a nested scope: what becomes of the time outside, and of the one inside.
+
+    Example:
+        >>> feedback = ProductSummary(IDENTITY, Advance(by=1))
+        >>> feedback.results_in(Product(Epoch(4), Epoch(0)))
+        Product(outer=4, inner=1)
+    """
+
+    outer: PathSummary[Outer]
+    inner: PathSummary[Inner]
+
+    @property
+    def advances(self) -> bool:
+        """Whether it advances either."""
+        return self.outer.advances or self.inner.advances
+
+    def less_equal(self, other: ProductSummary[Outer, Inner], /) -> bool:
+        """Whether this is no later than the other, outside and inside."""
+        return self.outer.less_equal(other.outer) and self.inner.less_equal(other.inner)
+
+    def results_in(self, time: Product[Outer, Inner], /) -> Product[Outer, Inner] | None:
+        """Return both results, or None if either time doesn't get through."""
+        outer, inner = self.outer.results_in(time.outer), self.inner.results_in(time.inner)
+        return None if outer is None or inner is None else Product(outer, inner)
+
+    def followed_by(
+        self, other: ProductSummary[Outer, Inner], /
+    ) -> ProductSummary[Outer, Inner] | None:
+        """Return both compositions, or None if either lets nothing through."""
+        outer, inner = self.outer.followed_by(other.outer), self.inner.followed_by(other.inner)
+        return None if outer is None or inner is None else ProductSummary(outer, inner)
