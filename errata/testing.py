@@ -80,8 +80,7 @@ class Driver:
             for name, source in plan.sources.items()
         }
         self._live = live
-        alone: dict[str, int | None] = dict.fromkeys(plan.exchanged, 1)
-        plan = replace(plan, sources=sources, exchanged=alone)
+        plan = replace(plan, sources=sources, exchanged=dict.fromkeys(plan.exchanged, 1))
         self.plan = plan.placed(dict.fromkeys(sources, 1))
         self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
         self.epoch = 0

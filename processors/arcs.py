@@ -14,6 +14,7 @@ from processors.boxes.where import Where
 from processors.exchanges import exchange_of
 from processors.expressions.expression import Expression, compile_event_time, compile_expression
 from processors.expressions.opaque import Opaque
+from processors.join_arc import type_join
 from processors.network import Network
 from processors.sinks import type_sinks
 from processors.source_arc import type_source
@@ -32,6 +33,7 @@ def type_boxes(network: Network) -> Typed:
         declared.Map: _map,
         declared.Aggregate: type_aggregate,
         declared.Union: type_union,
+        declared.Join: type_join,
     }
     for declaration in network.declarations.values():
         above = declaration.reads

@@ -75,6 +75,23 @@ class Union(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Join(Declaration):
+    """Pairs of tuples of two arcs that are equal in some fields; `aliases` name them."""
+
+    inputs: tuple[str, ...]
+    aliases: tuple[str, str]
+    on: Sequence[str]
+    how: str
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return tuple(dict.fromkeys(self.inputs))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Map(Declaration):
     """Keeps the fields; adds some, or replaces them."""
 

@@ -45,14 +45,19 @@ def owner_of(name: str) -> str:
     """Return the box that a user declared and that an exchange, or a sink's owner, is there for.
 
     Example:
-        >>> owner_of("sums.exchange"), owner_of("sums-sink.exchange"), owner_of("sums")
-        ('sums', 'sums', 'sums')
+        >>> owner_of("sums-sink.exchange"), owner_of("ratio-n.exchange"), owner_of("sums")
+        ('sums', 'ratio', 'sums')
     """
-    return name.removesuffix(_SUFFIX).removesuffix(_SINK)
+    return name.partition(".")[0].partition("-")[0]
 
 
 def repartitioned(
-    typed: Typed, box: str, above: Arc, *, by: tuple[str, ...], partitions: int | None
+    typed: Typed,
+    box: str,
+    above: Arc,
+    *,
+    by: tuple[str, ...],
+    partitions: int | tuple[str, ...] | None,
 ) -> Arc:
     """Put an exchange between an arc and a box that reads it; return the exchange's arc.
 
@@ -61,7 +66,8 @@ def repartitioned(
         box: The reading box.
         above: The arc.
         by: What the exchange is partitioned by.
-        partitions: Its partitions; None: as many as the arc has.
+        partitions: Its partitions; None: as many as the arc has; names: as many as the widest of
+            these arcs.
     """
     name = exchange_of(box)
     arc = replace(above, name=name, partition_by=by, keep_ms=None, exchange=True)

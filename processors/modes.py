@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.forward import Forward
+from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.boxes.states import DOWNSTREAM, UPSTREAM, Result
 from processors.boxes.union import Union
@@ -22,7 +23,7 @@ from processors.boxes.windowed import RESIDENT
 from processors.exchanges import owner_of
 from processors.faults import Fault
 from processors.network import Network
-from processors.replay import Anchor, Box, ReplayPath, reads
+from processors.replay import Anchor, Box, ReplayPath, asks, reads
 from processors.typed import Typed
 from processors.windows import FOREVER_MS
 from schemas.arc import Arc
@@ -56,13 +57,15 @@ def choose(
     choices: dict[str, Choice] = {}
     faults: list[Fault] = []
     for name, box in list(typed.boxes.items()):
-        if not isinstance(box, Aggregate):
+        if not isinstance(box, Aggregate | Join) or not asks(box):
             continue
         path = find_path(typed, box)
         if path is None:
             faults.append(no_anchor(network, typed, name))
         else:
             paths[name] = path
+        if isinstance(box, Join):
+            continue
         if name in typed.spark:
             choice = judge_on_spark(network, box)
         else:
@@ -78,7 +81,7 @@ def choose(
         name: replace(
             path,
             between=tuple(typed.boxes[b.arc.name] for b in path.between),
-            box=_aggregate(typed.boxes[name]),
+            box=_asking(typed.boxes[name]),
         )
         for name, path in paths.items()
     }
@@ -100,9 +103,12 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
         moves = owner_of(mover.arc.name)
         found = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
         remedy = f'give map {moves!r} keep="..." (e.g. keep="1d")'
+    need = "a connection point upstream to replay closed windows from"
+    if isinstance(typed.boxes[name], Join):
+        need = "a connection point upstream of each side, to look its tuples up in"
     return Fault(
         name,
-        "a connection point upstream to replay closed windows from",
+        need,
         found,
         remedy,
         network.declarations[name].place,
@@ -117,13 +123,13 @@ def _above(typed: Typed, name: str) -> Iterator[Box]:
             yield from _above(typed, arc)
 
 
-def _aggregate(box: Box) -> Aggregate:
-    assert isinstance(box, Aggregate)
+def _asking(box: Box) -> Aggregate | Join:
+    assert isinstance(box, Aggregate | Join)
     return box
 
 
-def find_path(typed: Typed, box: Aggregate) -> ReplayPath | None:
-    """Return the ways from the nearest connection points upstream to an aggregate.
+def find_path(typed: Typed, box: Aggregate | Join) -> ReplayPath | None:
+    """Return the ways from the nearest connection points upstream to a box that asks.
 
     None if there is a way without one, or with a map on it that replaces the event time (nothing
     says then which event times of the anchor are needed), or with an aggregate on Spark.
@@ -154,15 +160,20 @@ def find_path(typed: Typed, box: Aggregate) -> ReplayPath | None:
         elif isinstance(producer, Aggregate):
             pushed = tuple(name for name in pushed if name in producer.by)
             extent_ms += producer.window.extent_ms
+        elif isinstance(producer, Join):
+            pushed = tuple(name for name in pushed if name in producer.on)
+            extent_ms = FOREVER_MS  # one tuple of a pair may be as old as it likes
         everywhere |= arc.exchange
         return all(
             walk(typed.arcs[name], pushed, extent_ms, everywhere) for name in reads(producer)
         )
 
-    if not walk(box.input, tuple(box.by), 0, False):
+    by = box.on if isinstance(box, Join) else box.by
+    path = ReplayPath((), (), box)
+    if not all([walk(arc, tuple(by), 0, False) for arc in path.targets]):
         return None
     ordered = tuple(found for name, found in typed.boxes.items() if name in between)
-    return ReplayPath(tuple(anchors.values()), ordered, box)
+    return replace(path, anchors=tuple(anchors.values()), between=ordered)
 
 
 def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choice | Fault:
@@ -229,8 +240,9 @@ def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None,
             why = f"aggregate {reader!r} below it does not keep its results' identity"
         elif isinstance(box, Forward) or typed.arcs[reader].exchange:
             why = f"{owner_of(reader)!r} below it repartitions its results"
-        elif isinstance(box, Union):
-            why = f"union {reader!r} below it does not carry the states behind its results"
+        elif isinstance(box, Union | Join):
+            kind = type(box).__name__.lower()
+            why = f"{kind} {reader!r} below it does not carry the states behind its results"
         elif isinstance(box, Map) and box.moves:
             why = f"map {reader!r} below it replaces the event time of its results"
         elif isinstance(box, Where) and not box.columns <= set(arc.identity):

@@ -17,6 +17,7 @@ from processors.declarations import (
     Aggregate,
     Declaration,
     Duration,
+    Join,
     Map,
     Sink,
     Source,
@@ -161,6 +162,61 @@ class Network:
                 input=inputs[0],
                 inputs=inputs,
                 tag=tag,
+                scope=scope,
+                keep=keep,
+            )
+        )
+
+    def join(
+        self,
+        name: str,
+        streams: Mapping[str, Stream],
+        *,
+        on: Sequence[str],
+        how: str = "inner",
+        scope: str | None = None,
+        partitions: int | None = None,
+        keep: Duration | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **expressions: Any,
+    ) -> Stream:
+        """Pair the tuples of two arcs that have equal values in some fields.
+
+        A pair's fields are those of `on`, the rest of each side's identity as ``<alias>_<field>``,
+        the event time (the later of both), and the named results; its identity is that of both.
+        Either side may be revised at any time.
+
+        Args:
+            name: Name of the box and of its arc.
+            streams: The left and the right arc, by the alias that expressions have for them.
+            on: Fields of both sides; null equals nothing.
+            how: ``inner``, or ``left``: left tuples without a right one stay, with nulls for it.
+            scope: The scope whose process runs the box.
+            partitions: Partitions of its arc if its sides have to be brought together from several
+                partitions; as many as the wider of its sides when not given.
+            keep: Makes the arc a connection point.
+            fields: Results by name, for names that are also options.
+            expressions: SQL expression over both sides, by name of the field that it gives, as
+                ``r="n.x / d.x"``; what only one side has, or is joined on, needs no alias.
+        """
+        inputs = tuple(s.name if isinstance(s, Stream) else str(s) for s in streams.values())
+        aliases = tuple(streams)
+        bad = [a for a in aliases if not isinstance(a, str) or not NAME.fullmatch(a)]
+        if len(inputs) != 2 or bad or any(s not in self.declarations for s in inputs):
+            found = ", ".join(f"{a!r}: {s!r}" for a, s in zip(aliases, inputs, strict=True))
+            need = "two arcs of this network, each by a name for it"
+            self._refuse(name, need, found or "none", 'write {"n": one, "d": other}')
+        return self._add(
+            Join(
+                name=name,
+                place=Place.of_caller(),
+                input=inputs[0],
+                inputs=inputs,
+                aliases=(aliases[0], aliases[1]),
+                on=_names(on),
+                how=how,
+                expressions=Stream(self, name)._results(name, fields, expressions),
+                partitions=partitions,
                 scope=scope,
                 keep=keep,
             )

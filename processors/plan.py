@@ -13,7 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from processors.arcs import type_boxes
+from processors.boxes.aggregate import Aggregate
 from processors.boxes.description import describe_box as describe_box
+from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.declarations import Sink
 from processors.exchanges import exchange_of, is_sink, owning_scope, read_by
@@ -63,7 +65,7 @@ class Plan:
     choices: dict[str, Choice]
     sources_of: dict[str, tuple[str, ...]]
     kept_ms: dict[str, int]
-    exchanged: dict[str, int | None]
+    exchanged: dict[str, int | tuple[str, ...] | None]
     sinks: tuple[Sink, ...] = ()
     spark: dict[str, int] = field(default_factory=dict)
     partitions: dict[str, int] = field(default_factory=dict)
@@ -118,7 +120,8 @@ class Plan:
         }
         counts |= {exchange_of(s): counts[s] for s, source in self.sources.items() if source.rekey}
         for name, box in self.boxes.items():
-            counts[name] = self.exchanged.get(name) or counts[reads(box)[0]]
+            asked = self.exchanged.get(name) or reads(box)[:1]
+            counts[name] = max(counts[a] for a in asked) if isinstance(asked, tuple) else asked
         faults = []
         for scope in self.scopes.values():
             found = {arc: counts[arc] for arc in scope.inputs}
@@ -182,6 +185,13 @@ class Plan:
         """Return the arcs of a scope that go to a topic: their own, or a sink's."""
         sunk = {sink.arc for sink in self.sinks}
         return [box for box in scope.boxes if box in scope.outputs or box in sunk]
+
+    def goes_by_watermark(self, box: str) -> bool:
+        """Whether what a box gives in an epoch depends on the watermark then."""
+        between = self.paths[box].between if box in self.paths else ()
+        return box in self.choices or any(
+            isinstance(above, Aggregate) and not above.on_update for above in between
+        )
 
     def asked(self) -> list[str]:
         """Return the connection points that some box asks, which therefore need a sweeper."""
@@ -310,6 +320,8 @@ def compile_network(
     if faults:
         raise NetworkError(network.name, faults)
     readers = {arc for box in typed.boxes.values() for arc in reads(box)}
+    joins = [box for box in typed.boxes.values() if isinstance(box, Join)]
+    readers |= {side.arc.name for join in joins for side in join.sides}
     crossing = {
         arc
         for name, box in typed.boxes.items()

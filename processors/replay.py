@@ -14,6 +14,7 @@ import polars as pl
 
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.forward import Forward
+from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.boxes.union import Union
 from processors.boxes.where import Where
@@ -21,12 +22,17 @@ from processors.windows import FOREVER_MS
 from schemas import revisions as frames
 from schemas.arc import Arc
 
-Box = Where | Map | Union | Forward | Aggregate
+Box = Where | Map | Union | Forward | Aggregate | Join
 
 
 def reads(box: Box) -> tuple[str, ...]:
     """Return the names of the arcs that a box reads."""
     return (box.input.name,) if isinstance(box, Aggregate) else box.inputs
+
+
+def asks(box: Box) -> bool:
+    """Whether a box may need the history of its inputs."""
+    return isinstance(box, Aggregate) or (isinstance(box, Join) and box.shared is None)
 
 
 @dataclass(frozen=True)
@@ -79,42 +85,54 @@ class Anchor:
 
 @dataclass(frozen=True)
 class ReplayPath:
-    """How the inputs of an aggregate are recomputed from its anchors.
+    """How the inputs of an aggregate or a join are recomputed from its anchors.
 
-    There is one anchor, or, above a union, one for each of its inputs.
+    There is one anchor, or, above a union or a join, one for each of its inputs.
 
     Args:
         anchors: The connection points that are replayed, in order.
-        between: The boxes from the anchors to the aggregate's input, in topological order.
-        box: The aggregate.
+        between: The boxes from the anchors to the box's inputs, in topological order.
+        box: The box: an aggregate, or a join.
     """
 
     anchors: tuple[Anchor, ...]
     between: tuple[Box, ...]
-    box: Aggregate
+    box: Aggregate | Join
 
     @property
     def everywhere(self) -> bool:
         """Whether more than the asking task's own partition is replayed."""
         return any(anchor.everywhere for anchor in self.anchors)
 
+    @property
+    def targets(self) -> list[Arc]:
+        """The arcs whose tuples the box asks for: its inputs."""
+        if isinstance(self.box, Aggregate):
+            return [self.box.input]
+        return [side.arc for side in self.box.sides]
+
+    @property
+    def extent_ms(self) -> int:
+        """How far back the box asks: a window, or for ever."""
+        return self.box.window.extent_ms if isinstance(self.box, Aggregate) else FOREVER_MS
+
     def radius_ms(self, arc: str) -> int:
         """Return the event time that an anchor must replay for one revision (Borealis 3.2)."""
         return max(
             (
-                min(a.extent_ms + self.box.window.extent_ms, FOREVER_MS)
+                min(a.extent_ms + self.extent_ms, FOREVER_MS)
                 for a in self.anchors
                 if a.arc.name == arc
             ),
             default=0,
         )
 
-    def inputs(self, replayed: Sequence[pl.DataFrame], *, wm: int) -> pl.DataFrame:
-        """Return the box's inputs, at least those asked for, from the anchors' tuples and wm(e)."""
+    def inputs(self, replayed: Sequence[pl.DataFrame], *, wm: int) -> list[pl.DataFrame]:
+        """Return the tuples of `targets`, at least those asked for, from the anchors' and wm(e)."""
         made = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
         for box in self.between:
             made[box.arc.name] = box.recompute(*(made[name] for name in reads(box)), wm=wm)
-        return made[self.box.input.name]
+        return [made[arc.name] for arc in self.targets]
 
 
 def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -17,6 +17,7 @@ import polars as pl
 from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.join import Join, Joined, Looking
 from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.replay import Ask, overlay, reads
@@ -124,13 +125,18 @@ class ScopeRun:
         made = {name: self._net(name, revisions) for name, revisions in inputs.items()}
         live = dict(memory.live)
         counts: dict[str, int] = {}
-        running: dict[str, tuple[Answers, Need]] = {}
+        running: dict[str, tuple[Answers | Looking, Need]] = {}
         waiting = list(self.boxes)
         while waiting or running:
             for name in [n for n in waiting if self._has_input(n, made)]:
                 waiting.remove(name)
                 box = self.boxes[name]
                 given = [made[arc] for arc in reads(box)]
+                if isinstance(box, Join):
+                    looking = box.process(*given)
+                    with _told_of(name, epoch):
+                        self._advance(name, looking, None, made, live, counts, running)
+                    continue
                 if not isinstance(box, Aggregate):
                     some = any(revisions.height for revisions in given)
                     with _told_of(name, epoch):
@@ -139,11 +145,11 @@ class ScopeRun:
                         counts[f"{name}.judged"] = given[0].height
                         counts[f"{name}.passed"] = made[name].height
                     continue
-                run = box.process(
+                working = box.process(
                     given[0], live=live[name], wm_before=memory.watermark, wm=watermark
                 )
                 with _told_of(name, epoch):
-                    self._advance(name, run, None, made, live, counts, running)
+                    self._advance(name, working, None, made, live, counts, running)
             if any(self._has_input(n, made) for n in waiting) or not running:
                 continue
             asked = list(running.items())
@@ -154,6 +160,7 @@ class ScopeRun:
             for (name, (run, need)), put in zip(asked, asks, strict=True):
                 counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
                 answers = list(islice(left, len(put)))
+                tuples: pl.DataFrame | list[pl.DataFrame]
                 if need.kind == RESULTS:
                     tuples = self._results(name, answers[0], own)
                 else:
@@ -162,7 +169,8 @@ class ScopeRun:
                         for ask, answer in zip(put, answers, strict=True)
                     ]
                     with _told_of(name, epoch):
-                        tuples = self.inputs(name, answers, watermark=watermark)
+                        found = self.inputs(name, answers, watermark=watermark)
+                        tuples = found if isinstance(self.boxes[name], Join) else found[0]
                 with _told_of(name, epoch):
                     self._advance(name, run, tuples, made, live, counts, running)
         revisions_made = {name: made[name] for name in self.boxes}
@@ -181,31 +189,35 @@ class ScopeRun:
 
     def inputs(
         self, name: str, replayed: Sequence[pl.DataFrame], *, watermark: int
-    ) -> pl.DataFrame:
-        """Return an aggregate's inputs on this partition, from what its anchors replayed."""
+    ) -> list[pl.DataFrame]:
+        """Return a box's inputs on this partition, from what its anchors replayed."""
         path = self.plan.paths[name]
-        tuples = path.inputs(replayed, wm=watermark)
+        found = path.inputs(replayed, wm=watermark)
         if not path.everywhere:
-            return tuples
-        arc = path.box.input
-        places = Spread(arc, self.plan.partition_count(arc.name)).places(tuples)
-        return tuples.filter(places == self.partition)
+            return found
+        spreads = [Spread(arc, self.plan.partition_count(arc.name)) for arc in path.targets]
+        return [
+            tuples.filter(spread.places(tuples) == self.partition)
+            for spread, tuples in zip(spreads, found, strict=True)
+        ]
 
     def _advance(
         self,
         name: str,
-        run: Answers,
-        answer: pl.DataFrame | None,
+        run: Answers | Looking,
+        answer: pl.DataFrame | list[pl.DataFrame] | None,
         made: dict[str, pl.DataFrame],
         live: dict[str, Live],
         counts: dict[str, int],
-        running: dict[str, tuple[Answers, Need]],
+        running: dict[str, tuple[Answers | Looking, Need]],
     ) -> None:
         try:
-            need = next(run) if answer is None else run.send(answer)
+            need = next(run) if answer is None else run.send(answer)  # type: ignore[arg-type]
         except StopIteration as stop:
-            outcome: Outcome = stop.value
-            made[name], live[name] = outcome.revisions, outcome.live
+            outcome: Outcome | Joined = stop.value
+            made[name] = outcome.revisions
+            if isinstance(outcome, Outcome):
+                live[name] = outcome.live
             for what, count in outcome.counts.items():
                 counts[f"{name}.{what}"] = count
         else:

@@ -69,7 +69,7 @@ class ScopeTask(Task):
                 return
             for name, box in self.run.aggregates.items():
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
-                tuples = self.run.inputs(name, replayed, watermark=wm)
+                (tuples,) = self.run.inputs(name, replayed, watermark=wm)
                 live[name] = box.restore(tuples, wm=wm)
         self.memory = Memory(done, wm, live)
         yield True

@@ -57,7 +57,7 @@ class Typed:
         sources: By name.
         sources_of: By arc: the sources it comes from, in order.
         exchanged: Partitions asked for of the arcs behind an exchange, by name of its arc; None:
-            as many as its input has.
+            as many as its input has; names: as many as the widest of these arcs.
         sinks: The users' topics that results go to, each with the arc that is written there.
         spark: By aggregate placed on Spark: the horizon asked for in ms, None if none was.
         faults: What is wrong.
@@ -67,7 +67,7 @@ class Typed:
     boxes: dict[str, Box] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
     sources_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    exchanged: dict[str, int | None] = field(default_factory=dict)
+    exchanged: dict[str, int | tuple[str, ...] | None] = field(default_factory=dict)
     sinks: list[declared.Sink] = field(default_factory=list)
     spark: dict[str, int | None] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)

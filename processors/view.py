@@ -153,9 +153,9 @@ class View:
         return moves[0][0] - 1 if moves else inferred
 
     def holds(self, task: str) -> bool:
-        """Whether a task's windows may close without input, whenever the watermark moves."""
+        """Whether a task goes by the watermark: windows of its own, or that it replays, close."""
         scope = self.plan.scopes.get(task.rpartition(".")[0])
-        return scope is not None and any(box in self.plan.choices for box in scope.boxes)
+        return scope is not None and any(map(self.plan.goes_by_watermark, scope.boxes))
 
     def complete(self, arc: str, partition: int) -> tuple[int, int]:
         """Return the last complete epoch of an arc's partition, and the offset it lies before."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.plan import Plan
 from processors.report import NEVER, Report
@@ -15,7 +17,7 @@ from processors.task import INTERVAL_MS
 from processors.view import View
 from schemas import revisions as frames
 from schemas.errors import ErrataError
-from spark_jobs.recompute import Way, aggregate, starts, ways_from, ways_to
+from spark_jobs.recompute import Way, above_of, computed, starts, walk, ways_from, ways_to
 from topics.cluster import Cluster, TopicPartition
 from topics.settings import FOREVER_MS
 
@@ -145,7 +147,7 @@ class Auditor:
 
     def _recomputed(self, arc: str) -> list[str]:
         """Return the aggregates that are recomputed for an arc."""
-        return starts(self.plan, ways_to(self.plan, arc), computed=True)
+        return starts(self.plan, ways_to(self.plan, arc), recomputed=True)
 
     # ---------------------------------------------------------------- as of when
 
@@ -226,7 +228,8 @@ class Auditor:
         found = {}
         for name in self._recomputed(arc):
             wm = self.view.watermark(self.plan.scope_of(name), epoch)
-            if wm is None and not aggregate(self.plan, name).on_update:
+            box = computed(self.plan, name)
+            if wm is None and isinstance(box, Aggregate) and not box.on_update:
                 raise NotAuditableError(
                     f"arc {arc!r} can't be audited as of epoch {epoch}: reports that tell which "
                     f"windows of {name!r} were closed then are gone; take a later epoch"
@@ -246,7 +249,19 @@ class Auditor:
             unjudged.append(frames.INSERT)  # the arc's topic has lost its beginning
         if any(_moves(way) and self._told_from(replace(way, boxes=())) > NEVER for way in ways):
             unjudged.append(frames.DELETE)  # its event time doesn't say when the original happened
+        if any(map(self._may_lack_halves, walk(self.plan, ways))):
+            plain = all(way.is_computed and _is_inner(self.plan, way.start) for way in ways)
+            unjudged += [frames.DELETE] if plain else range(len(frames.OPS))
         return Bound(from_ms, tuple(unjudged))
+
+    def _may_lack_halves(self, way: Way) -> bool:
+        """Whether a join is recomputed of sides that retention may have shortened.
+
+        Its pairs tell when the later half happened; the earlier one may be gone.
+        """
+        if not way.is_computed or not isinstance(computed(self.plan, way.start), Join):
+            return False
+        return self._told_from(replace(way, boxes=())) > NEVER
 
     def _told_from(self, way: Way) -> int:
         """Return the event time from which on a way gives all that there has to be."""
@@ -254,9 +269,12 @@ class Auditor:
             return NEVER
         if not way.is_computed:
             return self._kept_from(way.start)
-        box = aggregate(self.plan, way.start)
-        above = max(map(self._told_from, ways_from(self.plan, box.input.name)))
-        return above if above == NEVER else above + box.window.extent_ms - 1
+        box = computed(self.plan, way.start)
+        read = [way for a in above_of(box) for way in ways_from(self.plan, a.arc.name)]
+        above = max(map(self._told_from, read))
+        if isinstance(box, Join) or above == NEVER:
+            return above
+        return above + box.window.extent_ms - 1
 
     def _kept_from(self, arc: str) -> int:
         """Return the event time from which on a connection point keeps all, NEVER if always."""
@@ -266,6 +284,11 @@ class Auditor:
         tasks = [t for s in plan.sources_of[arc] for t in self.view.tasks(f"{INGEST}{s}")]
         newest = max(self.view.of(task).watermark for task in tasks)
         return NEVER if newest == NEVER else newest - kept_ms
+
+
+def _is_inner(plan: Plan, name: str) -> bool:
+    box = computed(plan, name)
+    return isinstance(box, Join) and not box.is_left
 
 
 def _moves(way: Way) -> bool:

@@ -18,12 +18,14 @@ import pyarrow as pa
 
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.forward import Forward
+from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.boxes.union import Union
 from processors.boxes.where import Where
 from processors.desk import pack, unpack
 from processors.plan import Plan
 from processors.replay import reads
+from processors.report import NEVER
 from processors.spread import Spread, parted
 from schemas.arc import Arc
 from schemas.fields import physical
@@ -41,7 +43,8 @@ class Way:
 
     Args:
         start: The arc it begins at.
-        is_computed: Whether that is an aggregate to be recomputed, instead of what a topic holds.
+        is_computed: Whether it is recomputed, by an aggregate or a join, instead of what a topic
+            holds.
         boxes: The boxes on it, in order; of a union it is one input's part.
     """
 
@@ -58,7 +61,7 @@ def ways_to(plan: Plan, arc: str) -> list[Way]:
         arc: An arc that a box writes.
     """
     box = plan.boxes[arc]
-    if isinstance(box, Aggregate):
+    if isinstance(box, Aggregate | Join):
         return [Way(arc, is_computed=True)]
     return [
         replace(way, boxes=(*way.boxes, _part(box, above)))
@@ -80,30 +83,54 @@ def _part(box: Stateless, above: str) -> Stateless:
 
 
 def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
-    """Yield ways, and those by which the aggregates at their starts are recomputed."""
+    """Yield ways, and those by which the aggregates and joins at their starts are recomputed."""
     for way in ways:
         yield way
-        if way.is_computed:
-            yield from walk(plan, ways_from(plan, aggregate(plan, way.start).input.name))
+        for above in above_of(computed(plan, way.start)) if way.is_computed else ():
+            yield from walk(plan, ways_from(plan, above.arc.name))
 
 
-def starts(plan: Plan, ways: Sequence[Way], *, computed: bool = False) -> list[str]:
-    """Return the arcs that some ways begin at, or that aggregates on them are recomputed from.
+def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list[str]:
+    """Return the arcs that some ways begin at, or that what is recomputed there comes from.
 
     Args:
         plan: The plan.
         ways: The ways.
-        computed: Whether the aggregates are asked for, instead of the arcs that are read.
+        recomputed: Whether these are asked for, instead of the arcs that are read.
     """
-    found = (way.start for way in walk(plan, ways) if way.is_computed == computed)
+    found = (way.start for way in walk(plan, ways) if way.is_computed == recomputed)
     return list(dict.fromkeys(found))
 
 
-def aggregate(plan: Plan, name: str) -> Aggregate:
-    """Return the aggregate of a name."""
+def computed(plan: Plan, name: str) -> Aggregate | Join:
+    """Return the aggregate or join of a name."""
     box = plan.boxes[name]
-    assert isinstance(box, Aggregate)
+    assert isinstance(box, Aggregate | Join)
     return box
+
+
+@dataclass(frozen=True)
+class Above:
+    """What an aggregate or a join reads, as it is brought together.
+
+    Args:
+        arc: The arc.
+        by: Tuples that are alike in these fields are worked on in one place.
+        columns: The fields that are looked at.
+    """
+
+    arc: Arc
+    by: tuple[str, ...]
+    columns: Sequence[str]
+
+
+def above_of(box: Aggregate | Join) -> list[Above]:
+    """Return what a box reads: of a join both sides, if they don't come from one arc."""
+    if isinstance(box, Aggregate):
+        return [Above(box.input, box.by, box.looked_at)]
+    if box.shared is not None:
+        return [Above(box.shared, box.shared.identity, list(box.shared.fields))]
+    return [Above(side.arc, box.on, list(side.arc.fields)) for side in box.sides]
 
 
 @dataclass(frozen=True)
@@ -199,17 +226,29 @@ class Recomputation:
         return self.session.range(0, count, 1, count).mapInArrow(read, SCHEMA)
 
     def _computed(self, name: str, division: Division) -> Any:
-        """Return the results of an aggregate."""
-        box, wm = aggregate(self.arcs.plan, name), self.watermarks[name]
-        columns = box.looked_at
-        ways = ways_from(self.arcs.plan, box.input.name)
-        blocks = self.blocks(ways, box.input, by=box.by, columns=columns)
+        """Return the results of an aggregate or a join."""
+        box, wm = computed(self.arcs.plan, name), self.watermarks.get(name, NEVER)
+        read = above_of(box)
+        blocks = [
+            self.blocks(
+                ways_from(self.arcs.plan, above.arc.name),
+                above.arc,
+                by=above.by,
+                columns=above.columns,
+                side=number,
+            )
+            for number, above in enumerate(read)
+        ]
 
         def results(table: pa.Table) -> pa.Table:
-            results = box.recompute(unpacked(table, box.input, columns), wm=wm)
-            return pa.Table.from_batches(division.rows(results), schema=_ARROW)
+            inputs = (
+                unpacked(table, above.arc, above.columns, side=number)
+                for number, above in enumerate(read)
+            )
+            made = box.recompute(*inputs, wm=wm)
+            return pa.Table.from_batches(division.rows(made), schema=_ARROW)
 
-        return by_bucket(blocks, results, SCHEMA)
+        return by_bucket(reduce(lambda one, other: one.unionAll(other), blocks), results, SCHEMA)
 
 
 def by_bucket(blocks: Any, work: Callable[[pa.Table], pa.Table], schema: str) -> Any:

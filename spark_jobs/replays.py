@@ -57,7 +57,7 @@ class Replays:
                 time.sleep(IDLE_S)
         except StopIteration as stop:
             replayed: list[pl.DataFrame] = stop.value
-        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
+        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)[0]
 
 
 def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:

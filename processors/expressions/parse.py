@@ -52,7 +52,7 @@ def parse(text: str) -> exp.Expr:
         ExpressionError: If it is not one expression, too long or deep, or has something in it that
             the vocabulary does not.
     """
-    tree = read(text)
+    tree = read(text).transform(_unqualified)
     check(text, tree)
     return tree
 
@@ -85,6 +85,15 @@ def read(text: str) -> exp.Expr:
         raise ExpressionError(text, 0, need="one expression", found=what)
     _refuse_depth(text, found[0])
     return found[0]
+
+
+def _unqualified(node: exp.Expr) -> exp.Expr:
+    """Return a qualified name as that of one field, ``n.x``: of a side of a join."""
+    if not isinstance(node, exp.Column) or not node.table or node.db:
+        return node
+    field = exp.to_identifier(f"{node.table}.{node.name}", quoted=True)
+    field.meta.update(node.args["table"].meta)
+    return exp.Column(this=field)
 
 
 def position(node: exp.Expr) -> int:

@@ -120,12 +120,74 @@ class Union:
         }
 
 
+@dataclass(frozen=True)
+class Join:
+    """Pairs of tuples that are equal in some fields, none of them null.
+
+    Args:
+        name: Of its arc.
+        inputs: The left and the right arc.
+        on: The fields.
+        is_left: Whether left tuples without a right one stay.
+        identities: Of both sides: the fields that name a tuple.
+        times: Of both sides: the field of the event time.
+        results: By name, of both tuples.
+    """
+
+    name: str
+    inputs: tuple[str, str]
+    on: tuple[str, ...]
+    is_left: bool
+    identities: tuple[tuple[str, ...], tuple[str, ...]]
+    times: tuple[str, str]
+    results: Mapping[str, Callable[[Tuple, Tuple], Any]]
+
+    def joined(self, found: Mapping[str, Content]) -> Content:
+        right: dict[tuple[Any, ...], list[Tuple]] = defaultdict(list)
+        for t in found[self.inputs[1]].values():
+            right[tuple(t[name] for name in self.on)].append(t)
+        made: Content = {}
+        for t in found[self.inputs[0]].values():
+            key = tuple(t[name] for name in self.on)
+            met = [] if None in key else right[key]
+            for other in met or ([defaultdict(lambda: None)] if self.is_left else []):
+                pair = self._pair(t, other)
+                rest = [
+                    t[name]
+                    for t, own in zip((t, other), self.identities, strict=True)
+                    for name in own
+                    if name not in self.on
+                ]
+                made[(*key, *rest)] = pair
+        return made
+
+    def _pair(self, left: Tuple, right: Tuple) -> Tuple:
+        found = {name: left[name] for name in self.on}
+        for alias, t, own in zip("lr", (left, right), self.identities, strict=True):
+            found |= {carried(alias, name): t[name] for name in own if name not in self.on}
+        one, other = self.times
+        shift = int(one not in AT) if one == other else 0
+        both = [(left, one), (right, other)]
+        known = [t[name] - (name not in AT) for t, name in both if t[name] is not None]
+        found[one if one == other else "__at"] = max(known) + shift
+        return found | {name: result(left, right) for name, result in self.results.items()}
+
+
+def carried(alias: str, name: str) -> str:
+    """Return the name of a side's field in a pair."""
+    return f"__{alias}_{name[2:]}" if name.startswith("__") else f"{alias}_{name}"
+
+
+AT = ("at", "__at")
+"""Event times that are fields as they are; others are ends of windows."""
+
+
 def closed_at(result: Tuple) -> int:
     """Return the event time of an aggregate's result."""
     return int(result["window_end"]) - 1
 
 
-Box = Where | Map | Aggregate | Union
+Box = Where | Map | Aggregate | Union | Join
 
 
 def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> dict[str, Content]:
@@ -134,6 +196,8 @@ def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> d
     for box in boxes:
         if isinstance(box, Union):
             found[box.name] = box.united(found)
+        elif isinstance(box, Join):
+            found[box.name] = box.joined(found)
         else:
             found[box.name] = box.content(found[box.input], wm)
     return found

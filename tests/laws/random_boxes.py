@@ -14,6 +14,9 @@ from tests.laws.random_results import Drawn, Kinds, draw_predicate
 from tests.laws.random_times import Times
 from tests.laws.tape import PLAIN, WIDE
 
+INEXACT = ("double", "rough")
+"""Kinds whose values nothing can be joined on."""
+
 FIELDS = PLAIN | WIDE
 """Those of every source."""
 
@@ -164,6 +167,63 @@ class Declaring:
         first, *others = map(flow.to, streams)
         return self.union(self.map(first, alike=True) if self.chance(0.5) else first, *others)
 
+    def join(self, one: Flow, other: Flow) -> Flow | None:
+        """Join two arcs on a field or two that both have; None if there is none."""
+        dice, name = self.dice, self.fresh("join")
+        shared = [n for n in one.kinds if other.kinds.get(n) == one.kinds[n] not in INEXACT]
+        if not shared:
+            return None
+        both = [n for n in one.identity if n in shared and n in other.identity]
+        on = both if both and self.chance(0.4) else dice.sample(shared, min(2, len(shared)))
+        on = on if self.chance(0.5) else on[:1]
+        is_left = self.chance(0.4)
+        drawn = {
+            f"{name}{alias}{number}": (alias, dice.choice(list(flow.kinds)))
+            for alias, flow in (("l", one), ("r", other))
+            for number in range(dice.choice([1, 2]))
+        }
+        numbers = [n for n, kind in one.kinds.items() if kind in ("int", "long")]
+        drawn[f"{name}n"] = ("l", dice.choice(numbers))
+        stream = self.net.join(
+            name,
+            {"l": one.stream, "r": other.stream},
+            on=on,
+            how="left" if is_left else "inner",
+            keep=self.kept(0.3),
+            scope=self.scope(name),
+            partitions=dice.choice([None, None, None, 1, 3]),
+            fields={field: f"{alias}.{of}" for field, (alias, of) in drawn.items()},
+        )
+        means = {
+            field: partial(_of_side, alias=alias, name=of) for field, (alias, of) in drawn.items()
+        }
+        sides, times = (one, other), (one.time, other.time)
+        self.boxes.append(
+            oracle.Join(
+                name,
+                (one.name, other.name),
+                tuple(on),
+                is_left,
+                (one.identity, other.identity),
+                times,
+                means,
+            )
+        )
+        kinds = {field: one.kinds[field] for field in on}
+        rest = {
+            oracle.carried(alias, field): flow.kinds.get(field, "timestamp")
+            for alias, flow in zip("lr", sides, strict=True)
+            for field in flow.identity
+            if field not in on
+        }
+        kinds |= {field: kind for field, kind in rest.items() if not field.startswith("__")}
+        time = one.time if one.time == other.time else "__at"
+        if not time.startswith("__"):
+            kinds[time] = "timestamp"
+        for field, (alias, of) in drawn.items():
+            kinds[field] = (one if alias == "l" else other).kinds[of]
+        return Flow(stream, kinds, (*on, *rest), time)
+
     def union(self, *flows: Flow, tag: str | None = None) -> Flow:
         """Bring arcs of the same fields together; a tag is part of the identity."""
         name = self.fresh("union")
@@ -174,6 +234,10 @@ class Declaring:
             return united
         kinds = {**united.kinds, tag: "string"}
         return replace(united, kinds=kinds, identity=(*united.identity, tag))
+
+
+def _of_side(left: Tuple, right: Tuple, *, alias: str, name: str) -> Any:
+    return (left if alias == "l" else right)[name]
 
 
 def _passes(t: Tuple, *, tests: list[Callable[[Tuple], bool]]) -> bool:

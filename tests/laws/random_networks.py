@@ -35,15 +35,15 @@ class RandomShape(Shape):
     told: str = ""
 
 
-def random_shape(seed: int, *, spark: bool = False) -> RandomShape:
-    """Return the network of a seed, always the same; at will with aggregates on Spark.
+def random_shape(seed: int, *, spark: bool = False, joins: bool = False) -> RandomShape:
+    """Return the network of a seed, always the same; at will with aggregates on Spark, or joins.
 
     Raises:
         AssertionError: If it is refused, which no network that is made here should be.
     """
     dice = random.Random(f"network {seed}")
     rim = random.Random(f"rim {seed}")
-    made = RandomNetwork(dice, draw_times(dice), rim=rim, spark=spark)
+    made = RandomNetwork(dice, draw_times(dice), rim=rim, spark=spark, joins=joins)
     made.declare()
     made.sink()
     told = tell(made.net)
@@ -71,23 +71,35 @@ class RandomNetwork(Declaring):
     Args:
         rim: The dice for what meets others: envelopes, sinks, Spark.
         spark: Whether some aggregates are on Spark.
+        joins: Whether arcs meet in joins.
     """
 
     def __init__(
-        self, dice: random.Random, times: Times, *, rim: random.Random, spark: bool
+        self, dice: random.Random, times: Times, *, rim: random.Random, spark: bool, joins: bool
     ) -> None:
         super().__init__(dice, times)
-        self.rim, self.spark = rim, spark
+        self.rim, self.spark, self.joins = rim, spark, joins
 
     def declare(self) -> None:
         """Declare it."""
         self.agree: list[tuple[str, str]] = []
-        flow = self._sources()
+        flows = [flow := self._sources()]
         for _ in range(self.dice.choice([0, 1, 1, 2, 2, 3])):
-            flow = self.stateless(flow)
-        results = self._aggregates(flow, stem="r")
+            flows.append(flow := self.stateless(flow))
+        if self.joins and self.chance(0.6):
+            flow = self._meet(flows) or flow
+        results = self._aggregates(flow, stem="res" if self.joins else "r")
+        if self.joins:
+            flows += [*results, *filter(None, [self._meet([*flows, *results])])]
+            results = [self.dice.choice(flows)]
         if self.chance(0.5):
-            self._aggregates(self.dice.choice(results), stem="s")
+            self._aggregates(self.dice.choice(results), stem="sec" if self.joins else "s")
+
+    def _meet(self, flows: list[Flow]) -> Flow | None:
+        """Join two arcs, or one with itself or another of its descent; None if they can't be."""
+        dice = self.dice
+        one, other = dice.choice(flows), dice.choice(flows)
+        return self.join(one, other)
 
     def _sources(self) -> Flow:
         by = self.dice.choice([["product"], ["product"], ["desk"], ["product", "lots"], [], None])
@@ -159,7 +171,7 @@ class RandomNetwork(Declaring):
                 horizon = self.rim.choice([None, None, 0, 3 * self.times.unit])
                 how |= {"mode": "adaptive", "place": "spark", "horizon": horizon}
                 how |= {"scope": None, "partitions": None}
-                keep = keep if stem == "s" else self.times.keep  # others may stand on it
+                keep = keep if stem.startswith("s") else self.times.keep  # others may stand on it
             stream = flow.stream.aggregate(name, keep=keep, **how)
             self.boxes.append(
                 Aggregate(
@@ -220,7 +232,7 @@ class RandomNetwork(Declaring):
 
 
 def _event_time(t: Tuple, *, name: str) -> int:
-    return int(t[name]) - (name != "at")
+    return int(t[name]) - (name not in oracle.AT)
 
 
 # -------------------------------------------------------------------------------- in a message

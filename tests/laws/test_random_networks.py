@@ -13,6 +13,7 @@ import pytest
 
 from processors import desk
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.join import Join
 from spark_jobs import slabs
 from tests.laws.audit import Audit, Findings
 from tests.laws.envelopes import ENVELOPES
@@ -25,9 +26,9 @@ TICKS = 16
 seen = Counter[str]()
 
 
-def trial(seed: int, *, spark: bool = False) -> tuple[Findings, str]:
+def trial(seed: int, *, spark: bool = False, joins: bool = False) -> tuple[Findings, str]:
     """Run the network of a seed; return the violations by law, and its declarations."""
-    shape = random_shape(seed, spark=spark)
+    shape = random_shape(seed, spark=spark, joins=joins)
     small = mock.patch.object(desk, "BLOCK_BYTES", 200)
     short = mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1)
     with tempfile.TemporaryDirectory() as folder, small, short:
@@ -56,6 +57,25 @@ def test_laws_hold_in_a_random_network_with_jobs_on_spark(seed):
     found, told = trial(seed, spark=True)
     few = {law: [len(what), *what[:3]] for law, what in found.items()}
     assert not found, f"{few}\n{told}"
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES * 3 // 5))
+def test_laws_hold_in_a_random_network_with_joins(seed):
+    found, told = trial(seed, joins=True)
+    few = {law: [len(what), *what[:3]] for law, what in found.items()}
+    assert not found, f"{few}\n{told}"
+
+
+def test_a_few_networks_have_joins_of_every_kind():
+    boxes = [
+        box
+        for seed in range(FEW)
+        for box in random_shape(seed, joins=True).plan.boxes.values()
+        if isinstance(box, Join)
+    ]
+    assert {(box.is_left, box.shared is not None) for box in boxes} == {
+        (False, False), (False, True), (True, False), (True, True),
+    }  # fmt: skip
 
 
 def test_a_few_networks_have_every_box_and_window():

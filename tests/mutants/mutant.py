@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RANDOM, ON_SPARK = "random", "on_spark"
-"""The random networks, one after another (`tests/laws/random_networks.py`); those with jobs."""
+RANDOM, ON_SPARK, WITH_JOINS = "random", "on_spark", "with_joins"
+"""The random networks, one after another (`tests/laws/random_networks.py`); those with jobs on
+Spark, or with joins."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Mutant:
         old: The line, or the part of it, that is changed; unique in the file.
         new: What it becomes.
         network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`,
-            or `ON_SPARK`.
+            `ON_SPARK` or `WITH_JOINS`.
     """
 
     name: str

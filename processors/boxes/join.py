@@ -1,0 +1,203 @@
+"""Join: pairs of tuples of two arcs that have equal values in some fields.
+
+The bilinear rule in its plainest form: of the keys that an epoch touches on either side, both
+sides' tuples are had as of the epoch; the epoch's own revisions undone give them as they were; what
+leads from the pairs then to the pairs now is the revision. Nothing is kept between epochs: the
+sides' tuples come from connection points.
+
+Sides that come from one arc by boxes that look at one tuple each, joined on its identity, need none
+either: a revision of that arc brings all that there is of an identity, before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import polars as pl
+
+from processors.boxes.answers import INPUTS, Need
+from processors.boxes.difference import difference
+from processors.boxes.forward import Forward
+from processors.boxes.map import Map
+from processors.boxes.where import Where
+from processors.expressions.expression import Expression
+from processors.windows import FOREVER_MS
+from schemas import revisions as frames
+from schemas.arc import HIDDEN_PREFIX, Arc
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What an epoch gave: the revisions of the output, and running totals to add."""
+
+    revisions: pl.DataFrame
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+Looking = Generator[Need, Sequence[pl.DataFrame], Joined]
+"""One epoch of a join: yields what it lacks and is sent a frame of tuples for each side."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two arcs of a join.
+
+    Args:
+        alias: Its name in expressions.
+        arc: The arc.
+        chain: The boxes that make it of the arc that both sides come from, in order.
+    """
+
+    alias: str
+    arc: Arc
+    chain: tuple[Where | Map | Forward, ...] = ()
+
+    def column(self, field: str) -> str:
+        """Return the name of a field in a pair."""
+        return f"{self.alias}.{field}"
+
+    def carried(self, on: Sequence[str]) -> dict[str, str]:
+        """Return the names of the identity's fields in the join's arc, but those joined on.
+
+        Hidden ones stay hidden.
+        """
+        rest = [name for name in self.arc.identity if name not in on]
+        return {
+            f"{HIDDEN_PREFIX}{self.alias}_{name.removeprefix(HIDDEN_PREFIX)}"
+            if name.startswith(HIDDEN_PREFIX)
+            else f"{self.alias}_{name}": name
+            for name in rest
+        }
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join box.
+
+    A pair happened when the later of its tuples did. Its identity is that of both.
+
+    Args:
+        arc: The arc it writes: the fields joined on, the rest of both identities as
+            ``<alias>_<field>``, the event time, and the named results.
+        sides: The left and the right one.
+        on: The fields that must be equal; null equals nothing.
+        is_left: Whether a left tuple without any right one stays, with nulls for the right.
+        expressions: By name of the result, over the columns of pairs.
+        columns: By name of a field that needs no alias: its column in a pair.
+        shared: The arc that both sides come from, if no history is needed.
+    """
+
+    arc: Arc
+    sides: tuple[Side, Side]
+    on: tuple[str, ...]
+    is_left: bool
+    expressions: Mapping[str, Expression]
+    columns: Mapping[str, str]
+    shared: Arc | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arcs it reads."""
+        read = [self.shared] if self.shared else [side.arc for side in self.sides]
+        return tuple(dict.fromkeys(arc.name for arc in read))
+
+    # ---------------------------------------------------------------- whole collections
+
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return what the box makes of whole collections, in the order of `inputs`."""
+        return self._joined(*self._sides(inputs))
+
+    def _sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+        """Return both sides' tuples."""
+        if self.shared is None:
+            given = inputs if len(inputs) == 2 else [*inputs, *inputs]
+            return list(given)
+        (content,) = inputs
+        return [
+            reduce(lambda tuples, box: box.recompute(tuples), side.chain, content)
+            for side in self.sides
+        ]
+
+    def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Return the pairs."""
+        one, other = (
+            tuples.select(
+                *(pl.col(name).alias(side.column(name)) for name in side.arc.fields),
+                side.arc.event_times(tuples).alias(side.column("@time")),
+            )
+            for side, tuples in zip(self.sides, (left, right), strict=True)
+        )
+        met = one.join(
+            other,
+            left_on=[self.sides[0].column(name) for name in self.on],
+            right_on=[self.sides[1].column(name) for name in self.on],
+            how="left" if self.is_left else "inner",
+            coalesce=False,
+        )
+        short = {name: pl.col(column).alias(name) for name, column in self.columns.items()}
+        pairs = met.with_columns(short[name] for name in self._short)
+        found = {name: e.evaluate(pairs).alias(name) for name, e in self.expressions.items()}
+        return pairs.select(
+            found[name] if name in found else self._own(name) for name in self.arc.fields
+        )
+
+    @property
+    def _short(self) -> list[str]:
+        """The fields that are named without an alias."""
+        used = {name for e in self.expressions.values() for name in e.columns}
+        return [name for name in self.columns if name in used]
+
+    def _own(self, name: str) -> pl.Expr:
+        """Return a field of a pair that no expression gives."""
+        left = self.sides[0]
+        if name in self.on:
+            return pl.col(left.column(name)).alias(name)
+        if name == self.arc.event_time:
+            times = pl.max_horizontal(side.column("@time") for side in self.sides)
+            return (times - self.arc.event_time_shift_ms).alias(name)
+        side = next(side for side in self.sides if name in side.carried(self.on))
+        return pl.col(side.column(side.carried(self.on)[name])).alias(name)
+
+    # ---------------------------------------------------------------- revisions
+
+    def process(self, *revisions: pl.DataFrame) -> Looking:
+        """Take the revisions of an epoch, one frame for each of `inputs`."""
+        if not any(some.height for some in revisions):
+            return Joined(frames.none(self.arc.fields))
+        if self.shared is not None:
+            names = list(self.shared.fields)
+            before = self.recompute(frames.leaving(revisions[0], names))
+            after = self.recompute(frames.entering(revisions[0], names))
+            return Joined(difference(self.arc, before, after))
+        given = revisions if len(revisions) == 2 else (*revisions, *revisions)
+        keys = self._keys(given)
+        answers = yield Need(INPUTS, keys.with_columns(from_ms=-FOREVER_MS, to_ms=FOREVER_MS))
+        now = [
+            tuples.select(list(side.arc.fields)).join(
+                keys, on=list(self.on), how="semi", nulls_equal=True
+            )
+            for side, tuples in zip(self.sides, answers, strict=True)
+        ]
+        then = [
+            _undone(side.arc, tuples, own)
+            for side, tuples, own in zip(self.sides, now, given, strict=True)
+        ]
+        counts = {"replayed": sum(tuples.height for tuples in answers)}
+        revised = difference(self.arc, self._joined(*then), self._joined(*now))
+        return Joined(revised, counts)
+
+    def _keys(self, revisions: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the keys that revisions of either side touch."""
+        on = list(self.on)
+        found = [half(some, on) for some in revisions for half in (frames.leaving, frames.entering)]
+        return pl.concat(found).unique(maintain_order=True)
+
+
+def _undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+    """Return tuples as they were before some revisions of theirs."""
+    identity, names = list(arc.identity), list(arc.fields)
+    touched = frames.identities(revisions, identity)
+    left = now.join(touched, on=identity, how="anti", nulls_equal=True)
+    return pl.concat([left, frames.leaving(revisions, names)])

@@ -1,0 +1,182 @@
+"""The arc of a join: the fields joined on, both identities, when it happened, and the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from processors import declarations as declared
+from processors.boxes.forward import Forward
+from processors.boxes.join import Join, Side
+from processors.boxes.map import Map
+from processors.boxes.where import Where
+from processors.exchanges import repartitioned
+from processors.expressions.expression import Expression, compile_expression
+from processors.network import Network
+from processors.replay import reads
+from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, known, positive, visible
+from schemas.arc import HIDDEN_PREFIX, Arc
+from schemas.errors import ErrataError
+from schemas.fields import FieldType
+
+HOWS = ("inner", "left")
+TIME = HIDDEN_PREFIX + "at"
+"""The event time of pairs whose sides have it under different names."""
+
+_INEXACT = ("float", "double")
+
+
+def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
+    """Add the arc and the box of a join to what is typed, or its faults."""
+    before = len(typed.faults)
+    keep = duration(typed, box, box.keep, "keep")
+    positive(typed, box, box.partitions, "partitions")
+    arcs = [typed.arcs[name] for name in box.inputs]
+    if box.how not in HOWS:
+        fault(typed, box, f"how={HOWS[0]!r} or how={HOWS[1]!r}", repr(box.how), "use one of those")
+    _judge_keys(typed, box, arcs)
+    if len(typed.faults) > before:
+        return
+    on, is_left = tuple(box.on), box.how == "left"
+    columns, names = _names(box.aliases, arcs, on, is_left)
+    expressions = _expressions(typed, box, columns | {n: columns[c] for n, c in names.items()})
+    event_time, shift = _event_time(arcs)
+    sides = [Side(alias, arc) for alias, arc in zip(box.aliases, arcs, strict=True)]
+    own = {name: arcs[0].fields[name] for name in on}
+    for side in sides:
+        absent = is_left and side is sides[1]
+        for name, of in side.carried(on).items():
+            own[name] = side.arc.fields[of].nullable if absent else side.arc.fields[of]
+    identity = tuple(own)
+    if event_time not in own:
+        own[event_time] = FieldType("timestamp-millis")
+    for name in expressions.keys() & own.keys():
+        found = f"{name!r}, which the join gives itself"
+        fault(typed, box, "results under names of their own", found, "rename the result")
+    if len(typed.faults) > before:
+        return
+    fields = own | {name: expression.type for name, expression in expressions.items()}
+    shared = _shared(typed, arcs, on)
+    if shared is not None:
+        top, chains = shared
+        sides = [replace(s, chain=chain) for s, chain in zip(sides, chains, strict=True)]
+        if box.partitions is not None or not set(top.partition_by) <= set(on):
+            top = repartitioned(typed, box.name, top, by=on, partitions=box.partitions)
+        partition_by: tuple[str, ...] = top.partition_by
+    else:
+        top = None
+        if box.partitions is not None or not _together(typed, arcs, on):
+            counts = box.partitions or tuple(arc.name for arc in arcs)
+            sides = [
+                replace(
+                    side,
+                    arc=repartitioned(
+                        typed, f"{box.name}-{side.alias}", side.arc, by=on, partitions=counts
+                    ),
+                )
+                for side in sides
+            ]
+        partition_by = sides[0].arc.partition_by
+    arc = Arc(
+        box.name,
+        fields,
+        identity,
+        event_time,
+        partition_by,
+        event_time_shift_ms=shift,
+        keep_ms=keep,
+    )
+    typed.arcs[box.name] = arc
+    typed.boxes[box.name] = Join(arc, (sides[0], sides[1]), on, is_left, expressions, names, top)
+
+
+def _judge_keys(typed: Typed, box: declared.Join, arcs: list[Arc]) -> None:
+    """Note what is wrong with the fields that are joined on."""
+    if not box.on:
+        remedy = 'name fields that both sides have, on=["key"]'
+        fault(typed, box, "fields to join on", "none", remedy)
+    if not all(known(typed, box, tuple(box.on), visible(arc), "on") for arc in arcs):
+        return
+    left, right = arcs
+    for name in box.on:
+        one, other = left.fields[name].required, right.fields[name].required
+        if one.kind in _INEXACT:
+            remedy = "cast it to a decimal in a map"
+            fault(typed, box, "fields to join on whose values are exact", f"{name!r} {one}", remedy)
+        elif (one.kind, one.scale) != (other.kind, other.scale):
+            found = f"{name!r} {one} of {left.name!r} and {other} of {right.name!r}"
+            fault(typed, box, "fields to join on of the same type", found, "map one of them")
+
+
+def _names(
+    aliases: tuple[str, str], arcs: list[Arc], on: tuple[str, ...], is_left: bool
+) -> tuple[dict[str, FieldType], dict[str, str]]:
+    """Return the types of a pair's columns, and the columns that need no alias to be named."""
+    columns: dict[str, FieldType] = {}
+    for number, (alias, arc) in enumerate(zip(aliases, arcs, strict=True)):
+        absent = is_left and number == 1
+        for name, kind in visible(arc).items():
+            columns[f"{alias}.{name}"] = kind.nullable if absent else kind
+    left, right = (visible(arc) for arc in arcs)
+    names = {name: f"{aliases[0]}.{name}" for name in left if name in on or name not in right}
+    names |= {name: f"{aliases[1]}.{name}" for name in right if name not in left}
+    return columns, names
+
+
+def _expressions(
+    typed: Typed, box: declared.Join, fields: Mapping[str, FieldType]
+) -> dict[str, Expression]:
+    found = {}
+    for name, text in box.expressions.items():
+        if bad_name(name):
+            fault(typed, box, NAME_RULE, repr(name), "rename the result")
+        try:
+            found[name] = compile_expression(text, fields)
+        except ErrataError as error:
+            fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
+    return found
+
+
+def _event_time(arcs: list[Arc]) -> tuple[str, int]:
+    """Return the event-time field of pairs, and what is added to it."""
+    (one, shift), (other, its) = ((arc.event_time, arc.event_time_shift_ms) for arc in arcs)
+    return (one, shift) if (one, shift) == (other, its) else (TIME, 0)
+
+
+Chain = tuple[Where | Map | Forward, ...]
+
+
+def _shared(typed: Typed, arcs: list[Arc], on: tuple[str, ...]) -> tuple[Arc, list[Chain]] | None:
+    """Return the arc that both sides come from one tuple at a time, and how, if joined on it."""
+    ways = [dict(_up(typed, arc)) for arc in arcs]
+    for name, chain in ways[0].items():
+        top = typed.arcs[name]
+        if name in ways[1] and not top.exchange and set(top.identity) <= set(on):
+            return top, [chain, ways[1][name]]
+    return None
+
+
+def _up(typed: Typed, arc: Arc) -> list[tuple[str, Chain]]:
+    """Return an arc and those above it of whose tuples it has one each at most, and the boxes."""
+    found: list[tuple[str, Chain]] = [(arc.name, ())]
+    while isinstance(box := typed.boxes.get(found[-1][0]), Where | Map | Forward):
+        found.append((box.input, (box, *found[-1][1])))
+    return found
+
+
+def _together(typed: Typed, arcs: list[Arc], on: tuple[str, ...]) -> bool:
+    """Whether tuples of equal keys are in partitions of the same number on both sides."""
+    left, right = arcs
+    by = left.partition_by
+    if not by or by != right.partition_by or not set(by) <= set(on):
+        return False
+    return _count_of(typed, left.name) == _count_of(typed, right.name)
+
+
+def _count_of(typed: Typed, arc: str) -> object:
+    """Return how many partitions an arc has, or the source's name or exchange's whose it has."""
+    if arc in typed.sources:
+        return typed.sources[arc].partitions or arc
+    if arc in typed.exchanged:
+        return typed.exchanged[arc] or arc
+    return _count_of(typed, reads(typed.boxes[arc])[0])

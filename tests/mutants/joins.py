@@ -1,0 +1,55 @@
+"""Bugs in joins."""
+
+from tests.mutants.mutant import WITH_JOINS, Mutant
+
+JOINS = [
+    Mutant(
+        "a left tuple without a key is forgotten",
+        "processors/boxes/join.py",
+        'keys, on=list(self.on), how="semi", nulls_equal=True',
+        'keys, on=list(self.on), how="semi", nulls_equal=False',
+        network=WITH_JOINS,
+    ),
+    Mutant(
+        "what a revision took away was never there",
+        "processors/boxes/join.py",
+        "return pl.concat([left, frames.leaving(revisions, names)])",
+        "return left.select(names)",
+        network=WITH_JOINS,
+    ),
+    Mutant(
+        "a pair happened when the earlier of its tuples did",
+        "processors/boxes/join.py",
+        "pl.max_horizontal(side.column",
+        "pl.min_horizontal(side.column",
+        network=WITH_JOINS,
+    ),
+    Mutant(
+        "sides that are partitioned by other fields are taken to lie together",
+        "processors/join_arc.py",
+        "if not by or by != right.partition_by or not set(by) <= set(on):",
+        "if not by:",
+        network=WITH_JOINS,
+    ),
+    Mutant(
+        "a join that replays windows doesn't know the watermark",
+        "processors/plan.py",
+        "isinstance(above, Aggregate) and not above.on_update for above in between",
+        "isinstance(above, Aggregate) and above.on_update for above in between",
+        network=WITH_JOINS,
+    ),
+    Mutant(
+        "sides joined on less than the identity of the arc they come from need no history",
+        "processors/join_arc.py",
+        "not top.exchange and set(top.identity) <= set(on):",
+        "not top.exchange and set(top.identity) & set(on):",
+        network=WITH_JOINS,
+    ),
+    Mutant(
+        "pairs below which windows are replayed are looked for in the windows alone",
+        "processors/modes.py",
+        "extent_ms = FOREVER_MS  # one tuple",
+        "extent_ms += 0  # one tuple",
+        network=WITH_JOINS,
+    ),
+]
