@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from errata import Network, hopping, tumbling
+from errata import Network, Stream, hopping, tumbling
 from errata.testing import Driver
 from processors.plan import Plan, compile_network
 from schemas import revisions as frames
@@ -15,7 +15,9 @@ from spark_jobs.recompute import (
     Division,
     Stateless,
     Way,
-    aggregate,
+    above_of,
+    computed,
+    starts,
     unpacked,
     walk,
     ways_from,
@@ -76,7 +78,23 @@ def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(pla
 
 
 def test_an_aggregate_gets_what_it_looks_at_only(plan: Plan) -> None:
-    assert aggregate(plan, "sums").looked_at == ["key", "at", "product", "m"]
+    (above,) = above_of(computed(plan, "sums"))
+    assert above.columns == ["key", "at", "product", "m"]
+
+
+def test_a_join_is_recomputed_from_both_its_sides_or_from_the_arc_that_they_share() -> None:
+    net = network()
+    both, sums, trades = (Stream(net, name) for name in ("both", "sums", "trades"))
+    net.join("met", {"b": both, "s": sums}, on=["product"], d="b.m - s.s")
+    net.join("own", {"b": both, "t": trades}, on=["key"], d="b.m - t.n", keep="1d")
+    twice = trades.map("again", m="n * 2")
+    net.join("same", {"a": twice, "t": trades}, on=["key"], d="a.m - t.n")
+    plan = compile_network(net)
+    assert [above.arc.name for above in above_of(computed(plan, "same"))] == ["trades"]
+    for arc, read in (("met", ["trades", "sums"]), ("own", ["trades"]), ("same", ["trades"])):
+        (way,) = ways_to(plan, arc)
+        assert way.is_computed
+        assert starts(plan, [way]) == read
 
 
 def on(ways: list[Way], tuples: pl.DataFrame) -> list[pl.DataFrame]:
