@@ -94,7 +94,8 @@ def _partitioned_why(plan: Plan, source: declared.Source) -> str:
     if not plan.arcs[source.name].partition_by:
         return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
     if plan.exchanged:
-        return f"groups of {behind[0]}; {', '.join(map(owner_of, plan.exchanged))} repartitions"
+        others = ", ".join(dict.fromkeys(map(owner_of, plan.exchanged)))
+        return f"groups of {behind[0]}; {others} repartitions"
     return f"the groups that {', '.join(behind)} share"
 
 

@@ -20,7 +20,8 @@ from topics.memory import MemoryCluster
 
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
 STEPS_A_TICK = 30
-QUIET_ROUNDS, MOST_ROUNDS = 30, 2_000
+QUIET_ROUNDS, QUIET_JOBS, MOST_ROUNDS = 12, 30, 2_000
+"""A job asks one share after the other, and again only after some time."""
 
 
 class KilledError(Exception):
@@ -177,7 +178,8 @@ class Simulation:
         for source in self.plan.sources:
             declare_end(self.cluster, self.plan, source)
         quiet = rounds = 0
-        while quiet < QUIET_ROUNDS and rounds < MOST_ROUNDS:
+        needed = QUIET_JOBS if self.plan.spark else QUIET_ROUNDS
+        while quiet < needed and rounds < MOST_ROUNDS:
             before = sum(map(self.cluster.end, self.places))
             for place in list(self.down):
                 self._restart(place)
@@ -187,7 +189,7 @@ class Simulation:
             self.now += 500
             rounds += 1
             quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
-        self.seen["never quiet"] += quiet < QUIET_ROUNDS
+        self.seen["never quiet"] += quiet < needed
 
     def close(self) -> None:
         """Give all files back."""
