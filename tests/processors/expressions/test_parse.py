@@ -36,7 +36,7 @@ def refusal(text):
         ("price\n + prise", 9, "did you mean price?"),
         ("PRICE", 0, "did you mean price?"),
         ("zzz", 0, "the fields are at, day, flag, id, name, price"),
-        ("t.price", 0, "found table"),
+        ("t.price", 0, "found 't.price'"),
         ('price > "price"', 8, "write price or `price`"),
         ("price > 'x'", 0, "quotes make a string"),
         ("name like flag", 0, "a pattern in quotes"),
