@@ -14,7 +14,6 @@ from processors.deployed import Deployed, PlanMismatchError
 from processors.exchanges import owner_of
 from processors.network import Network
 from processors.plan import Plan
-from processors.replay import reads
 from schemas.errors import ErrataError
 
 
@@ -60,7 +59,7 @@ def check_asked(plan: Plan, *, asked: Collection[str], added: Collection[str]) -
 def _above(plan: Plan, box: str) -> Iterator[str]:
     """Yield a box and all arcs that it comes from."""
     yield box
-    for arc in reads(plan.boxes[box]) if box in plan.boxes else ():
+    for arc in plan.boxes[box].inputs if box in plan.boxes else ():
         yield from _above(plan, arc)
 
 
@@ -120,7 +119,7 @@ def _check_topics(old: Plan, new: Plan) -> None:
     """See that what is deployed is written to topics as it was."""
     for arc in old.arcs:
         was, comes = arc in old.topics, arc in new.topics
-        readers = [box for box in new.boxes if arc in reads(new.boxes[box])]
+        readers = [box for box in new.boxes if arc in new.boxes[box].inputs]
         more = dict.fromkeys(owner_of(box) for box in readers if box not in old.boxes)
         told = ", ".join(map(repr, more))
         if comes and not was:

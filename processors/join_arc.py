@@ -13,7 +13,6 @@ from processors.boxes.where import Where
 from processors.exchanges import repartitioned
 from processors.expressions.expression import Expression, compile_expression
 from processors.network import Network
-from processors.replay import reads
 from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, known, positive, visible
 from schemas.arc import HIDDEN_PREFIX, Arc
 from schemas.errors import ErrataError
@@ -179,4 +178,4 @@ def _count_of(typed: Typed, arc: str) -> object:
         return typed.sources[arc].partitions or arc
     if arc in typed.exchanged:
         return typed.exchanged[arc] or arc
-    return _count_of(typed, reads(typed.boxes[arc])[0])
+    return _count_of(typed, typed.boxes[arc].inputs[0])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.asking import Asking
 from processors.boxes.forward import Forward
 from processors.boxes.join import Join
 from processors.boxes.map import Map
@@ -23,7 +24,7 @@ from processors.boxes.windowed import RESIDENT
 from processors.exchanges import owner_of
 from processors.faults import Fault
 from processors.network import Network
-from processors.replay import Anchor, Box, ReplayPath, asks, reads
+from processors.replay import Anchor, Box, ReplayPath
 from processors.typed import Typed
 from processors.windows import FOREVER_MS
 from schemas.arc import Arc
@@ -57,14 +58,14 @@ def choose(
     choices: dict[str, Choice] = {}
     faults: list[Fault] = []
     for name, box in list(typed.boxes.items()):
-        if not isinstance(box, Aggregate | Join) or not asks(box):
+        if not isinstance(box, Asking) or not box.asks:
             continue
         path = find_path(typed, box)
         if path is None:
             faults.append(no_anchor(network, typed, name))
         else:
             paths[name] = path
-        if isinstance(box, Join):
+        if not isinstance(box, Aggregate):
             continue
         if name in typed.spark:
             choice = judge_on_spark(network, box)
@@ -117,18 +118,18 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
 
 def _above(typed: Typed, name: str) -> Iterator[Box]:
     """Yield the boxes above a box, the nearest first, up to connection points."""
-    for arc in reads(typed.boxes[name]):
+    for arc in typed.boxes[name].inputs:
         if arc in typed.boxes and not typed.arcs[arc].is_connection_point:
             yield typed.boxes[arc]
             yield from _above(typed, arc)
 
 
-def _asking(box: Box) -> Aggregate | Join:
-    assert isinstance(box, Aggregate | Join)
+def _asking(box: Box) -> Asking:
+    assert isinstance(box, Asking)
     return box
 
 
-def find_path(typed: Typed, box: Aggregate | Join) -> ReplayPath | None:
+def find_path(typed: Typed, box: Asking) -> ReplayPath | None:
     """Return the ways from the nearest connection points upstream to a box that asks.
 
     None if there is a way without one, or with a map on it that replaces the event time (nothing
@@ -157,20 +158,17 @@ def find_path(typed: Typed, box: Aggregate | Join) -> ReplayPath | None:
             pushed = tuple(name for name in pushed if name not in producer.expressions)
         elif isinstance(producer, Union):
             pushed = tuple(name for name in pushed if name != producer.tag)
-        elif isinstance(producer, Aggregate):
-            pushed = tuple(name for name in pushed if name in producer.by)
-            extent_ms += producer.window.extent_ms
-        elif isinstance(producer, Join):
-            pushed = tuple(name for name in pushed if name in producer.on)
-            extent_ms = FOREVER_MS  # one tuple of a pair may be as old as it likes
+        elif isinstance(producer, Asking):
+            whole = set.intersection(*(set(above.by) for above in producer.above))
+            pushed = tuple(name for name in pushed if name in whole)
+            extent_ms += producer.extent_ms
         everywhere |= arc.exchange
         return all(
-            walk(typed.arcs[name], pushed, extent_ms, everywhere) for name in reads(producer)
+            walk(typed.arcs[name], pushed, extent_ms, everywhere) for name in producer.inputs
         )
 
-    by = box.on if isinstance(box, Join) else box.by
     path = ReplayPath((), (), box)
-    if not all([walk(arc, tuple(by), 0, False) for arc in path.targets]):
+    if not all([walk(above.arc, above.by, 0, False) for above in box.above]):
         return None
     ordered = tuple(found for name, found in typed.boxes.items() if name in between)
     return replace(path, anchors=tuple(anchors.values()), between=ordered)
@@ -232,7 +230,7 @@ def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None,
     arc = typed.arcs[name]
     if arc.is_connection_point:
         return name, ""
-    readers = [reader for reader, box in typed.boxes.items() if name in reads(box)]
+    readers = [reader for reader, box in typed.boxes.items() if name in box.inputs]
     why = f"arc {name!r} keeps no history and no box reads it" if not readers else ""
     for reader in readers:
         box = typed.boxes.get(reader)

@@ -15,14 +15,13 @@ from typing import Any
 from processors.arcs import type_boxes
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.description import describe_box as describe_box
-from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.declarations import Sink
 from processors.exchanges import exchange_of, is_sink, owning_scope, read_by
 from processors.faults import Fault, NetworkError
 from processors.modes import Choice, choose
 from processors.network import Network
-from processors.replay import Box, ReplayPath, reads
+from processors.replay import Box, ReplayPath
 from processors.scopes import INGEST, Scope, assign_scopes, make_scopes
 from processors.typed import Source, Typed
 from schemas.arc import Arc
@@ -120,7 +119,7 @@ class Plan:
         }
         counts |= {exchange_of(s): counts[s] for s, source in self.sources.items() if source.rekey}
         for name, box in self.boxes.items():
-            asked = self.exchanged.get(name) or reads(box)[:1]
+            asked = self.exchanged.get(name) or box.inputs[:1]
             counts[name] = max(counts[a] for a in asked) if isinstance(asked, tuple) else asked
         faults = []
         for scope in self.scopes.values():
@@ -168,7 +167,7 @@ class Plan:
             box = self.boxes.get(waiting.pop())
             if box is not None:
                 found |= isinstance(box, Map) and box.moves
-                waiting += reads(box)
+                waiting += box.inputs
         return found
 
     def shared_by(self, scope: str) -> str:
@@ -319,13 +318,12 @@ def compile_network(
     faults += more
     if faults:
         raise NetworkError(network.name, faults)
-    readers = {arc for box in typed.boxes.values() for arc in reads(box)}
-    joins = [box for box in typed.boxes.values() if isinstance(box, Join)]
-    readers |= {side.arc.name for join in joins for side in join.sides}
+    readers = {arc for box in typed.boxes.values() for arc in box.inputs}
+    readers |= {name for d in network.declarations.values() for name in d.reads}
     crossing = {
         arc
         for name, box in typed.boxes.items()
-        for arc in reads(box)
+        for arc in box.inputs
         if scopes[name] != scopes[arc]
     }
     written = tuple(

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from processors.boxes import difference as differences
-from processors.boxes.aggregate import Aggregate
+from processors.boxes.asking import Asking
 from processors.plan import Plan
-from processors.replay import reads
 from processors.scope import Memory
 from processors.scopes import Scope
 from schemas.arc import Arc
@@ -72,8 +71,8 @@ def recompute(
     content, live = dict(inputs), {}
     for name in scope.boxes:
         box = plan.boxes[name]
-        above = [content[arc] for arc in reads(box)]
+        above = [content[arc] for arc in box.inputs]
         content[name] = box.recompute(*above, wm=watermark)
-        if isinstance(box, Aggregate):
-            live[name] = box.restore(above[0], wm=watermark)
+        if isinstance(box, Asking):
+            live[name] = box.restore(*above, wm=watermark)
     return content, Memory(epoch, watermark, live)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.aggregate import Aggregate
+from processors.boxes.asking import Asking
 from processors.boxes.forward import Forward
-from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.boxes.union import Union
 from processors.boxes.where import Where
@@ -22,17 +21,7 @@ from processors.windows import FOREVER_MS
 from schemas import revisions as frames
 from schemas.arc import Arc
 
-Box = Where | Map | Union | Forward | Aggregate | Join
-
-
-def reads(box: Box) -> tuple[str, ...]:
-    """Return the names of the arcs that a box reads."""
-    return (box.input.name,) if isinstance(box, Aggregate) else box.inputs
-
-
-def asks(box: Box) -> bool:
-    """Whether a box may need the history of its inputs."""
-    return isinstance(box, Aggregate) or (isinstance(box, Join) and box.shared is None)
+Box = Where | Map | Union | Forward | Asking
 
 
 @dataclass(frozen=True)
@@ -85,19 +74,19 @@ class Anchor:
 
 @dataclass(frozen=True)
 class ReplayPath:
-    """How the inputs of an aggregate or a join are recomputed from its anchors.
+    """How the inputs of a box that asks are recomputed from its anchors.
 
-    There is one anchor, or, above a union or a join, one for each of its inputs.
+    There is one anchor, or, where several arcs meet, one for each of them.
 
     Args:
         anchors: The connection points that are replayed, in order.
         between: The boxes from the anchors to the box's inputs, in topological order.
-        box: The box: an aggregate, or a join.
+        box: The box.
     """
 
     anchors: tuple[Anchor, ...]
     between: tuple[Box, ...]
-    box: Aggregate | Join
+    box: Asking
 
     @property
     def everywhere(self) -> bool:
@@ -107,20 +96,13 @@ class ReplayPath:
     @property
     def targets(self) -> list[Arc]:
         """The arcs whose tuples the box asks for: its inputs."""
-        if isinstance(self.box, Aggregate):
-            return [self.box.input]
-        return [side.arc for side in self.box.sides]
-
-    @property
-    def extent_ms(self) -> int:
-        """How far back the box asks: a window, or for ever."""
-        return self.box.window.extent_ms if isinstance(self.box, Aggregate) else FOREVER_MS
+        return [above.arc for above in self.box.above]
 
     def radius_ms(self, arc: str) -> int:
         """Return the event time that an anchor must replay for one revision (Borealis 3.2)."""
         return max(
             (
-                min(a.extent_ms + self.extent_ms, FOREVER_MS)
+                min(a.extent_ms + self.box.extent_ms, FOREVER_MS)
                 for a in self.anchors
                 if a.arc.name == arc
             ),
@@ -131,7 +113,7 @@ class ReplayPath:
         """Return the tuples of `targets`, at least those asked for, from the anchors' and wm(e)."""
         made = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
         for box in self.between:
-            made[box.arc.name] = box.recompute(*(made[name] for name in reads(box)), wm=wm)
+            made[box.arc.name] = box.recompute(*(made[name] for name in box.inputs), wm=wm)
         return [made[arc.name] for arc in self.targets]
 
 

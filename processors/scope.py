@@ -17,10 +17,10 @@ import polars as pl
 from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
-from processors.boxes.join import Join, Joined, Looking
+from processors.boxes.asking import Asking
 from processors.boxes.where import Where
 from processors.plan import Plan
-from processors.replay import Ask, overlay, reads
+from processors.replay import Ask, overlay
 from processors.scopes import Scope
 from processors.spread import Spread
 from schemas import revisions as frames
@@ -92,13 +92,14 @@ class ScopeRun:
     def __init__(self, plan: Plan, scope: Scope, *, partition: int) -> None:
         self.plan, self.scope, self.partition = plan, scope, partition
         self.boxes = {name: plan.boxes[name] for name in scope.boxes}
+        self.asking = {n: b for n, b in self.boxes.items() if isinstance(b, Asking)}
         self.aggregates = {n: b for n, b in self.boxes.items() if isinstance(b, Aggregate)}
 
     def has_to_run(self, memory: Memory, watermark: int) -> bool:
         """Whether an epoch without input has work: some open window closes."""
         return any(
             box.has_to_run(memory.live[name], wm_before=memory.watermark, wm=watermark)
-            for name, box in self.aggregates.items()
+            for name, box in self.asking.items()
         )
 
     def epoch(
@@ -125,19 +126,14 @@ class ScopeRun:
         made = {name: self._net(name, revisions) for name, revisions in inputs.items()}
         live = dict(memory.live)
         counts: dict[str, int] = {}
-        running: dict[str, tuple[Answers | Looking, Need]] = {}
+        running: dict[str, tuple[Answers, Need]] = {}
         waiting = list(self.boxes)
         while waiting or running:
             for name in [n for n in waiting if self._has_input(n, made)]:
                 waiting.remove(name)
                 box = self.boxes[name]
-                given = [made[arc] for arc in reads(box)]
-                if isinstance(box, Join):
-                    looking = box.process(*given)
-                    with _told_of(name, epoch):
-                        self._advance(name, looking, None, made, live, counts, running)
-                    continue
-                if not isinstance(box, Aggregate):
+                given = [made[arc] for arc in box.inputs]
+                if not isinstance(box, Asking):
                     some = any(revisions.height for revisions in given)
                     with _told_of(name, epoch):
                         made[name] = box.revise(*given) if some else frames.none(box.arc.fields)
@@ -146,7 +142,7 @@ class ScopeRun:
                         counts[f"{name}.passed"] = made[name].height
                     continue
                 working = box.process(
-                    given[0], live=live[name], wm_before=memory.watermark, wm=watermark
+                    *given, live=live[name], wm_before=memory.watermark, wm=watermark
                 )
                 with _told_of(name, epoch):
                     self._advance(name, working, None, made, live, counts, running)
@@ -160,9 +156,8 @@ class ScopeRun:
             for (name, (run, need)), put in zip(asked, asks, strict=True):
                 counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
                 answers = list(islice(left, len(put)))
-                tuples: pl.DataFrame | list[pl.DataFrame]
                 if need.kind == RESULTS:
-                    tuples = self._results(name, answers[0], own)
+                    found = [self._results(name, answers[0], own)]
                 else:
                     answers = [
                         self._with_own(ask.arc, answer, own, made)
@@ -170,14 +165,13 @@ class ScopeRun:
                     ]
                     with _told_of(name, epoch):
                         found = self.inputs(name, answers, watermark=watermark)
-                        tuples = found if isinstance(self.boxes[name], Join) else found[0]
                 with _told_of(name, epoch):
-                    self._advance(name, run, tuples, made, live, counts, running)
+                    self._advance(name, run, found, made, live, counts, running)
         revisions_made = {name: made[name] for name in self.boxes}
         return EpochResult(Memory(epoch, watermark, live), revisions_made, counts)
 
     def _has_input(self, name: str, made: Mapping[str, pl.DataFrame]) -> bool:
-        return all(arc in made for arc in reads(self.boxes[name]))
+        return all(arc in made for arc in self.boxes[name].inputs)
 
     def _net(self, name: str, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of an input, one for each identity: exchanges have many writers."""
@@ -204,20 +198,18 @@ class ScopeRun:
     def _advance(
         self,
         name: str,
-        run: Answers | Looking,
-        answer: pl.DataFrame | list[pl.DataFrame] | None,
+        run: Answers,
+        answer: list[pl.DataFrame] | None,
         made: dict[str, pl.DataFrame],
         live: dict[str, Live],
         counts: dict[str, int],
-        running: dict[str, tuple[Answers | Looking, Need]],
+        running: dict[str, tuple[Answers, Need]],
     ) -> None:
         try:
-            need = next(run) if answer is None else run.send(answer)  # type: ignore[arg-type]
+            need = next(run) if answer is None else run.send(answer)
         except StopIteration as stop:
-            outcome: Outcome | Joined = stop.value
-            made[name] = outcome.revisions
-            if isinstance(outcome, Outcome):
-                live[name] = outcome.live
+            outcome: Outcome = stop.value
+            made[name], live[name] = outcome.revisions, outcome.live
             for what, count in outcome.counts.items():
                 counts[f"{name}.{what}"] = count
         else:

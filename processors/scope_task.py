@@ -50,16 +50,13 @@ class ScopeTask(Task):
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
         self._open_inputs(done=self.report.done, resume=self.report.resume)
         done, wm = self.report.done, self.report.watermark
-        live = {name: box.no_live() for name, box in self.run.aggregates.items()}
+        live = {name: box.no_live() for name, box in self.run.asking.items()}
         if done >= 0:
+            since = {name: box.live_from_ms(wm) for name, box in self.run.asking.items()}
+            kept = {name: from_ms for name, from_ms in since.items() if from_ms is not None}
             asks = [
-                Ask(
-                    anchor.arc.name,
-                    done,
-                    anchor.ranges_from(box.live_from_ms(wm)),
-                    anchor.everywhere,
-                )
-                for name, box in self.run.aggregates.items()
+                Ask(anchor.arc.name, done, anchor.ranges_from(from_ms), anchor.everywhere)
+                for name, from_ms in kept.items()
                 for anchor in self.plan.paths[name].anchors
             ]
             try:
@@ -67,10 +64,10 @@ class ScopeTask(Task):
             except (LostOffsetError, ReplayRefusedError) as error:
                 yield from self._rebuild(str(error))
                 return
-            for name, box in self.run.aggregates.items():
+            for name in kept:
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
-                (tuples,) = self.run.inputs(name, replayed, watermark=wm)
-                live[name] = box.restore(tuples, wm=wm)
+                found = self.run.inputs(name, replayed, watermark=wm)
+                live[name] = self.run.asking[name].restore(*found, wm=wm)
         self.memory = Memory(done, wm, live)
         yield True
 

@@ -10,7 +10,6 @@ from processors.boxes.where import Where
 from processors.exchanges import exchange_of, owner_of, owning_scope
 from processors.faults import Fault
 from processors.network import Network
-from processors.replay import reads
 from processors.typed import Typed
 
 _READERS = "-readers"
@@ -43,7 +42,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
     scopes = {name: f"{INGEST}{name}" for name in typed.sources}
     chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
     for name, box in typed.boxes.items():
-        above = reads(box)
+        above = box.inputs
         near = {scopes[arc].removeprefix(INGEST) for arc in above}
         apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
         if name in chosen:
@@ -55,7 +54,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
         else:
             scopes[name] = near.pop()
     for name in reversed(typed.boxes):
-        readers = {scopes[reader] for reader, box in typed.boxes.items() if name in reads(box)}
+        readers = {scopes[reader] for reader, box in typed.boxes.items() if name in box.inputs}
         if name not in chosen and len(readers) == 1 and _may_go_along(typed, name):
             on_spark = {scopes[box] for box in typed.spark}
             scopes[name] = readers.pop() if readers <= on_spark else scopes[name]
@@ -83,7 +82,7 @@ def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> I
         scope, place = scopes[aggregate], network.declarations[aggregate].place
         others = [box for box in typed.boxes if scopes[box] == scope and box != aggregate]
         bad = [box for box in others if not _may_go_along(typed, box)]
-        below = [box for box in others if aggregate in reads(typed.boxes[box])]
+        below = [box for box in others if aggregate in typed.boxes[box].inputs]
         if bad or below:
             yield Fault(
                 aggregate,
@@ -100,14 +99,14 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
     after: dict[str, set[str]] = {}
     for name, box in typed.boxes.items():
         place = network.declarations[owner_of(name)].place
-        for arc in reads(box):
+        for arc in box.inputs:
             scope, above = scopes[name], scopes[arc]
             if scope == above:
                 if typed.arcs[arc].exchange:
                     yield Fault(
                         name,
                         "a scope of its own, since its tuples come from other partitions",
-                        f"scope {scope!r}, in which {reads(typed.boxes[arc])[0]!r} is read",
+                        f"scope {scope!r}, in which {typed.boxes[arc].inputs[0]!r} is read",
                         "leave its scope= out, or name another one",
                         place,
                     )
@@ -172,7 +171,7 @@ def make_scopes(
             boxes=tuple(boxes),
             inputs=tuple(
                 dict.fromkeys(
-                    arc for b in boxes for arc in reads(typed.boxes[b]) if scopes[arc] != scope
+                    arc for b in boxes for arc in typed.boxes[b].inputs if scopes[arc] != scope
                 )
             ),
             outputs=tuple(name for name in boxes if name in written),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from processors import declarations as declared
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.join import Join
+from processors.boxes.asking import Asking
 from processors.boxes.union import Union
 from processors.network import Network
 from processors.typed import Typed, bad_name, duration, fault
@@ -102,7 +101,7 @@ def _disjoint(network: Network, typed: Typed, inputs: tuple[str, ...] | list[str
 def _ancestors(typed: Typed, arc: str) -> list[str]:
     """Return an arc and those above it whose identities it has, up to an aggregate or a union."""
     found = [arc]
-    while (box := typed.boxes.get(arc)) and not isinstance(box, Aggregate | Union | Join):
+    while (box := typed.boxes.get(arc)) and not isinstance(box, Asking | Union):
         arc = box.input
         found.append(arc)
     return found

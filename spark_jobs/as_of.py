@@ -17,7 +17,7 @@ from processors.task import INTERVAL_MS
 from processors.view import View
 from schemas import revisions as frames
 from schemas.errors import ErrataError
-from spark_jobs.recompute import Way, above_of, computed, starts, walk, ways_from, ways_to
+from spark_jobs.recompute import Way, computed, starts, walk, ways_from, ways_to
 from topics.cluster import Cluster, TopicPartition
 from topics.settings import FOREVER_MS
 
@@ -259,7 +259,7 @@ class Auditor:
 
         Its pairs tell when the later half happened; the earlier one may be gone.
         """
-        if not way.is_computed or not isinstance(computed(self.plan, way.start), Join):
+        if not way.is_computed or isinstance(computed(self.plan, way.start), Aggregate):
             return False
         return self._told_from(replace(way, boxes=())) > NEVER
 
@@ -270,9 +270,9 @@ class Auditor:
         if not way.is_computed:
             return self._kept_from(way.start)
         box = computed(self.plan, way.start)
-        read = [way for a in above_of(box) for way in ways_from(self.plan, a.arc.name)]
+        read = [way for a in box.above for way in ways_from(self.plan, a.arc.name)]
         above = max(map(self._told_from, read))
-        if isinstance(box, Join) or above == NEVER:
+        if not isinstance(box, Aggregate) or above == NEVER:
             return above
         return above + box.window.extent_ms - 1
 

@@ -16,15 +16,13 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from processors.boxes.aggregate import Aggregate
+from processors.boxes.asking import Asking
 from processors.boxes.forward import Forward
-from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.boxes.union import Union
 from processors.boxes.where import Where
 from processors.desk import pack, unpack
 from processors.plan import Plan
-from processors.replay import reads
 from processors.report import NEVER
 from processors.spread import Spread, parted
 from schemas.arc import Arc
@@ -61,11 +59,11 @@ def ways_to(plan: Plan, arc: str) -> list[Way]:
         arc: An arc that a box writes.
     """
     box = plan.boxes[arc]
-    if isinstance(box, Aggregate | Join):
+    if isinstance(box, Asking):
         return [Way(arc, is_computed=True)]
     return [
         replace(way, boxes=(*way.boxes, _part(box, above)))
-        for above in reads(box)
+        for above in box.inputs
         for way in ways_from(plan, above)
     ]
 
@@ -86,7 +84,7 @@ def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
     """Yield ways, and those by which the aggregates and joins at their starts are recomputed."""
     for way in ways:
         yield way
-        for above in above_of(computed(plan, way.start)) if way.is_computed else ():
+        for above in computed(plan, way.start).above if way.is_computed else ():
             yield from walk(plan, ways_from(plan, above.arc.name))
 
 
@@ -102,35 +100,11 @@ def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list
     return list(dict.fromkeys(found))
 
 
-def computed(plan: Plan, name: str) -> Aggregate | Join:
-    """Return the aggregate or join of a name."""
+def computed(plan: Plan, name: str) -> Asking:
+    """Return the box of a name that looks at more than one tuple."""
     box = plan.boxes[name]
-    assert isinstance(box, Aggregate | Join)
+    assert isinstance(box, Asking)
     return box
-
-
-@dataclass(frozen=True)
-class Above:
-    """What an aggregate or a join reads, as it is brought together.
-
-    Args:
-        arc: The arc.
-        by: Tuples that are alike in these fields are worked on in one place.
-        columns: The fields that are looked at.
-    """
-
-    arc: Arc
-    by: tuple[str, ...]
-    columns: Sequence[str]
-
-
-def above_of(box: Aggregate | Join) -> list[Above]:
-    """Return what a box reads: of a join both sides, if they don't come from one arc."""
-    if isinstance(box, Aggregate):
-        return [Above(box.input, box.by, box.looked_at)]
-    if box.shared is not None:
-        return [Above(box.shared, box.shared.identity, list(box.shared.fields))]
-    return [Above(side.arc, box.on, list(side.arc.fields)) for side in box.sides]
 
 
 @dataclass(frozen=True)
@@ -228,7 +202,7 @@ class Recomputation:
     def _computed(self, name: str, division: Division) -> Any:
         """Return the results of an aggregate or a join."""
         box, wm = computed(self.arcs.plan, name), self.watermarks.get(name, NEVER)
-        read = above_of(box)
+        read = box.above
         blocks = [
             self.blocks(
                 ways_from(self.arcs.plan, above.arc.name),

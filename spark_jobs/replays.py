@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import polars as pl
 
@@ -41,7 +41,7 @@ class Replays:
             self._desk.number = secrets.randbits(48) << 8  # others ask under the same name
         return self._desk
 
-    def inputs(self, need: Need, batch: Batch) -> pl.DataFrame:
+    def inputs(self, need: Need, batch: Batch) -> list[pl.DataFrame]:
         """Return the aggregate's inputs in some event times of groups, as of the batch.
 
         Raises:
@@ -57,7 +57,7 @@ class Replays:
                 time.sleep(IDLE_S)
         except StopIteration as stop:
             replayed: list[pl.DataFrame] = stop.value
-        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)[0]
+        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
 
 
 def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
@@ -71,7 +71,9 @@ def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
 _KNOWN: dict[tuple[str, int], Replays] = {}
 
 
-def asked(job: Job, batch: Batch, run: Generator[Need, pl.DataFrame, Done | None]) -> Done | None:
+def asked(
+    job: Job, batch: Batch, run: Generator[Need, Sequence[pl.DataFrame], Done | None]
+) -> Done | None:
     """Run a share to its end; what it needs is asked by this process."""
     replays = _KNOWN.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
     try:

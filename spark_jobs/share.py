@@ -76,7 +76,7 @@ class Share:
 
     def take(
         self, batch: Batch, given: Sequence[tuple[int, bytes]], states: bytes | None
-    ) -> Generator[Need, pl.DataFrame, Done | None]:
+    ) -> Generator[Need, Sequence[pl.DataFrame], Done | None]:
         """Take a batch; yields what the states can't tell, and is sent it.
 
         Args:
@@ -101,7 +101,7 @@ class Share:
 
     def go_on(
         self, batch: Batch, states: pl.DataFrame, tuples: pl.DataFrame
-    ) -> Generator[Need, pl.DataFrame, Done]:
+    ) -> Generator[Need, Sequence[pl.DataFrame], Done]:
         """Take a batch that follows what the states are of; yields what they can't tell.
 
         Args:

@@ -19,7 +19,6 @@ from processors.exchanges import owner_of
 from processors.modes import find_results
 from processors.network import Network
 from processors.plan import Plan, compile_network, describe_box
-from processors.replay import reads
 from processors.typed import Typed
 from processors.windows import FOREVER_MS
 
@@ -111,7 +110,7 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
     found: dict[str, Any] = {
         "kind": _kind(plan, name),
         "scope": plan.scope_of(name),
-        "input": ", ".join(reads(box)),
+        "input": ", ".join(box.inputs),
         "does": describe_box(box),
         "fields": {field: str(plan.arcs[name].fields[field]) for field in plan.arcs[name].visible},
         "topic": plan.topic(name) if name in plan.topics else None,

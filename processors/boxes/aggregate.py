@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.asking import Above, Asking
 from processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
 from processors.boxes.windowed import Windowed
 from processors.windows import FOREVER_MS, History
@@ -25,8 +26,28 @@ from schemas import revisions as frames
 
 
 @dataclass(frozen=True)
-class Aggregate(Windowed):
+class Aggregate(Windowed, Asking):
     """An aggregate box over windows that can be told from a tuple alone."""
+
+    @property
+    def above(self) -> list[Above]:
+        """Its input."""
+        return [Above(self.input, self.by, self.looked_at)]
+
+    @property
+    def extent_ms(self) -> int:
+        """How far back in event time it asks for one revision: a window."""
+        return self.window.extent_ms
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        return {
+            "aggregate": {name: result.text for name, result in self.results.items()},
+            "by": list(self.by),
+            **self.window.describe(),
+            **({"emit": "on_update"} if self.on_update else {}),
+            "input": self.input.name,
+        }
 
     # ---------------------------------------------------------------- between epochs
 
@@ -40,8 +61,9 @@ class Aggregate(Windowed):
         endless = self.is_resident or isinstance(self.window, History)
         return -FOREVER_MS if endless else wm - self.horizon_ms - self.window.extent_ms + 1
 
-    def restore(self, tuples: pl.DataFrame, *, wm: int) -> Live:
+    def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
         """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
+        (tuples,) = inputs
         return self._live(self.states_of(tuples), tuples, wm)
 
     def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
@@ -80,20 +102,10 @@ class Aggregate(Windowed):
 
     # ---------------------------------------------------------------- an epoch
 
-    def process(self, revisions: pl.DataFrame, *, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions of the input; yields what it needs and is sent the answer.
-
-        Args:
-            revisions: Revisions of the input in this epoch, at most one per identity.
-            live: What was kept after the epoch before.
-            wm_before: Watermark of the epoch before.
-            wm: Watermark of this epoch, never smaller.
-
-        Returns:
-            What to keep after the epoch, and the revisions of the output.
-        """
-        names = list(self.input.fields)
-        leaving, entering = frames.leaving(revisions, names), frames.entering(revisions, names)
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+        """Take one epoch's revisions of the input; yields what it needs and is sent the answer."""
+        (some,), names = revisions, list(self.input.fields)
+        leaving, entering = frames.leaving(some, names), frames.entering(some, names)
         if live.tuples is None:
             states = live.states.filter(self._is_kept(live.states, wm_before))
             run = self.move(leaving, entering, states=states, wm_before=wm_before, wm=wm)
@@ -103,7 +115,7 @@ class Aggregate(Windowed):
         try:
             next(run)
             while True:
-                run.send(tuples)
+                run.send([tuples])
         except StopIteration as stop:
             outcome: Outcome = stop.value
             return replace(outcome, live=Live(outcome.live.states, tuples))
@@ -142,7 +154,7 @@ class Aggregate(Windowed):
         if (closed & ~redone).any():
             asked = keys.filter(closed & ~redone)
             last = self.ends(asked) - 1
-            results = yield Need(RESULTS, self._ranges(asked, last, last + 1))
+            (results,) = yield Need(RESULTS, self._ranges(asked, last, last + 1))
             old = self._with_known(old, self._among(self._recalled(results), asked))
             fetched = int((old[ROWS] > 0).filter(closed).sum())
         if redone.any():  # their states are worked out from a replay, below
@@ -164,7 +176,7 @@ class Aggregate(Windowed):
         replayed = 0
         if lowered.height or far.height:
             wanted = pl.concat([lowered, far])
-            content = yield self._inputs_of(wanted)
+            (content,) = yield self._inputs_of(wanted)
             replayed = content.height
             after = self._with_known(after, self.states_of(content, only=wanted))
             if far.height:  # what was there before is what is there now with this epoch undone

@@ -1,8 +1,8 @@
-"""What an aggregate keeps between epochs, asks for within one, and gives."""
+"""What a box keeps between epochs, asks for within one, and gives."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -12,14 +12,14 @@ INPUTS, RESULTS = "inputs", "results"
 
 @dataclass(frozen=True)
 class Live:
-    """What an aggregate keeps between epochs.
+    """What a box keeps between epochs.
 
     Args:
-        states: Of its open windows; of all windows if it is resident.
-        tuples: Its whole input if it is resident, else none.
+        states: Of the open windows of an aggregate; of all windows if it is resident.
+        tuples: The whole input of an aggregate that is resident, else none.
     """
 
-    states: pl.DataFrame
+    states: pl.DataFrame = field(default_factory=pl.DataFrame)
     tuples: pl.DataFrame | None = None
 
 
@@ -29,8 +29,8 @@ class Need:
 
     Args:
         kind: ``inputs`` (as of the epoch in hand) or ``results`` (as emitted before it).
-        ranges: Group fields, ``from_ms`` and ``to_ms`` (half-open event times). The answer may hold
-            more.
+        ranges: Group fields, ``from_ms`` and ``to_ms`` (half-open event times). The answers may
+            hold more.
     """
 
     kind: str
@@ -46,5 +46,5 @@ class Outcome:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-Answers = Generator[Need, pl.DataFrame, Outcome]
-"""One epoch of a box: yields what it lacks and is sent it."""
+Answers = Generator[Need, Sequence[pl.DataFrame], Outcome]
+"""One epoch of a box: yields what it lacks and is sent it, a frame for each arc that it reads."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from processors.boxes.forward import Forward
-from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.boxes.union import Union
 from processors.boxes.where import Where
@@ -20,20 +19,6 @@ def describe_box(box: Box) -> dict[str, object]:
         return {"map": texts, "input": box.input}
     if isinstance(box, Union):
         return {"union": list(box.inputs), "tag": box.tag}
-    if isinstance(box, Join):
-        return {
-            "join": {side.alias: side.arc.name for side in box.sides},
-            "on": list(box.on),
-            "how": "left" if box.is_left else "inner",
-            "fields": {name: expression.text for name, expression in box.expressions.items()},
-            "inputs": list(box.inputs),
-        }
     if isinstance(box, Forward):
         return {"forward": box.input}
-    return {
-        "aggregate": {name: result.text for name, result in box.results.items()},
-        "by": list(box.by),
-        **box.window.describe(),
-        **({"emit": "on_update"} if box.on_update else {}),
-        "input": box.input.name,
-    }
+    return box.describe()

@@ -11,13 +11,14 @@ either: a revision of that arc brings all that there is of an identity, before a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, Need
+from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
+from processors.boxes.asking import Above, Asking
 from processors.boxes.difference import difference
 from processors.boxes.forward import Forward
 from processors.boxes.map import Map
@@ -26,18 +27,6 @@ from processors.expressions.expression import Expression
 from processors.windows import FOREVER_MS
 from schemas import revisions as frames
 from schemas.arc import HIDDEN_PREFIX, Arc
-
-
-@dataclass(frozen=True)
-class Joined:
-    """What an epoch gave: the revisions of the output, and running totals to add."""
-
-    revisions: pl.DataFrame
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-
-Looking = Generator[Need, Sequence[pl.DataFrame], Joined]
-"""One epoch of a join: yields what it lacks and is sent a frame of tuples for each side."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +62,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Join:
+class Join(Asking):
     """A join box.
 
     A pair happened when the later of its tuples did. Its identity is that of both.
@@ -98,10 +87,31 @@ class Join:
     shared: Arc | None = None
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the arcs it reads."""
-        read = [self.shared] if self.shared else [side.arc for side in self.sides]
-        return tuple(dict.fromkeys(arc.name for arc in read))
+    def above(self) -> list[Above]:
+        """Both sides, or the one arc that they come from."""
+        if self.shared is not None:
+            return [Above(self.shared, self.shared.identity, list(self.shared.fields))]
+        return [Above(side.arc, self.on, list(side.arc.fields)) for side in self.sides]
+
+    @property
+    def asks(self) -> bool:
+        """Whether it ever needs history."""
+        return self.shared is None
+
+    @property
+    def extent_ms(self) -> int:
+        """How far back in event time it asks: one tuple of a pair may be as old as it likes."""
+        return FOREVER_MS
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        return {
+            "join": {side.alias: side.arc.name for side in self.sides},
+            "on": list(self.on),
+            "how": "left" if self.is_left else "inner",
+            "fields": {name: expression.text for name, expression in self.expressions.items()},
+            "inputs": list(self.inputs),
+        }
 
     # ---------------------------------------------------------------- whole collections
 
@@ -112,13 +122,17 @@ class Join:
     def _sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
         """Return both sides' tuples."""
         if self.shared is None:
-            given = inputs if len(inputs) == 2 else [*inputs, *inputs]
-            return list(given)
+            return self._of_sides(inputs)
         (content,) = inputs
         return [
             reduce(lambda tuples, box: box.recompute(tuples), side.chain, content)
             for side in self.sides
         ]
+
+    def _of_sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+        """Return what of `inputs` either side has: an arc may be joined with itself."""
+        given = dict(zip(self.inputs, inputs, strict=True))
+        return [given[side.arc.name] for side in self.sides]
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Return the pairs."""
@@ -162,16 +176,16 @@ class Join:
 
     # ---------------------------------------------------------------- revisions
 
-    def process(self, *revisions: pl.DataFrame) -> Looking:
-        """Take the revisions of an epoch, one frame for each of `inputs`."""
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+        """Take one epoch's revisions; yields what it needs and is sent a frame for each side."""
         if not any(some.height for some in revisions):
-            return Joined(frames.none(self.arc.fields))
+            return Outcome(live, frames.none(self.arc.fields))
         if self.shared is not None:
             names = list(self.shared.fields)
             before = self.recompute(frames.leaving(revisions[0], names))
             after = self.recompute(frames.entering(revisions[0], names))
-            return Joined(difference(self.arc, before, after))
-        given = revisions if len(revisions) == 2 else (*revisions, *revisions)
+            return Outcome(live, difference(self.arc, before, after))
+        given = self._of_sides(revisions)
         keys = self._keys(given)
         answers = yield Need(INPUTS, keys.with_columns(from_ms=-FOREVER_MS, to_ms=FOREVER_MS))
         now = [
@@ -186,7 +200,7 @@ class Join:
         ]
         counts = {"replayed": sum(tuples.height for tuples in answers)}
         revised = difference(self.arc, self._joined(*then), self._joined(*now))
-        return Joined(revised, counts)
+        return Outcome(live, revised, counts)
 
     def _keys(self, revisions: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the keys that revisions of either side touch."""

@@ -111,7 +111,7 @@ class SlidingAggregate(Aggregate):
             signs = np.where(rows.to_numpy() < leaving.height, -1, 1)
             change = np.bincount(groups.to_numpy(), weights=signs, minlength=keys.height)
             changes = keys.with_columns(pl.Series(LAST, change, pl.Int64)).filter(fetch)
-            stored = yield Need(RESULTS, self._following(changes, gone))
+            (stored,) = yield Need(RESULTS, self._following(changes, gone))
             stored = self._recalled(stored).filter(self.ends(stored) <= gone)
             stored = stored.filter(self._holding(stored, changes))
             fetched = stored.height
@@ -130,7 +130,7 @@ class SlidingAggregate(Aggregate):
                 self._following(far, gone).with_columns(back),
                 self._inputs_of(wanted).ranges,
             ]
-            content = yield Need(INPUTS, pl.concat(ranges))
+            (content,) = yield Need(INPUTS, pl.concat(ranges))
             replayed = content.height
             present = self.states_of(content)
             new = self._with_known(new, self._among(present, lowered))

@@ -9,7 +9,6 @@ from typing import Any
 import fastavro
 import msgspec
 
-from processors.replay import reads
 from schemas.partition import partitions
 from tests.laws.history import Row
 from tests.laws.intake import Findings, IntakeAudit, Report
@@ -142,7 +141,7 @@ class Audit:
     def _jobs(self, arc: str) -> set[str]:
         """Return the aggregates on Spark that an arc comes from."""
         box = self.plan.boxes.get(arc)
-        above = set[str]() if box is None else {j for a in reads(box) for j in self._jobs(a)}
+        above = set[str]() if box is None else {j for a in box.inputs for j in self._jobs(a)}
         return above | ({arc} & self.plan.spark.keys())
 
     def _fold(

@@ -10,7 +10,6 @@ from errata import hopping, tumbling
 from errata.versions import deployed_part, next_version
 from processors.deployed import Deployed, added
 from processors.plan import Plan, compile_network
-from processors.replay import reads
 from processors.takeover import Fill, Filled, NewArc, contents
 from processors.task import Shared
 from schemas import revisions as frames
@@ -49,7 +48,7 @@ class Growing(Switching):
                     names = list(new.arcs[name].fields)
                     made[name] = frames.side(ended(contents(was, name)), frames.AFTER, names)
                 else:
-                    above = [made[input] for input in reads(new.boxes[name])]
+                    above = [made[input] for input in new.boxes[name].inputs]
                     wm = arc.watermarks.get(name, 0)
                     made[name] = new.boxes[name].recompute(*above, wm=wm)
             writer = FillWriter(new, arc, schema_ids(was.plan, new, was.registry))

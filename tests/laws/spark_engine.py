@@ -173,7 +173,7 @@ class SparkJob:
                     asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
                 )
                 path = self.job.plan.paths[self.job.name]
-                need = run.send(path.inputs(replayed, wm=batch.wm)[0])
+                need = run.send(path.inputs(replayed, wm=batch.wm))
         except StopIteration as stop:
             done: Done | None = stop.value
             return done

@@ -48,8 +48,8 @@ JOINS = [
     Mutant(
         "pairs below which windows are replayed are looked for in the windows alone",
         "processors/modes.py",
-        "extent_ms = FOREVER_MS  # one tuple",
-        "extent_ms += 0  # one tuple",
+        "extent_ms += producer.extent_ms",
+        "extent_ms += producer.extent_ms % FOREVER_MS",
         network=WITH_JOINS,
     ),
 ]

@@ -15,7 +15,6 @@ from spark_jobs.recompute import (
     Division,
     Stateless,
     Way,
-    above_of,
     computed,
     starts,
     unpacked,
@@ -78,7 +77,7 @@ def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(pla
 
 
 def test_an_aggregate_gets_what_it_looks_at_only(plan: Plan) -> None:
-    (above,) = above_of(computed(plan, "sums"))
+    (above,) = computed(plan, "sums").above
     assert above.columns == ["key", "at", "product", "m"]
 
 
@@ -90,7 +89,7 @@ def test_a_join_is_recomputed_from_both_its_sides_or_from_the_arc_that_they_shar
     twice = trades.map("again", m="n * 2")
     net.join("same", {"a": twice, "t": trades}, on=["key"], d="a.m - t.n")
     plan = compile_network(net)
-    assert [above.arc.name for above in above_of(computed(plan, "same"))] == ["trades"]
+    assert [above.arc.name for above in computed(plan, "same").above] == ["trades"]
     for arc, read in (("met", ["trades", "sums"]), ("own", ["trades"]), ("same", ["trades"])):
         (way,) = ways_to(plan, arc)
         assert way.is_computed

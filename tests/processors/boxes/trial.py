@@ -154,7 +154,7 @@ class Trial:
             need = next(run)
             while True:
                 self.seen[need.kind] += 1
-                need = run.send(self.answer(need))
+                need = run.send([self.answer(need)])
         except StopIteration as stop:
             outcome = stop.value
         self.seen.update(outcome.counts)

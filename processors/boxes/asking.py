@@ -1,0 +1,102 @@
+"""What a box that may need the history of its inputs is asked by the scope that runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from processors.boxes.answers import Answers, Live
+from schemas.arc import Arc
+
+
+@dataclass(frozen=True)
+class Above:
+    """What such a box reads, as it is brought together where it is recomputed.
+
+    Args:
+        arc: The arc.
+        by: Tuples that are alike in these fields are worked on in one place.
+        columns: The fields that are looked at.
+    """
+
+    arc: Arc
+    by: tuple[str, ...]
+    columns: Sequence[str]
+
+
+class Asking(ABC):
+    """A box that looks at more than the revisions of an epoch.
+
+    It may keep something between epochs, and ask for what else it needs.
+
+    Attributes:
+        arc: The arc it writes.
+    """
+
+    arc: Arc
+
+    @property
+    @abstractmethod
+    def above(self) -> list[Above]:
+        """What it reads; of what is asked for, only tuples whose `by` is among the asked ranges."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arcs it reads, each once."""
+        return tuple(dict.fromkeys(above.arc.name for above in self.above))
+
+    @property
+    def asks(self) -> bool:
+        """Whether it ever needs history."""
+        return True
+
+    @property
+    @abstractmethod
+    def extent_ms(self) -> int:
+        """How far back in event time it asks for one revision."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+
+    @abstractmethod
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return what the box makes of whole collections, in the order of `inputs`."""
+
+    @abstractmethod
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+        """Take one epoch's revisions; yields what it needs and is sent the answers.
+
+        Args:
+            revisions: For each of `inputs` its revisions in this epoch, at most one per identity.
+            live: What was kept after the epoch before.
+            wm_before: Watermark of the epoch before.
+            wm: Watermark of this epoch, never smaller.
+
+        Returns:
+            What to keep after the epoch, and the revisions of the output.
+        """
+
+    # ---------------------------------------------------------------- between epochs
+
+    def no_live(self) -> Live:
+        """Return what is kept before the first epoch."""
+        return Live()
+
+    def live_from_ms(self, wm: int) -> int | None:
+        """Return the event time from which on the inputs tell what is kept at watermark `wm`.
+
+        None if nothing is kept.
+        """
+        return None
+
+    def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
+        """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
+        return Live()
+
+    def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
+        """Whether an epoch without input has work."""
+        return False
