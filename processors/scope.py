@@ -16,7 +16,7 @@ import polars as pl
 
 from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused
 from processors.boxes.asking import Asking
 from processors.boxes.where import Where
 from processors.plan import Plan
@@ -42,13 +42,23 @@ class EpochResult:
 
     Args:
         memory: What to remember.
-        revisions: By arc of the scope.
+        revisions: By arc: of the scope's boxes and of its inputs.
         counts: Running totals to add.
+        refused: By box, what goes to the dead letters.
     """
 
     memory: Memory
     revisions: dict[str, pl.DataFrame]
     counts: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, list[Refused]] = field(default_factory=dict)
+
+    def take(self, box: str, outcome: Outcome) -> None:
+        """Take in what a box gave."""
+        self.revisions[box] = outcome.revisions
+        for what, count in outcome.counts.items():
+            self.counts[f"{box}.{what}"] = count
+        if outcome.refused:
+            self.refused[box] = list(outcome.refused)
 
 
 class BoxError(ErrataError):
@@ -125,9 +135,20 @@ class ScopeRun:
         """
         made = {name: self._net(name, revisions) for name, revisions in inputs.items()}
         live = dict(memory.live)
-        counts: dict[str, int] = {}
+        result = EpochResult(Memory(epoch, watermark, live), made)
+        counts = result.counts
         running: dict[str, tuple[Answers, Need]] = {}
         waiting = list(self.boxes)
+
+        def advance(name: str, run: Answers, answers: list[pl.DataFrame] | None) -> None:
+            with _told_of(name, epoch):
+                try:
+                    running[name] = run, next(run) if answers is None else run.send(answers)
+                except StopIteration as stop:
+                    outcome: Outcome = stop.value
+                    live[name] = outcome.live
+                    result.take(name, outcome)
+
         while waiting or running:
             for name in [n for n in waiting if self._has_input(n, made)]:
                 waiting.remove(name)
@@ -144,8 +165,7 @@ class ScopeRun:
                 working = box.process(
                     *given, live=live[name], wm_before=memory.watermark, wm=watermark
                 )
-                with _told_of(name, epoch):
-                    self._advance(name, working, None, made, live, counts, running)
+                advance(name, working, None)
             if any(self._has_input(n, made) for n in waiting) or not running:
                 continue
             asked = list(running.items())
@@ -165,10 +185,8 @@ class ScopeRun:
                     ]
                     with _told_of(name, epoch):
                         found = self.inputs(name, answers, watermark=watermark)
-                with _told_of(name, epoch):
-                    self._advance(name, run, found, made, live, counts, running)
-        revisions_made = {name: made[name] for name in self.boxes}
-        return EpochResult(Memory(epoch, watermark, live), revisions_made, counts)
+                advance(name, run, found)
+        return result
 
     def _has_input(self, name: str, made: Mapping[str, pl.DataFrame]) -> bool:
         return all(arc in made for arc in self.boxes[name].inputs)
@@ -194,26 +212,6 @@ class ScopeRun:
             tuples.filter(spread.places(tuples) == self.partition)
             for spread, tuples in zip(spreads, found, strict=True)
         ]
-
-    def _advance(
-        self,
-        name: str,
-        run: Answers,
-        answer: list[pl.DataFrame] | None,
-        made: dict[str, pl.DataFrame],
-        live: dict[str, Live],
-        counts: dict[str, int],
-        running: dict[str, tuple[Answers, Need]],
-    ) -> None:
-        try:
-            need = next(run) if answer is None else run.send(answer)
-        except StopIteration as stop:
-            outcome: Outcome = stop.value
-            made[name], live[name] = outcome.revisions, outcome.live
-            for what, count in outcome.counts.items():
-                counts[f"{name}.{what}"] = count
-        else:
-            running[name] = (run, need)
 
     def _asks(self, name: str, need: Need, epoch: int, committed: int) -> list[Ask]:
         """Return the questions that a need becomes."""

@@ -38,12 +38,35 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """Tuples that entered a box in an epoch and that it can give nothing for.
+
+    Args:
+        arc: Name of the arc that they are tuples of.
+        tuples: With the arc's fields.
+        reasons: Why, for each of them.
+    """
+
+    arc: str
+    tuples: pl.DataFrame
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What an epoch gave: what to keep after it, and the revisions of the output."""
+    """What an epoch gave.
+
+    Args:
+        live: What to keep after it.
+        revisions: Of the output.
+        counts: Running totals to add.
+        refused: What goes to the dead letters.
+    """
 
     live: Live
     revisions: pl.DataFrame
     counts: Mapping[str, int] = field(default_factory=dict)
+    refused: Sequence[Refused] = ()
 
 
 Answers = Generator[Need, Sequence[pl.DataFrame], Outcome]
