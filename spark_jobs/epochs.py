@@ -149,10 +149,10 @@ class Epochs:
         if now.epoch == NOTHING and len(told) > 1:
             epoch = max(told)
             wm = told[epoch]
-        elif now.epoch > NOTHING and ahead and self.reported >= now.epoch:
+        elif now.epoch > NOTHING and ahead and min(told) >= now.epoch:
             epoch = ahead[0]
             wm = told[epoch]
-        elif epoch <= now.epoch or self.reported < now.epoch:
+        elif epoch <= now.epoch or min(told) < now.epoch:
             return now
         else:
             rises = self.view.rises(task, since=now.epoch, upto=epoch, from_ms=wm)
@@ -163,8 +163,7 @@ class Epochs:
             else:
                 wm = max(wm, self.view.of(task).watermark)
             wm = max(wm, rises[-1][1]) if rises else wm
-        settled = self.view.settled(self.job.name, upto=epoch)
-        return Bound(epoch, wm, max(now.settled, settled), starts, ends)
+        return Bound(epoch, wm, self.view.settled(self.job.name, upto=epoch), starts, ends)
 
     def resume(self, partition: int) -> int:
         """Return the offset of the oldest record of the input that no batch has taken."""
