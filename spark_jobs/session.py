@@ -72,6 +72,10 @@ def open_session(
     """
     check_packages()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    given = {
+        key: value if submitted or key not in _FILES else _absolute(value)
+        for key, value in (settings or {}).items()
+    }
     if not submitted:
         os.environ["JAVA_HOME"] = str(check_java().resolve().parent.parent)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -87,16 +91,14 @@ def open_session(
     for key, value in _DEFAULTS.items():
         if known is None or not known.contains(key):
             builder = builder.config(key, value)
-    for key, value in {**(settings or {}), **_LAWS}.items():
+    for key, value in {**given, **_LAWS}.items():
         builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if submitted:
         return builder.getOrCreate()
-    for key in _FILES & (settings or {}).keys():
-        builder = builder.config(key, _absolute((settings or {})[key]))
     options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-    given = (settings or {}).get("spark.driver.extraJavaOptions", "")
-    builder = builder.config("spark.driver.extraJavaOptions", f"{options} {given}".strip())
+    own = given.get("spark.driver.extraJavaOptions", "")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{options} {own}".strip())
     with _saying(log):
         return builder.getOrCreate()
 
