@@ -185,7 +185,7 @@ class Recomputation:
         for (start, is_computed), own in chains.items():
             division = Division(tuple(own), arc, by, tuple(columns), self.buckets, side)
             found.append((self._computed if is_computed else self._read)(start, division))
-        return reduce(lambda one, other: one.unionAll(other), found)
+        return united(found)
 
     def _read(self, arc: str, division: Division) -> Any:
         """Return what an arc's topic holds, from a task a partition."""
@@ -222,7 +222,12 @@ class Recomputation:
             made = box.recompute(*inputs, wm=wm)
             return pa.Table.from_batches(division.rows(made), schema=_ARROW)
 
-        return by_bucket(reduce(lambda one, other: one.unionAll(other), blocks), results, SCHEMA)
+        return by_bucket(united(blocks), results, SCHEMA)
+
+
+def united(frames: Sequence[Any]) -> Any:
+    """Return the rows of all of some data frames."""
+    return reduce(lambda one, other: one.unionAll(other), frames)
 
 
 def by_bucket(blocks: Any, work: Callable[[pa.Table], pa.Table], schema: str) -> Any:

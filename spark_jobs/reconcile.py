@@ -22,7 +22,7 @@ from schemas.errors import ErrataError
 from schemas.fields import FieldType
 from spark_jobs.as_of import AsOf, Auditor, Bound
 from spark_jobs.reading import Arcs
-from spark_jobs.recompute import Recomputation, Way, by_bucket, starts, unpacked, ways_to
+from spark_jobs.recompute import Recomputation, Way, by_bucket, starts, united, unpacked, ways_to
 from spark_jobs.session import collected
 
 BUCKETS = 64
@@ -209,7 +209,7 @@ class Audit:
             for number, side in ((SAID, [Way(arc, is_computed=False)]), (MADE, ways))
         ]
         rows = collected(
-            by_bucket(sides[0].unionAll(sides[1]), comparison, _SQL),
+            by_bucket(united(sides), comparison, _SQL),
             failed=lambda why: AuditFailedError(f"arc {arc!r} could not be audited: {why}"),
         )
         return _finding(arc, at.epoch, rows, comparison)
