@@ -4,7 +4,6 @@ From "Internal consistency in streaming systems": what an account paid and what 
 a join, and all balances add up to nothing, after every epoch, whatever is revised meanwhile.
 """
 
-import random
 from collections import defaultdict
 from contextlib import ExitStack
 
@@ -55,17 +54,16 @@ class Moving(Fed):
     """Moves between accounts, corrected and cancelled; `begin` has each account on both sides."""
 
     def begin(self):
-        for account in range(ACCOUNTS):
-            self.chance = random.Random(account)
-            self._of = account
+        self.first_payers = iter(range(ACCOUNTS))
+        for _ in range(ACCOUNTS):
             self.send(1, 0)
             self.live.clear()  # it stays: an account without any move on a side has no balance
-        self._of, self.chance = None, random.Random(11)
 
     def drawn(self):
-        payer = self.chance.randrange(ACCOUNTS) if self._of is None else self._of
-        payee = (payer + self.chance.randrange(1, ACCOUNTS)) % ACCOUNTS
-        if self._of is not None:
+        payer = next(self.first_payers, None)
+        if payer is None:
+            payer, payee = self.chance.sample(range(ACCOUNTS), 2)
+        else:
             payee = (payer + 1) % ACCOUNTS
         return {"payer": payer, "payee": payee, "amount": self.chance.randrange(1, 100)}
 
