@@ -6,14 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from processors import declarations as declared
-from processors.boxes.forward import Forward
 from processors.boxes.join import Join, Side
-from processors.boxes.map import Map
-from processors.boxes.where import Where
 from processors.exchanges import repartitioned
 from processors.expressions.expression import Expression, compile_expression
 from processors.network import Network
-from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, known, positive, visible
+from processors.typed import (
+    NAME_RULE,
+    Typed,
+    bad_name,
+    duration,
+    fault,
+    known,
+    positive,
+    upward,
+    visible,
+)
 from schemas.arc import HIDDEN_PREFIX, Arc
 from schemas.errors import ErrataError
 from schemas.fields import FieldType
@@ -40,7 +47,7 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     columns, names = _names(box.aliases, arcs, on, is_left)
     expressions = _expressions(typed, box, columns | {n: columns[c] for n, c in names.items()})
     event_time, shift = _event_time(arcs)
-    sides = [Side(alias, arc) for alias, arc in zip(box.aliases, arcs, strict=True)]
+    sides = Side(box.aliases[0], arcs[0]), Side(box.aliases[1], arcs[1])
     own = {name: arcs[0].fields[name] for name in on}
     for side in sides:
         absent = is_left and side is sides[1]
@@ -55,38 +62,18 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     if len(typed.faults) > before:
         return
     fields = own | {name: expression.type for name, expression in expressions.items()}
-    shared = _shared(typed, arcs, on)
-    if shared is not None:
-        top, chains = shared
-        sides = [replace(s, chain=chain) for s, chain in zip(sides, chains, strict=True)]
-        if box.partitions is not None or not set(top.partition_by) <= set(on):
-            top = repartitioned(typed, box.name, top, by=on, partitions=box.partitions)
-        partition_by: tuple[str, ...] = top.partition_by
-    else:
-        top = None
-        if box.partitions is not None or not _together(typed, arcs, on):
-            counts = box.partitions or tuple(arc.name for arc in arcs)
-            sides = [
-                replace(
-                    side,
-                    arc=repartitioned(
-                        typed, f"{box.name}-{side.alias}", side.arc, by=on, partitions=counts
-                    ),
-                )
-                for side in sides
-            ]
-        partition_by = sides[0].arc.partition_by
+    sides, shared = _brought_together(typed, box, sides)
     arc = Arc(
         box.name,
         fields,
         identity,
         event_time,
-        partition_by,
+        (shared or sides[0].arc).partition_by,
         event_time_shift_ms=shift,
         keep_ms=keep,
     )
     typed.arcs[box.name] = arc
-    typed.boxes[box.name] = Join(arc, (sides[0], sides[1]), on, is_left, expressions, names, top)
+    typed.boxes[box.name] = Join(arc, sides, on, is_left, expressions, names, shared)
 
 
 def _judge_keys(typed: Typed, box: declared.Join, arcs: list[Arc]) -> None:
@@ -142,25 +129,33 @@ def _event_time(arcs: list[Arc]) -> tuple[str, int]:
     return (one, shift) if (one, shift) == (other, its) else (TIME, 0)
 
 
-Chain = tuple[Where | Map | Forward, ...]
+Sides = tuple[Side, Side]
 
 
-def _shared(typed: Typed, arcs: list[Arc], on: tuple[str, ...]) -> tuple[Arc, list[Chain]] | None:
-    """Return the arc that both sides come from one tuple at a time, and how, if joined on it."""
-    ways = [dict(_up(typed, arc)) for arc in arcs]
-    for name, chain in ways[0].items():
+def _brought_together(typed: Typed, box: declared.Join, sides: Sides) -> tuple[Sides, Arc | None]:
+    """Return the sides so that tuples of equal keys meet, and the arc that both come from.
+
+    That arc, if they are joined on its identity, or else each side goes through an exchange where
+    it is not partitioned alike by what is joined on.
+    """
+    on, (left, right) = tuple(box.on), sides
+    ways = [upward(typed, side.arc.name) for side in sides]
+    for name in ways[0]:
         top = typed.arcs[name]
         if name in ways[1] and not top.exchange and set(top.identity) <= set(on):
-            return top, [chain, ways[1][name]]
-    return None
+            if box.partitions is not None or not set(top.partition_by) <= set(on):
+                top = repartitioned(typed, box.name, top, by=on, partitions=box.partitions)
+            one, other = (way[name] for way in ways)
+            return (replace(left, chain=one), replace(right, chain=other)), top
+    if box.partitions is None and _together(typed, [left.arc, right.arc], on):
+        return sides, None
+    counts = box.partitions or (left.arc.name, right.arc.name)
 
+    def exchanged(side: Side) -> Side:
+        name = f"{box.name}-{side.alias}"
+        return replace(side, arc=repartitioned(typed, name, side.arc, by=on, partitions=counts))
 
-def _up(typed: Typed, arc: Arc) -> list[tuple[str, Chain]]:
-    """Return an arc and those above it of whose tuples it has one each at most, and the boxes."""
-    found: list[tuple[str, Chain]] = [(arc.name, ())]
-    while isinstance(box := typed.boxes.get(found[-1][0]), Where | Map | Forward):
-        found.append((box.input, (box, *found[-1][1])))
-    return found
+    return (exchanged(left), exchanged(right)), None
 
 
 def _together(typed: Typed, arcs: list[Arc], on: tuple[str, ...]) -> bool:

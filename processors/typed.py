@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from processors import declarations as declared
+from processors.boxes.forward import Forward
+from processors.boxes.map import Map
+from processors.boxes.where import Where
 from processors.expressions.expression import Expression
 from processors.faults import Fault
 from processors.network import NAME
@@ -14,6 +17,9 @@ from processors.windows import duration_ms
 from schemas.arc import HIDDEN_PREFIX, Arc
 from schemas.errors import ErrataError
 from schemas.fields import FieldType
+
+Chain = tuple[Where | Map | Forward, ...]
+"""Boxes that look at one tuple each and keep its identity, in order."""
 
 NAME_RULE = "a name of letters, digits and _ that does not start with __"
 
@@ -126,3 +132,16 @@ def bad_name(name: str) -> bool:
 def visible(arc: Arc) -> dict[str, FieldType]:
     """Return the fields of an arc that expressions may name."""
     return {name: arc.fields[name] for name in arc.visible}
+
+
+def upward(typed: Typed, arc: str) -> dict[str, Chain]:
+    """Return an arc and those above it that have each of its identities, and the boxes between.
+
+    Up to a source, an aggregate, a union or a join; the arc itself comes first.
+    """
+    found: dict[str, Chain] = {arc: ()}
+    while isinstance(box := typed.boxes.get(arc), Where | Map | Forward):
+        chain = (box, *found[arc])
+        arc = box.input
+        found[arc] = chain
+    return found

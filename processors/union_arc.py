@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from processors import declarations as declared
-from processors.boxes.asking import Asking
 from processors.boxes.union import Union
 from processors.network import Network
-from processors.typed import Typed, bad_name, duration, fault
+from processors.typed import Typed, bad_name, duration, fault, upward
 from schemas.arc import Arc
 from schemas.fields import FieldType
 
@@ -90,21 +89,12 @@ def _told(what: object) -> str:
 
 def _disjoint(network: Network, typed: Typed, inputs: tuple[str, ...] | list[str]) -> bool:
     """Whether no two inputs can hold a tuple of the same identity at once."""
-    above = [_ancestors(typed, name) for name in inputs]
+    above = [upward(typed, name) for name in inputs]
     return all(
         any(_parted(network, a, b) or _parted(network, b, a) for a in one for b in two)
         for number, one in enumerate(above)
         for two in above[number + 1 :]
     )
-
-
-def _ancestors(typed: Typed, arc: str) -> list[str]:
-    """Return an arc and those above it whose identities it has, up to an aggregate or a union."""
-    found = [arc]
-    while (box := typed.boxes.get(arc)) and not isinstance(box, Asking | Union):
-        arc = box.input
-        found.append(arc)
-    return found
 
 
 def _parted(network: Network, one: str, other: str) -> bool:
