@@ -48,6 +48,7 @@ class FirstReports:
             done=self.last,
             watermark=self.watermark(scope) if scope in plan.scopes else was.watermark,
             ends={place: end for place, end in was.ends.items() if place.topic in there} | own,
+            closes=NEVER,  # whatever windows it may find open
             resume=self._unread(task)
             | {place: offset for place, offset in was.resume.items() if place.topic in there},
             counts=counts,
@@ -61,15 +62,11 @@ class FirstReports:
         """
         plan, view = self.old.plan, self.old
         behind = set(self.new.plan.sources_behind(scope))
-        rises = self.new.rises(f"{scope}.0", since=-1, upto=self.last, from_ms=NEVER)
-        known = [NEVER, *(watermark for _, watermark in rises[-1:])]
+        known = [self.new.line(scope).at(self.last)]
         for name in plan.scopes:
             if set(plan.sources_behind(name)) != behind:
                 continue
-            for peer in plan.tasks(name):
-                known.append(view.of(peer).watermark)
-                moves = view.moves(peer, since=view.of(peer).done, upto=self.last)
-                known += [watermark for _, watermark in moves]
+            known += [view.watermark(peer, upto=self.last) for peer in plan.tasks(name)]
         return max(known)
 
     def _peers(self, scope: str) -> list[str]:

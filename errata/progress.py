@@ -14,7 +14,8 @@ from processors.plan import Plan
 from processors.report import FOREVER, IDLE, NEVER
 from processors.scopes import INGEST
 from processors.task import INTERVAL_MS
-from processors.view import View, combined
+from processors.view import View
+from processors.watermarks import combined
 from topics.cluster import (
     Cluster,
     LostOffsetError,
@@ -141,12 +142,6 @@ class Progress(View):
         ingests = [task for source in self.plan.sources for task in self.tasks(INGEST + source)]
         return max(self.of(task).done for task in ingests)
 
-    def watermark(self, task: str, *, upto: int) -> int:
-        """Return wm(upto) as a task sees it, `NEVER` before the first."""
-        report = self.of(task)
-        rises = self.rises(task, since=report.done, upto=upto, from_ms=report.watermark)
-        return rises[-1][1] if rises else report.watermark
-
 
 def current(cluster: Cluster, plan: Plan) -> Progress:
     """Return what all tasks have reported up to now."""
@@ -175,7 +170,7 @@ def holder(view: View, task: str) -> str:
     scope, _, partition = task.rpartition(".")
     if scope in view.plan.scopes:
         frontier = view.frontier(task)
-        for arc, number in view.read_by(scope, int(partition)):
+        for arc, number in view.plan.read_by(scope, int(partition)):
             for writer in view.writers(arc, number):
                 if view.frontier(writer) <= frontier:
                     return holder(view, writer)

@@ -23,7 +23,7 @@ from processors.holdings import Holdings
 from processors.intake import Intake, owners
 from processors.letters import letters, tally
 from processors.originals import NEWEST_MS, originals
-from processors.report import FOREVER, IDLE, NEVER
+from processors.report import FOREVER, IDLE, NEVER, Floor
 from processors.taking import NEWEST
 from processors.task import INTERVAL_MS, Shared, Task
 from processors.typed import Source
@@ -175,16 +175,23 @@ class IngestTask(Task):
             return False
         return not self.report.watermarks or self.report.watermarks[-1][1] not in (IDLE, FOREVER)
 
-    def _pairs(self, epoch: int, watermark: int) -> tuple[tuple[int, int], ...]:
-        """Return the (epoch, watermark) pairs that some reader may still need, and the new one."""
+    def _pairs(
+        self, epoch: int, watermark: int
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
+        """Return the (epoch, watermark) pairs that some reader may still need, and the new one.
+
+        And what readers' watermarks were before that.
+        """
         pairs = self.report.watermarks
-        waiting = filter(self.view.holds, self._readers())
-        passed = min((self.view.of(t).done for t in waiting), default=self.report.done)
+        passed = min(map(self.view.frontier, self._readers()), default=self.report.done)
         last = max((e for e, _ in pairs if e <= passed), default=-1)
-        pairs = tuple(pair for pair in pairs if pair[0] >= last)
-        if (not pairs or pairs[-1][1] != watermark) and len(pairs) < MOST_PAIRS:
-            pairs += ((epoch, watermark),)
-        return pairs
+        kept = tuple(pair for pair in pairs if pair[0] >= last)
+        floors = self.report.floors
+        if len(kept) < len(pairs):
+            floors = self.view.watermarks.floors(self.arc.name, upto=passed)
+        if (not kept or kept[-1][1] != watermark) and len(kept) < MOST_PAIRS:
+            kept += ((epoch, watermark),)
+        return kept, floors
 
     # ---------------------------------------------------------------- a batch
 
@@ -217,11 +224,13 @@ class IngestTask(Task):
         told = self.report.watermarks[-1][1] if self.report.watermarks else NEVER
         if told == FOREVER:
             watermark = FOREVER
+        pairs, floors = self._pairs(epoch, watermark)
         report = replace(
             self.report,
             done=epoch,
             watermark=self.newest_ms,
-            watermarks=self._pairs(epoch, watermark),
+            watermarks=pairs,
+            floors=floors,
             resume={self.place: self.reader.position(self.place)},
             counts=dict(counts),
         )

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 from processors.arcs import type_boxes
-from processors.boxes.aggregate import Aggregate
 from processors.boxes.description import describe_box as describe_box
 from processors.boxes.map import Map
 from processors.declarations import Sink
@@ -160,15 +159,14 @@ class Plan:
         inputs = self.scopes[scope].inputs
         return tuple(dict.fromkeys(s for arc in inputs for s in self.sources_of[arc]))
 
-    def moves_times(self, arc: str) -> bool:
-        """Whether some map between the sources and an arc replaces the event time."""
-        found, waiting = False, [arc]
-        while waiting:
-            box = self.boxes.get(waiting.pop())
-            if box is not None:
-                found |= isinstance(box, Map) and box.moves
-                waiting += box.inputs
-        return found
+    @cached_property
+    def moved(self) -> frozenset[str]:
+        """The arcs with a map between the sources and them that replaces the event time."""
+        found = set[str]()
+        for name, box in self.boxes.items():
+            if (isinstance(box, Map) and box.moves) or not found.isdisjoint(box.inputs):
+                found.add(name)
+        return frozenset(found)
 
     def shared_by(self, scope: str) -> str:
         """Return a topic with a partition for each task of a scope, by which processes share it."""
@@ -185,12 +183,25 @@ class Plan:
         sunk = {sink.arc for sink in self.sinks}
         return [box for box in scope.boxes if box in scope.outputs or box in sunk]
 
-    def goes_by_watermark(self, box: str) -> bool:
-        """Whether what a box gives in an epoch depends on the watermark then."""
-        between = self.paths[box].between if box in self.paths else ()
-        return box in self.choices or any(
-            isinstance(above, Aggregate) and not above.on_update for above in between
-        )
+    def closes_windows(self, scope: str) -> bool:
+        """Whether windows of a scope's may close in an epoch that brings it nothing."""
+        return any(box in self.choices for box in self.scopes[scope].boxes)
+
+    def writers(self, arc: str, partition: int) -> list[str]:
+        """Return the tasks that may write to one partition of an arc."""
+        scope = self.scope_of(arc)
+        if arc in self.sources or self.arcs[arc].exchange:
+            return self.tasks(scope)
+        return [f"{scope}.{partition}"]
+
+    def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
+        """Return the arcs and partitions that a task's output depends on: on Spark, all."""
+        found = self.scopes[scope]
+        return [
+            (arc, number)
+            for arc in found.inputs
+            for number in (range(self.partition_count(arc)) if found.on_spark else (partition,))
+        ]
 
     def asked(self) -> list[str]:
         """Return the connection points that some box asks, which therefore need a sweeper."""

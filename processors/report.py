@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
@@ -22,6 +22,9 @@ FOREVER = 2**62
 """A watermark beyond every event time: the source has ended."""
 IDLE = FOREVER + 1
 """In place of a watermark: the partition does not hold the others back."""
+
+NONE_OPEN = FOREVER + 1
+"""In place of the end of a window: none is open."""
 
 SETTLED = "settled_ms"
 """Count of a report: no tuple of an event time before this can be revised any more."""
@@ -91,10 +94,41 @@ SCHEMA: dict[str, Any] = {
                 },
             },
         },
+        {
+            "name": "floors",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Floor",
+                    "fields": [
+                        {"name": "sources", "type": {"type": "array", "items": "string"}},
+                        {"name": "epoch", "type": "long"},
+                        {"name": "watermark", "type": "long"},
+                    ],
+                },
+            },
+            "default": [],
+        },
+        {"name": "closes", "type": "long", "default": NEVER},
         {"name": "counts", "type": {"type": "map", "values": "long"}},
     ],
 }
 _PARSED = fastavro.parse_schema(SCHEMA)
+
+
+class Floor(NamedTuple):
+    """What the watermark of some sources had been before older pairs were forgotten.
+
+    Args:
+        sources: The sources that it is combined of.
+        epoch: As of this epoch.
+        watermark: It.
+    """
+
+    sources: tuple[str, ...]
+    epoch: int
+    watermark: int
 
 
 @dataclass(frozen=True)
@@ -111,6 +145,9 @@ class Report:
         ends: By output partition, own last record's offset + 1 and that record's epoch.
         resume: By input partition, the oldest record not yet processed.
         watermarks: Ingest: (epoch, watermark) pairs until every reader has passed them.
+        floors: Ingest: what readers' watermarks were when older pairs were forgotten.
+        closes: When the first of its open windows ends; until the watermark has come there, it
+            gives nothing without input. `NONE_OPEN` if none is.
         counts: Running totals, exactly once like everything in a report.
     """
 
@@ -123,6 +160,8 @@ class Report:
     ends: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     resume: Mapping[TopicPartition, int] = field(default_factory=dict)
     watermarks: tuple[tuple[int, int], ...] = ()
+    floors: tuple[Floor, ...] = ()
+    closes: int = NONE_OPEN
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def covers(self, attempt: int, epoch: int) -> bool:
@@ -147,6 +186,7 @@ def encode(report: Report) -> bytes:
             for t, offset in report.resume.items()
         ],
         "watermarks": [{"epoch": e, "watermark": w} for e, w in report.watermarks],
+        "floors": [floor._asdict() for floor in report.floors],
     }
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _PARSED, plain)
@@ -176,5 +216,9 @@ def decode(body: bytes, schema: Any = None) -> Report:
         ends={place(e["topic"], e["partition"]): (e["offset"], e["epoch"]) for e in plain["ends"]},
         resume={place(r["topic"], r["partition"]): r["offset"] for r in plain["resume"]},
         watermarks=tuple((w["epoch"], w["watermark"]) for w in plain["watermarks"]),
+        floors=tuple(
+            Floor(tuple(f["sources"]), f["epoch"], f["watermark"]) for f in plain["floors"]
+        ),
+        closes=plain["closes"],
         counts=plain["counts"],
     )

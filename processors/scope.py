@@ -21,6 +21,7 @@ from processors.boxes.asking import Asking
 from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.replay import Ask, overlay
+from processors.report import NONE_OPEN
 from processors.scopes import Scope
 from processors.spread import Spread
 from schemas import revisions as frames
@@ -105,12 +106,12 @@ class ScopeRun:
         self.asking = {n: b for n, b in self.boxes.items() if isinstance(b, Asking)}
         self.aggregates = {n: b for n, b in self.boxes.items() if isinstance(b, Aggregate)}
 
-    def has_to_run(self, memory: Memory, watermark: int) -> bool:
-        """Whether an epoch without input has work: some open window closes."""
-        return any(
-            box.has_to_run(memory.live[name], wm_before=memory.watermark, wm=watermark)
-            for name, box in self.asking.items()
-        )
+    def closes(self, memory: Memory) -> int:
+        """Return when the first open window of any box ends; `NONE_OPEN` if none is open."""
+        ends = [
+            box.closes(memory.live[name], wm=memory.watermark) for name, box in self.asking.items()
+        ]
+        return min((end for end in ends if end is not None), default=NONE_OPEN)
 
     def epoch(
         self,

@@ -18,7 +18,7 @@ from processors.report import NEVER, SETTLED
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
 from processors.spread import Spread
-from processors.task import Shared, Task
+from processors.task import INTERVAL_MS, Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical
 from topics.cluster import FencedError, LostOffsetError, TopicPartition
@@ -27,6 +27,8 @@ log = logging.getLogger("errata")
 
 ROWS_A_COMMIT = 100_000
 EPOCHS_A_COMMIT = 100
+REPORTS_A_LAG = 4
+"""How often an idle task reports in the time that connection points keep superseded records."""
 
 
 class ScopeTask(Task):
@@ -123,7 +125,7 @@ class ScopeTask(Task):
             yield from self._rebuild(str(error))
             return
         if not results:
-            yield from self.bury()
+            yield from self._rest(frontier)
             return
         last = results[-1].memory
         resume = {reader.place: reader.drop(last.done) for reader in self.inputs.values()}
@@ -133,7 +135,12 @@ class ScopeTask(Task):
                 counts[name] = counts.get(name, 0) + count
         counts[SETTLED] = self._settled(last.done)
         report = replace(
-            self.report, done=last.done, watermark=last.watermark, resume=resume, counts=counts
+            self.report,
+            done=last.done,
+            watermark=last.watermark,
+            closes=self.run.closes(last),
+            resume=resume,
+            counts=counts,
         )
         emissions = [
             emission
@@ -143,6 +150,22 @@ class ScopeTask(Task):
         ]
         yield from self.commit(emissions, report)
         self.memory = last
+
+    def _rest(self, frontier: int) -> Iterator[bool]:
+        """Do what there is to do while no epoch brings anything.
+
+        How far it is others infer; but history is kept as of its last report, so that one must not
+        become too old.
+        """
+        idle_ms = (frontier - self.report.done) * INTERVAL_MS
+        if self.report.done < 0 or idle_ms * REPORTS_A_LAG < self.shared.compaction_lag_ms:
+            yield from self.bury()
+            return
+        wm = self.view.watermark(self.name, upto=frontier)
+        resume = {reader.place: reader.drop(frontier) for reader in self.inputs.values()}
+        report = replace(self.report, done=frontier, watermark=wm, resume=resume)
+        yield from self.commit([], report)
+        self.memory = replace(self.memory, done=frontier, watermark=wm)
 
     def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
         """Return an arc's revisions with their partitions: all in one's own, but in an exchange."""
@@ -175,8 +198,7 @@ class ScopeTask(Task):
             )
             for arc, reader in self.inputs.items()
         }
-        moves = self.view.moves(self.name, since=self.report.done, upto=epoch)
-        wm = moves[-1][1] if moves else self.report.watermark
+        wm = self.view.watermark(self.name, upto=epoch)
         made, memory = rebuild.recompute(self.plan, self.scope, contents, epoch=epoch, watermark=wm)
         emissions = []
         for name in self.scope.outputs:
@@ -191,7 +213,14 @@ class ScopeTask(Task):
         resume = {reader.place: reader.drop(epoch) for reader in self.inputs.values()}
         counts = {**self.report.counts, "rebuilt": self.report.counts.get("rebuilt", 0) + 1}
         counts[SETTLED] = self._settled(epoch)
-        report = replace(self.report, done=epoch, watermark=wm, resume=resume, counts=counts)
+        report = replace(
+            self.report,
+            done=epoch,
+            watermark=wm,
+            closes=self.run.closes(memory),
+            resume=resume,
+            counts=counts,
+        )
         yield from self.commit(emissions, report)
         self.memory = memory
 
@@ -201,38 +230,36 @@ class ScopeTask(Task):
         return max(min(found, default=NEVER), self.report.counts.get(SETTLED, NEVER))
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
-        """Return the results of some complete epochs, oldest first; [] when there is nothing."""
-        done = self.report.done
-        if frontier <= done:
+        """Return the results of some complete epochs, oldest first; [] when there is nothing.
+
+        Epochs that bring no input and close no window are passed over.
+        """
+        if frontier <= self.report.done:
             return []
-        found = {arc: reader.epochs(frontier) for arc, reader in self.inputs.items()}
-        moves = dict(self.view.moves(self.name, since=done, upto=frontier))
-        epochs = sorted({e for own in found.values() for e in own} | set(moves))
-        epochs = epochs[:EPOCHS_A_COMMIT]
-        if not epochs:
-            return []
-        taken = {arc: reader.take(epochs[-1]) for arc, reader in self.inputs.items()}
-        memory, results, rows = self.memory, [], 0
+        found = [reader.epochs(frontier) for reader in self.inputs.values()]
+        given = sorted({epoch for own in found for epoch in own})[:EPOCHS_A_COMMIT]
+        upto = given[-1] if len(given) == EPOCHS_A_COMMIT else frontier
+        taken = {arc: reader.take(upto) for arc, reader in self.inputs.items()}
+        memory, rows = self.memory, 0
+        results: list[EpochResult] = []
         own: dict[str, list[pl.DataFrame]] = {}
-        wm = memory.watermark
-        for epoch in epochs:
-            inputs = {
-                arc: frame.filter(pl.col("epoch") == epoch) if len(epochs) > 1 else frame
-                for arc, frame in taken.items()
-            }
-            height = sum(frame.height for frame in inputs.values())
-            wm = moves.get(epoch, wm)
-            if height or self.run.has_to_run(memory, wm):
-                result = yield from self._epoch(epoch, inputs, memory, wm, own)
-            else:
-                empty = {n: frames.none(b.arc.fields) for n, b in self.run.boxes.items()}
-                result = EpochResult(Memory(epoch, wm, memory.live), empty)
-            memory, rows = result.memory, rows + height
+        line = self.view.line(self.scope.name)
+        while rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
+            closing = self.view.frontiers.closing(
+                self.name, after=memory.done, closes=self.run.closes(memory)
+            )
+            following = [*given[:1], *([] if closing is None or closing > upto else [closing])]
+            if not following:
+                break
+            epoch = min(following)
+            given = [later for later in given if later > epoch]
+            inputs = {arc: frame.filter(pl.col("epoch") == epoch) for arc, frame in taken.items()}
+            wm = max(memory.watermark, line.at(epoch))
+            result = yield from self._epoch(epoch, inputs, memory, wm, own)
+            memory, rows = result.memory, rows + sum(map(len, inputs.values()))
             results.append(result)
             for arc, revisions in result.revisions.items():
                 own.setdefault(arc, []).append(revisions)
-            if rows >= ROWS_A_COMMIT:
-                break
         return results
 
     def _epoch(

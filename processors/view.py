@@ -1,28 +1,27 @@
 """What one process knows of everybody's progress.
 
-Frontiers are a plain minimum over the plan's tasks; a task that has nothing to do writes nothing,
-and its frontier is inferred from its input (DESIGN 5).
+A task that has nothing to do writes nothing; how far it is is inferred from what it reads.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import polars as pl
 
 from processors import report as reports
 from processors.deployed import PLAN_KEY, SWITCH_KEY, declared_end
+from processors.frontiers import Frontiers
 from processors.plan import Plan
-from processors.report import FOREVER, IDLE, NEVER, Report
+from processors.report import FOREVER, NEVER, Report
 from processors.scopes import INGEST
+from processors.watermarks import Line, Watermarks
 from schemas import framing
 from topics import names
 from topics.catch_up import catch_up
 from topics.cluster import Cluster, Records, TopicPartition
-
-ALL = 2**62
-"""A frontier beyond every epoch: nothing can be produced any more."""
 
 
 class View:
@@ -39,6 +38,7 @@ class View:
         self.plans = TopicPartition(names.plan_topic(plan.network), 0)
         self.reader = cluster.reader({self.source: 0, self.plans: 0})
         self.reports: dict[str, Report] = {}
+        self.watermarks = Watermarks(plan, self.of)
         self.ends: dict[str, dict[int, int]] = {}
         self.version = 1
         """The newest version of the plan that was deployed or announced."""
@@ -86,8 +86,13 @@ class View:
     def note(self, report: Report) -> None:
         """Take in a report, unless a newer one of the same task is known."""
         known = self.of(report.task)
-        if (report.attempt, report.done) >= (known.attempt, known.done):
-            self.reports[report.task] = report
+        if (report.attempt, report.done) < (known.attempt, known.done):
+            return
+        self.reports[report.task] = report
+        scope = report.task.rpartition(".")[0]
+        if scope.startswith(INGEST):
+            self.watermarks.changed(scope.removeprefix(INGEST))
+        self.frontiers.changed(known, report)
 
     def has_read_to(self, end: int) -> bool:
         """Whether all reports before this offset have been taken in."""
@@ -105,21 +110,7 @@ class View:
 
     def writers(self, arc: str, partition: int) -> list[str]:
         """Return the tasks that may write to one partition of an arc."""
-        scope = self.plan.scope_of(arc)
-        if arc in self.plan.sources or self.plan.arcs[arc].exchange:
-            return self.tasks(scope)
-        return [f"{scope}.{partition}"]
-
-    def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
-        """Return the arcs and partitions that a task's output depends on: on Spark, all."""
-        found = self.plan.scopes[scope]
-        return [
-            (arc, number)
-            for arc in found.inputs
-            for number in (
-                range(self.plan.partition_count(arc)) if found.on_spark else (partition,)
-            )
-        ]
+        return self.plan.writers(arc, partition)
 
     # ---------------------------------------------------------------- belief
 
@@ -133,29 +124,14 @@ class View:
 
     # ---------------------------------------------------------------- frontiers
 
+    @cached_property
+    def frontiers(self) -> Frontiers:
+        """The frontiers of all tasks."""
+        return Frontiers(self.plan, self.of, self.watermarks)
+
     def frontier(self, task: str) -> int:
         """Return the last epoch that a task can no longer produce."""
-        report = self.of(task)
-        scope, _, partition = task.rpartition(".")
-        if scope.startswith(INGEST):
-            return report.done
-        inferred = ALL
-        for arc, number in self.read_by(scope, int(partition)):
-            place, reader = TopicPartition(self.plan.topic(arc), number), f"{scope}.{number}"
-            for writer in self.writers(arc, number):
-                end, epoch = self.of(writer).ends.get(place, (0, NEVER))
-                if epoch > report.done and end > self.of(reader).resume.get(place, 0):
-                    return report.done  # something is there that it has not processed
-                inferred = min(inferred, self.frontier(writer))
-        if inferred <= report.done:
-            return report.done
-        moves = self.moves(task, since=report.done, upto=inferred)
-        return moves[0][0] - 1 if moves else inferred
-
-    def holds(self, task: str) -> bool:
-        """Whether a task goes by the watermark: windows of its own, or that it replays, close."""
-        scope = self.plan.scopes.get(task.rpartition(".")[0])
-        return scope is not None and any(map(self.plan.goes_by_watermark, scope.boxes))
+        return self.frontiers.frontier(task)
 
     def complete(self, arc: str, partition: int) -> tuple[int, int]:
         """Return the last complete epoch of an arc's partition, and the offset it lies before."""
@@ -166,20 +142,13 @@ class View:
 
     # ---------------------------------------------------------------- watermarks
 
-    def moves(self, task: str, *, since: int, upto: int) -> list[tuple[int, int]]:
-        """Return (epoch, watermark) wherever the watermark of a holding task rises.
+    def line(self, scope: str) -> Line:
+        """Return where the watermark of a scope rises, as far as reports tell it."""
+        return self.watermarks.line(self.plan.sources_behind(scope))
 
-        wm(e) is data: the minimum over the sources' partitions of what each had seen in epochs <=
-        e, idle ones left out, never falling. Readers get the same whenever they look.
-
-        Args:
-            task: Its report tells wm(done), below which the watermark never falls.
-            since: Epochs after this one, at least the task's `done`.
-            upto: Epochs up to this one, complete for the source.
-        """
-        if not self.holds(task):
-            return []
-        return self.rises(task, since=since, upto=upto, from_ms=self.of(task).watermark)
+    def watermark(self, task: str, *, upto: int) -> int:
+        """Return wm(upto) as a task of a scope sees it, that has not processed later epochs."""
+        return max(self.of(task).watermark, self.line(task.rpartition(".")[0]).at(upto))
 
     def settled(self, arc: str, *, upto: int) -> int:
         """Return the event time before which no tuple of an arc can be revised after an epoch.
@@ -194,28 +163,7 @@ class View:
                 pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
                 known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
                 found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
-        return NEVER if plan.moves_times(arc) else min(found)
-
-    def rises(self, task: str, *, since: int, upto: int, from_ms: int) -> list[tuple[int, int]]:
-        """Return (epoch, watermark) wherever the watermark rises above `from_ms`."""
-        sources = self.plan.sources_behind(task.rpartition(".")[0])
-        tasks = [task for source in sources for task in self.tasks(f"{INGEST}{source}")]
-        events = sorted(
-            (epoch, number, watermark)
-            for number, other in enumerate(tasks)
-            for epoch, watermark in self.of(other).watermarks
-            if epoch <= upto
-        )
-        now = [NEVER] * len(tasks)
-        found: list[tuple[int, int]] = []
-        highest = from_ms
-        for place, (epoch, number, watermark) in enumerate(events):
-            now[number] = watermark
-            last = place + 1 == len(events) or events[place + 1][0] != epoch
-            if last and epoch > since and combined(now) > highest:
-                highest = combined(now)
-                found.append((epoch, highest))
-        return found
+        return NEVER if arc in plan.moved else min(found)
 
 
 def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
@@ -237,14 +185,3 @@ def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]
         .filter(pl.col("epoch") <= pl.col("__last"))
         .drop("__last")
     )
-
-
-def combined(watermarks: Iterable[int]) -> int:
-    """Return the minimum of watermarks, idle ones left out; NEVER if all are idle.
-
-    Example:
-        >>> combined([5, IDLE, 3]), combined([IDLE, IDLE]) == NEVER
-        (3, True)
-    """
-    known = [w for w in watermarks if w != IDLE]
-    return min(known, default=NEVER)

@@ -76,16 +76,19 @@ class Reports(View):
             scope = report.task.rpartition(".")[0]
             self._watermarks.setdefault(scope, {})[report.done] = report.watermark
 
-    def watermark(self, scope: str, epoch: int) -> int | None:
+    def watermark_then(self, scope: str, epoch: int) -> int | None:
         """Return wm(epoch) of a scope; None if the reports that tell it are gone."""
         known = self._watermarks.get(scope, {-1: NEVER})
-        before = [done for done in known if done <= epoch]
-        if not before:
+        since = max((done for done in known if done <= epoch), default=None)
+        if since is None or since < epoch < self._forgotten(scope):
             return None
-        since = max(before)
-        from_ms = known[since]
-        rises = self.rises(f"{scope}.0", since=since, upto=epoch, from_ms=from_ms)
-        return rises[-1][1] if rises else from_ms
+        return max(known[since], self.line(scope).at(epoch))
+
+    def _forgotten(self, scope: str) -> int:
+        """Return the epoch before which reports of sources no longer tell a scope's watermark."""
+        sources = self.plan.sources_behind(scope)
+        reports = (self.of(task) for s in sources for task in self.tasks(f"{INGEST}{s}"))
+        return max((floor.epoch for r in reports for floor in r.floors), default=-1)
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,7 @@ class Auditor:
     def _watermarks(self, arc: str, epoch: int) -> dict[str, int]:
         found = {}
         for name in self._recomputed(arc):
-            wm = self.view.watermark(self.plan.scope_of(name), epoch)
+            wm = self.view.watermark_then(self.plan.scope_of(name), epoch)
             box = computed(self.plan, name)
             if wm is None and isinstance(box, Aggregate) and not box.on_update:
                 raise NotAuditableError(

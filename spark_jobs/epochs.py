@@ -155,14 +155,13 @@ class Epochs:
         elif epoch <= now.epoch or min(told) < now.epoch:
             return now
         else:
-            rises = self.view.rises(task, since=now.epoch, upto=epoch, from_ms=wm)
+            wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
             if now.epoch > NOTHING:
                 starts = {p: self.resume(p) for p in complete}
-                if not rises and not self._has_input(now):
+                if wm == now.watermark and not self._has_input(now):
                     return now
             else:
                 wm = max(wm, self.view.of(task).watermark)
-            wm = max(wm, rises[-1][1]) if rises else wm
         return Bound(epoch, wm, self.view.settled(self.job.name, upto=epoch), starts, ends)
 
     def resume(self, partition: int) -> int:

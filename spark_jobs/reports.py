@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from processors.report import SETTLED, Report
+from processors.report import NEVER, SETTLED, Report
 from processors.task import Shared, Task
 from spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
 from spark_jobs.job import Job
@@ -178,6 +178,7 @@ class Reports:
             old,
             done=batch.epoch,
             watermark=batch.wm,
+            closes=NEVER,  # Spark knows which of its windows are open
             committed={**old.committed, old.attempt: batch.epoch},
             ends=ends,
             resume={source: told.resume.get(own, old.resume.get(source, 0))},

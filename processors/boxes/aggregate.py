@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import polars as pl
 
@@ -66,11 +67,12 @@ class Aggregate(Windowed, Asking):
         (tuples,) = inputs
         return self._live(self.states_of(tuples), tuples, wm)
 
-    def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
-        """Whether an epoch without input has work: some window closes, and appears with that."""
-        if self.on_update or wm <= wm_before:
-            return False
-        return bool(self.ends(live.states).is_between(wm_before, wm, closed="right").any())
+    def closes(self, live: Live, *, wm: int) -> int | None:
+        """Return when the first open window ends: its result appears with that."""
+        if self.on_update:
+            return None
+        ends = self.ends(live.states)
+        return cast("int | None", ends.filter(ends > wm).min())
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return the results that a whole collection has at watermark `wm`."""

@@ -97,6 +97,11 @@ class Asking(ABC):
         """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
         return Live()
 
-    def has_to_run(self, live: Live, *, wm_before: int, wm: int) -> bool:
-        """Whether an epoch without input has work."""
-        return False
+    def closes(self, live: Live, *, wm: int) -> int | None:
+        """Return the watermark by which an epoch without input has work again; None: never.
+
+        Args:
+            live: What is kept at watermark `wm`.
+            wm: The watermark of the last epoch that was processed.
+        """
+        return None

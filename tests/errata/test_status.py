@@ -12,7 +12,7 @@ from errata.progress import NetworkStatus, Progress, status
 from errata.testing import Driver
 from processors import report as reports
 from processors.plan import compile_network
-from processors.report import FOREVER, IDLE, Report
+from processors.report import FOREVER, IDLE, NONE_OPEN, Report
 from schemas import framing
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
@@ -68,8 +68,9 @@ def by_task(found: NetworkStatus) -> dict:
     return {task.task: task for task in found.tasks}
 
 
-def scope(world: World, partition: int, done: int, resume: int = 10) -> None:
-    world.report(f"prices.{partition}", done, resume={TopicPartition(ARC, partition): resume})
+def scope(world: World, partition: int, done: int, resume: int = 10, closes: int = NONE_OPEN):
+    at = {TopicPartition(ARC, partition): resume}
+    world.report(f"prices.{partition}", done, resume=at, closes=closes)
 
 
 def test_nothing_is_held_back_when_all_have_done_the_newest_epoch(world: World) -> None:
@@ -228,7 +229,7 @@ def test_people_are_told_only_of_what_is_stale(world: World) -> None:
     for partition in (0, 1):
         world.ingest(partition, 100, 5_000)
     scope(world, 1, 100)
-    scope(world, 0, 60)
+    scope(world, 0, 60, closes=4_000)
 
     def shown(after_ms: int) -> str:
         console = Console(width=250)

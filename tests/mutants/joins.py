@@ -32,13 +32,6 @@ JOINS = [
         network=WITH_JOINS,
     ),
     Mutant(
-        "a join that replays windows doesn't know the watermark",
-        "processors/plan.py",
-        "isinstance(above, Aggregate) and not above.on_update for above in between",
-        "isinstance(above, Aggregate) and above.on_update for above in between",
-        network=WITH_JOINS,
-    ),
-    Mutant(
         "sides joined on less than the identity of the arc they come from need no history",
         "processors/join_arc.py",
         "not top.exchange and set(top.identity) <= set(on):",

@@ -60,7 +60,7 @@ PROTOCOL = [
     ),
     Mutant(
         "the watermark is the fastest partition's",
-        "processors/view.py",
+        "processors/watermarks.py",
         "return min(known, default=NEVER)",
         "return max(known, default=NEVER)",
     ),
@@ -81,5 +81,23 @@ PROTOCOL = [
         "processors/view.py",
         "return min(self.frontier(writer) for writer in writers), end",
         "return max(self.frontier(writer) for writer in writers), end",
+    ),
+    Mutant(
+        "a task whose windows are open is taken to be as far as what it reads",
+        "processors/frontiers.py",
+        "return {Source(node, 0): self.closing(task, after=done), **own}",
+        "return {Source(node, 0): None, **own}",
+    ),
+    Mutant(
+        "what a task has not read does not hold it back",
+        "processors/frontiers.py",
+        "yield any(epoch > done and end > resume for end, epoch in ends)",
+        "yield any(epoch < done and end > resume for end, epoch in ends)",
+    ),
+    Mutant(
+        "pairs are forgotten, and what the watermark had been with them",
+        "processors/ingest_task.py",
+        "if len(kept) < len(pairs):",
+        "if len(kept) > len(pairs):",
     ),
 ]

@@ -15,7 +15,7 @@ from processors.described import (
     read_described,
 )
 from processors.plan import Plan, compile_network
-from processors.report import Report
+from processors.report import NEVER, Report
 from processors.view import View
 from schemas.codec import RevisionCodec
 from tests.laws.random_networks import random_shape
@@ -95,7 +95,7 @@ def test_a_view_of_what_is_read_back_knows_who_writes_and_how_far_all_is_complet
     mine, theirs = ([(v.writers(*each), v.complete(*each)) for each in asked] for v in views)
     assert theirs == mine
     assert views[1].complete("one", 2) == (5, 0)
-    assert [v.moves("counts.0", since=-1, upto=9) for v in views] == [[], []]
+    assert [v.watermark("counts.0", upto=9) for v in views] == [NEVER, NEVER]
 
 
 def test_the_fields_of_an_arc_are_in_the_order_of_its_records():

@@ -94,8 +94,8 @@ def test_the_watermark_of_every_epoch_is_told_by_the_reports_that_are_there() ->
         compacted = Reports(driver.cluster, plan=driver.plan)  # has the last report of each only
         for report in list(driver.shared.view.reports.values()):
             compacted.note(report)
-        assert compacted.watermark("trades", newest) == told[newest]
-        assert compacted.watermark("trades", min(told)) is None
+        assert compacted.watermark_then("trades", newest) == told[newest]
+        assert compacted.watermark_then("trades", min(told)) is None
 
 
 def test_a_watermark_is_told_by_what_older_reports_said_before_they_forgot_it() -> None:
@@ -105,7 +105,9 @@ def test_a_watermark_is_told_by_what_older_reports_said_before_they_forgot_it() 
         view.note(Report("ingest.trades.0", done=30, watermarks=((4, 1), (20, 7), (30, 8))))
         view.note(Report("trades.0", done=40, watermark=9))
         view.note(Report("ingest.trades.0", done=50, watermarks=((50, 10),)))
-        told = {epoch: view.watermark("trades", epoch) for epoch in (4, 5, 19, 20, 30, 40, 49, 50)}
+        told = {
+            epoch: view.watermark_then("trades", epoch) for epoch in (4, 5, 19, 20, 30, 40, 49, 50)
+        }
         assert told == {4: None, 5: 1, 19: 1, 20: 7, 30: 8, 40: 9, 49: 9, 50: 10}
 
 

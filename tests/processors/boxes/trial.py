@@ -145,7 +145,8 @@ class Trial:
         for key in changes:
             self.content.pop(key, None)
         self.content |= after
-        if not changes and not self.box.has_to_run(self.live, wm_before=self.wm, wm=wm):
+        closes = self.box.closes(self.live, wm=self.wm)
+        if not changes and (closes is None or closes > wm):
             self.wm = wm
             self.check()
             return revisions
