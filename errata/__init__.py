@@ -4,6 +4,7 @@ A network of boxes over Kafka topics, in which every result that a correction in
 revised, however old it is, with its value before and after.
 """
 
+from errata.reading import Table, read
 from processors.aggregates.compensating import Compensating
 from processors.aggregates.ohlc import ohlc
 from processors.expressions.opaque import python
@@ -18,9 +19,11 @@ __all__ = [
     "Network",
     "NetworkError",
     "Stream",
+    "Table",
     "hopping",
     "ohlc",
     "python",
+    "read",
     "sliding",
     "tumbling",
 ]

@@ -135,6 +135,17 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
     )
 
 
+def as_variables(settings: Mapping[str, str | int]) -> dict[str, str]:
+    """Return settings, by the names that `errata.toml` has, as the variables that win over all.
+
+    Example:
+        >>> as_variables({"kafka.sasl.username": "me"})
+        {'ERRATA_KAFKA__SASL_USERNAME': 'me'}
+    """
+    pairs = [(name.upper().partition("."), str(value)) for name, value in settings.items()]
+    return {f"{_PREFIX}{table}__{key.replace('.', '_')}": value for (table, _, key), value in pairs}
+
+
 def _default_state(environ: Mapping[str, str]) -> Path:
     home = environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(home) / "errata"

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from errata.settings import SETTINGS, read_settings
+from errata.settings import SETTINGS, as_variables, read_settings
 from schemas.errors import ErrataError
 from spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
 
@@ -126,17 +126,6 @@ class Options:
         return Opened.of(
             place.kafka, network=self.network, arc=self.arc, registry_url=place.registry_url
         )
-
-
-def as_variables(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings as the variables that win over all others.
-
-    Example:
-        >>> as_variables({"kafka.sasl.username": "me"})
-        {'ERRATA_KAFKA__SASL_USERNAME': 'me'}
-    """
-    pairs = [(name.upper().partition("."), value) for name, value in settings.items()]
-    return {f"ERRATA_{table}__{key.replace('.', '_')}": value for (table, _, key), value in pairs}
 
 
 def _epoch(given: Mapping[str, str], name: str) -> int | None:

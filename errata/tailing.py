@@ -9,7 +9,8 @@ import polars as pl
 
 from errata.progress import Progress
 from processors.arc_topic import ArcCodec, ArcInput
-from topics.cluster import TopicPartition
+from processors.settled import settled
+from schemas import revisions as frames
 
 _PAUSE_S = 0.02
 
@@ -20,26 +21,25 @@ class Tail:
     Args:
         progress: What the tasks have reported.
         codec: How to read the arc.
-        from_beginning: Whether to begin with what its topic holds, instead of what comes now.
+        from_beginning: Whether to begin with what its topic holds, instead of the epochs to come.
     """
 
     def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
         self.progress = progress
-        count = progress.plan.partition_count(codec.arc.name)
-        places = [TopicPartition(codec.topic, partition) for partition in range(count)]
+        arc = codec.arc.name
+        starts = [0] * progress.plan.partition_count(arc)
+        done, starts = (-1, starts) if from_beginning else settled(progress, arc)
         self.inputs = [
-            ArcInput(
-                progress,
-                codec,
-                place.partition,
-                done=-1,
-                resume=0 if from_beginning else progress.cluster.end(place),
-            )
-            for place in places
+            ArcInput(progress, codec, partition, done=done, resume=start)
+            for partition, start in enumerate(starts)
         ]
 
     def step(self) -> pl.DataFrame | None:
-        """Return the revisions that have become certain, by epoch; None if nothing has moved."""
+        """Return the revisions that have become certain; None if nothing has moved.
+
+        They are of whole epochs, in order, deletes first in each (DESIGN 2): what moves between
+        partitions goes before it comes, so that they can be folded one by one.
+        """
         self.progress.poll()
         read = sum(source.poll() for source in self.inputs)
         before = self.done
@@ -52,7 +52,8 @@ class Tail:
         ]
         for source in self.inputs:
             source.drop(frontier)
-        return pl.concat(taken).sort("epoch", "partition", "offset", maintain_order=True)
+        there = pl.col("op") != frames.DELETE
+        return pl.concat(taken).sort("epoch", there, "partition", "offset", maintain_order=True)
 
     @property
     def done(self) -> int:

@@ -157,6 +157,7 @@ def as_deployed(plan: Plan, found: Deployed) -> Plan:
         topic_partitions={s: described["sources"][s]["topic_partitions"] for s in plan.sources},
         generations=found.generations,
         version=found.version,
+        first_epoch=found.first_epoch,
         deployment=found.deployment,
     )
 

@@ -145,6 +145,7 @@ def described(found: Deployed) -> DescribedPlan:
         topic_partitions={n: each["topic_partitions"] for n, each in told["sources"].items()},
         deployment=found.deployment,
         version=found.version,
+        first_epoch=found.first_epoch,
         generations=found.generations,
         description=told,
     )

@@ -50,6 +50,8 @@ class Plan:
         sink_partitions: By sink's topic: its partitions.
         deployment: Id of what is deployed; "" before.
         version: Of the deployed plan; the next one has other numbers of partitions.
+        first_epoch: The first that this version processes: what arcs held before is told as of the
+            one before it.
         generations: By arc: the version that made its topic; 1 if it isn't named.
     """
 
@@ -71,6 +73,7 @@ class Plan:
     sink_partitions: dict[str, int] = field(default_factory=dict)
     deployment: str = ""
     version: int = 1
+    first_epoch: int = 0
     generations: dict[str, int] = field(default_factory=dict)
 
     def topic(self, arc: str) -> str:

@@ -24,11 +24,14 @@ from spark_jobs.connected import connected
 from spark_jobs.epochs import NOTHING
 from spark_jobs.registered import Registered
 from topics.client import Connection
-from topics.cluster import TopicPartition
-from topics.kafka import KafkaCluster
+from topics.cluster import Cluster, TopicPartition
 from topics.settings import FOREVER_MS
 
 PAUSE_S = 0.02
+
+
+class EpochAheadError(ErrataError):
+    """An epoch was asked for that is not complete yet."""
 
 
 class HistoryLostError(ErrataError):
@@ -78,7 +81,7 @@ class ArcReader:
     is_compacted: bool
     kept_ms: int
 
-    def cluster(self) -> KafkaCluster:
+    def cluster(self) -> Cluster:
         """Return the connection that this process has."""
         return connected(self.kafka)
 
@@ -211,13 +214,23 @@ class ArcProgress:
                     continue
             raise reader.lost(epoch)
 
-    def require_whole(self) -> None:
-        """See that a topic without history holds everything that was ever written there.
+    def require_whole(self, epoch: int) -> None:
+        """See that what the arc held as of an epoch can be told from its topic.
+
+        A new version of the plan copies or fills arcs as of its beginning; and a topic without
+        history has to hold everything that was ever written there.
 
         Raises:
-            HistoryLostError: If its oldest records are gone.
+            HistoryLostError: If it can't.
         """
-        reader, cluster = self.reader, self.view.cluster
+        reader, cluster, plan = self.reader, self.view.cluster, self.view.plan
+        if NOTHING < epoch < plan.first_epoch - 1:
+            raise HistoryLostError(
+                f"arc {reader.arc.name!r} can't be read as of epoch {epoch}: version "
+                f"{plan.version} of the plan of network {plan.network!r} begins with epoch "
+                f"{plan.first_epoch}, and what was there before is told as of the last one only; "
+                f"read it as of epoch {plan.first_epoch - 1} or later"
+            )
         if reader.is_compacted:
             return
         if any(cluster.offset_at(reader.place(p), 0) for p in self.partitions):

@@ -14,12 +14,13 @@ from pyspark.sql.types import StructType
 
 from processors.deployed import NewVersionError
 from processors.described import DescribedPlan, read_described
-from schemas.errors import ErrataError
+from processors.settled import settled
 from spark_jobs import arrow
 from spark_jobs.arc_reader import (
     PAUSE_S,
     ArcProgress,
     ArcReader,
+    EpochAheadError,
     HistoryLostError,
     Piece,
     log_settings,
@@ -27,18 +28,11 @@ from spark_jobs.arc_reader import (
 from spark_jobs.epochs import NOTHING
 from topics.kafka import KafkaCluster
 from topics.registry_server import registry
-from topics.transactions import TIMEOUT_S
 
 TABLE, REVISIONS = "table", "revisions"
 _ROWS = 65_536
 """Rows of a record batch."""
 _NEWS_S, _SETTLED_S = 0.2, 1.0
-_LONGEST_MS = int(2 * TIMEOUT_S * 1000)
-"""No transaction is open for so long."""
-
-
-class EpochAheadError(ErrataError):
-    """An epoch was asked for that is not complete yet."""
 
 
 @dataclass
@@ -137,7 +131,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         intact = after
         if self.content == TABLE:
             intact = epoch
-            progress.require_whole()
+            progress.require_whole(epoch)
         if intact > NOTHING:
             progress.require_kept(intact)
         starts = [0] * len(ends)
@@ -190,28 +184,14 @@ class Bounds:
             return now
         if all(len(progress.writers(p)) == 1 for p in progress.partitions):
             return Bound(now.topic, epoch, ends, ends)
-        newest, starts = self._settled()
+        arc = progress.reader.arc.name
+        newest, starts = settled(progress.view, arc, now_ms=self.clock_ms())
         deadline = time.monotonic() + _SETTLED_S
         while (found := progress.complete())[0] < newest and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
             progress.view.poll()
         epoch, ends = found
         return Bound(now.topic, epoch, starts if newest <= epoch else now.starts, ends)
-
-    def _settled(self) -> tuple[int, list[int]]:
-        """Return an epoch, and by partition an offset before which there is nothing of later ones.
-
-        What was written so long ago that its transaction has ended has been reported by now.
-        """
-        progress, cluster = self.progress, self.progress.view.cluster
-        begun_ms, starts = self.clock_ms() - _LONGEST_MS, []
-        for partition in progress.partitions:
-            place = progress.reader.place(partition)
-            end = cluster.end(place)  # before asking for what may not be there yet
-            starts.append(min(end, cluster.offset_at(place, begun_ms)))
-        progress.view.catch_up()
-        writers = {writer for p in progress.partitions for writer in progress.writers(p)}
-        return max(progress.view.of(writer).done for writer in writers), starts
 
 
 class StreamReader(DataSourceStreamReader):  # type: ignore[misc]

@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.deployed import Deployment, UnknownNameError
 from errata.cli.move import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.deployment import Deployment, UnknownNameError
 from errata.loading import load
 from errata.settings import read_settings
 from errata.versions import check_asked, deployed_part, new_arcs, next_version
@@ -69,7 +69,7 @@ def backfill(
             make_topics(new, place, cluster)
             subjects.register(new, schemas)
             switch = move(
-                Deployment(cluster, old, schemas),
+                Deployment(cluster, old, schemas, place.kafka),
                 old,
                 new,
                 place=place,

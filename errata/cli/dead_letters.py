@@ -11,9 +11,10 @@ import typer
 
 from errata import rows
 from errata.cli.app import DEFAULT, JsonOption, NetworkArgument, command, group
-from errata.cli.deployed import Deployment, UnknownNameError, deployed
+from errata.cli.deployed import deployed
 from errata.cli.output import as_time, for_people, print_lines, print_table
 from errata.delivery import Parcel, deliver
+from errata.deployment import Deployment, UnknownNameError
 from errata.plain import PlainDecoder
 from errata.progress import current
 from processors.dead_letter import DeadLetter, decode

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from errata.cli.deployed import Deployment
+from errata.deployment import Deployment
 from errata.loading import load
 from errata.parts import Actor, Parts
 from errata.switch import Jobs, Switch

@@ -12,8 +12,9 @@ from rich.text import Text
 from errata import rows
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import arcs
-from errata.cli.deployed import Deployment, UnknownNameError, deployed
+from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.deployment import Deployment, UnknownNameError
 from errata.plain import PlainDecoder
 from errata.progress import Progress
 from topics import names

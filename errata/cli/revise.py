@@ -13,11 +13,12 @@ from rich.console import Console
 from errata import rows
 from errata.cli.app import JsonOption, NetworkArgument, command, complain
 from errata.cli.completion import sources
-from errata.cli.deployed import Deployment, deployed
+from errata.cli.deployed import deployed
 from errata.cli.given import RefusedRevisionError, given_fields, given_identity
 from errata.cli.output import for_people, print_lines
 from errata.cli.tail import told
 from errata.delivery import Parcel, deliver
+from errata.deployment import Deployment
 from errata.progress import Progress, current
 from errata.source_record import source_records
 from errata.what_if import Content, consequences, content_of

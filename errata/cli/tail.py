@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any
 
 import polars as pl
@@ -15,9 +18,11 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.deployment import Deployment
 from errata.progress import current
 from errata.stopping import Stop
 from errata.tailing import Tail
+from processors.task import INTERVAL_MS
 from schemas.arc import Arc
 
 _COLOURS = {"insert": "green", "replace": "yellow", "delete": "red"}
@@ -43,6 +48,9 @@ def tail(
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for more, or end with what is there.")
     ] = True,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="Also tell when an epoch is over in all partitions.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print an arc's revisions as they become certain, epoch by epoch, with before and after.
@@ -50,20 +58,25 @@ def tail(
     Only revisions that exist are shown: those that a report of their task covers. The topic of a
     connection point is compacted: of what is long past it holds each tuple's last revision.
 
+    Epochs come in order, in each of them deletes first. With --complete a line {"epoch": 7,
+    "complete": true} follows the last revision of each epoch of which all are there: from the
+    beginning, the lines up to it say what the arc holds after that epoch.
+
     JSON lines, or on a terminal a line a revision: what it names, then what has changed.
     """
     with Stop() as stop, deployed(net) as found:
         kind = found.plan.arcs[found.written(arc)]
+        over_from = _intact_from(found, arc, from_beginning) if complete else None
         progress = current(found.cluster, found.plan)
         reading = Tail(progress, found.codec(arc), from_beginning=from_beginning)
         stop.running = True  # a KeyboardInterrupt is lost if it comes amidst a callback
         try:
             frames = reading.until(stop) if follow else reading.upto_now()
-            for revisions in limited(kind, frames, epochs=epochs, limit=limit):
+            for lines in limited(kind, frames, epochs=epochs, limit=limit, over_from=over_from):
                 if as_json or not for_people():
-                    print_lines(revisions)
+                    print_lines(lines)
                 else:
-                    print_coloured(kind, revisions)
+                    print_coloured(kind, lines)
         finally:
             reading.close()
             progress.close()
@@ -71,30 +84,52 @@ def tail(
         raise typer.Exit(stop.status)
 
 
+def _intact_from(found: Deployment, arc: str, from_beginning: bool) -> int:
+    """Return the epoch since which an arc's topic has all that is to be told of it."""
+    is_compacted, kept_ms = found.kept(arc) if from_beginning else (False, 0)
+    return (time.time_ns() // 1_000_000 - kept_ms) // INTERVAL_MS if is_compacted else 0
+
+
 def limited(
-    kind: Arc, frames: Iterator[pl.DataFrame], *, epochs: int | None, limit: int | None
+    kind: Arc,
+    frames: Iterator[pl.DataFrame],
+    *,
+    epochs: int | None,
+    limit: int | None,
+    over_from: int | None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield revisions as plain values until there are as many, or of as many epochs, as wanted."""
-    left, seen = limit, set[int]()
+    """Yield revisions as plain values until there are as many, or of as many epochs, as wanted.
+
+    Args:
+        kind: The arc.
+        frames: Its revisions, each frame of whole epochs.
+        epochs: How many epochs are wanted; None: all.
+        limit: How many revisions are wanted; None: all.
+        over_from: From this epoch on a line follows the last revision of each; None: never.
+    """
+    left, seen = limit, 0
     for frame in frames:
-        shown: list[dict[str, Any]] = []
-        for revision in rows.revisions(kind, frame):
-            seen.add(revision["epoch"])
-            if epochs is not None and len(seen) > epochs:
-                break
-            shown.append(revision)
-        yield shown if left is None else shown[:left]
-        left = None if left is None else left - len(shown)
-        # That an epoch is over shows only by its being complete, which it is here.
-        if (left is not None and left <= 0) or (epochs is not None and len(seen) >= epochs):
-            return
+        lines: list[dict[str, Any]] = []
+        for epoch, of_epoch in groupby(rows.revisions(kind, frame), key=itemgetter("epoch")):
+            revisions = list(of_epoch)
+            lines += revisions[:left]
+            is_cut = left is not None and left < len(revisions)
+            if over_from is not None and epoch >= over_from and not is_cut:
+                lines.append({"epoch": epoch, "complete": True})
+            left = None if left is None else max(0, left - len(revisions))
+            seen += 1
+            if left == 0 or seen == epochs:
+                yield lines
+                return
+        yield lines
 
 
-def print_coloured(kind: Arc, revisions: list[dict[str, Any]]) -> None:
-    """Print a line a revision for people."""
+def print_coloured(kind: Arc, lines: list[dict[str, Any]]) -> None:
+    """Print a line a revision, or a complete epoch, for people."""
     console = Console(soft_wrap=True, highlight=False)
-    for revision in revisions:
-        console.print(told(kind, revision))
+    for line in lines:
+        over = "complete" in line
+        console.print(Text(f"{line['epoch']} complete", style="dim") if over else told(kind, line))
 
 
 def told(kind: Arc, revision: dict[str, Any]) -> Text:

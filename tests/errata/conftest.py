@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.deployed import Deployment
 from errata.cli.entry import app
+from errata.deployment import Deployment
 from errata.loading import load
-from errata.testing import Driver
+from errata.testing import LAG_MS, Driver
 from processors.deployed import deploy
 from tests.errata.network_file import write_network
 from topics.registry import SchemaRegistry
@@ -103,6 +103,8 @@ def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     write_network(tmp_path)
     with Driver(load("tape.py")) as running:
         deploy(running.cluster, running.plan)
-        found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster))
+        schemas, kafka = SchemaRegistry(running.cluster), {"bootstrap.servers": "memory"}
+        found = Deployment(running.cluster, running.plan, schemas, kafka)
         monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
+        monkeypatch.setattr("errata.deployment.log_settings", lambda kafka, topic: (True, LAG_MS))
         yield running

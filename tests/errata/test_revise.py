@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from errata import Network
-from errata.cli.deployed import Deployment
 from errata.cli.revise import place_of
+from errata.deployment import Deployment
 from errata.testing import Driver
 from processors.plan import compile_network
 from schemas import revisions as frames
@@ -186,7 +186,7 @@ def placed(
     plan = compile_network(net).placed({"prices": count})
     cluster = MemoryCluster()
     cluster.create(names.SCHEMAS_TOPIC, 1)
-    found = Deployment(cluster, plan, SchemaRegistry(cluster))
+    found = Deployment(cluster, plan, SchemaRegistry(cluster), {})
     source = plan.sources["prices"]
     row = {"op": 0, "after.key": "foobar", "after.at": 1}
     revision = pl.DataFrame([row], schema=frames.schema(source.arc.fields))

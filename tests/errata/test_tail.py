@@ -98,6 +98,14 @@ def test_people_read_a_line_a_revision_with_what_has_changed(
     assert last == ("2 replace symbol=IBM window_start=1970-01-01 02:00:00  total 62.00 -> 59.00")
 
 
+def test_people_read_when_an_epoch_is_over(driver: Driver, errata: Errata, people: None) -> None:
+    figure(driver)
+    told = errata(*TAIL, "--complete").out.splitlines()
+    assert [line.split()[:2] for line in told] == [
+        *[["1", "insert"]] * 3, ["1", "complete"], *[["2", "replace"]] * 2, ["2", "complete"]
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
@@ -127,7 +135,7 @@ deploy(driver.cluster, driver.plan)
 driver.send("prices", {"op": "insert", "after":
     {"key": "a", "at": 5, "symbol": "IBM", "price": 1}})
 driver.close_epoch()
-found = deployed.Deployment(driver.cluster, driver.plan, SchemaRegistry(driver.cluster))
+found = deployed.Deployment(driver.cluster, driver.plan, SchemaRegistry(driver.cluster), {})
 deployed.open_deployment = lambda net: found
 sys.argv = ["errata", "tail", "tape.py", "prices", "--from-beginning"]
 main()

@@ -1,4 +1,4 @@
-"""A network on a real broker of which a test is every task: it dies, repeats and lags at will."""
+"""A network of which a test is every task: it dies, repeats and lags at will."""
 
 import time
 from dataclasses import replace
@@ -20,6 +20,7 @@ from topics import names
 from topics.cluster import TopicPartition, Transactions
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
+from topics.memory import MemoryCluster
 from topics.registry_server import registry
 from topics.settings import DAY_MS, TopicSpec
 
@@ -45,21 +46,33 @@ EVERY = {
 
 
 class World:
-    """A network on a broker of which this test is every task.
+    """A network of which this test is every task.
 
     Args:
         cluster: The cluster.
-        settings: How to reach it.
+        settings: How to reach it, if it is a broker.
         name: The network's.
         lag_ms: How long superseded records stay.
     """
 
     def __init__(
-        self, cluster: KafkaCluster, settings: dict[str, Any], name: str, *, lag_ms: int = DAY_MS
+        self,
+        cluster: KafkaCluster | MemoryCluster,
+        settings: dict[str, Any],
+        name: str,
+        *,
+        lag_ms: int = DAY_MS,
     ) -> None:
+        def create(specs: list[TopicSpec]) -> None:
+            if isinstance(cluster, KafkaCluster):
+                create_topics(settings, specs)
+                return
+            for spec in specs:
+                cluster.create(spec.name, spec.partitions)
+
         self.servers = settings["bootstrap.servers"]
-        net = Network(name)
-        create_topics(settings, [TopicSpec(f"{name}-{of}", 2) for of in ("trades", "every")])
+        self.network = net = Network(name)
+        create([TopicSpec(f"{name}-{of}", 2) for of in ("trades", "every")])
         trades, every = (
             net.source(
                 of,
@@ -75,7 +88,7 @@ class World:
         trades.where("few", "n < 10")
         every.where("kept", "alone > 0", keep="10y")
         plan = compile_network(net).placed({"trades": 2, "every": 2})
-        create_topics(settings, topic_specs(plan, compaction_lag_ms=lag_ms))
+        create(topic_specs(plan, compaction_lag_ms=lag_ms))
         self.cluster, self.plan, self.registry = cluster, plan, registry(cluster)
         subjects.register(plan, self.registry)
         deploy(cluster, plan)

@@ -13,15 +13,14 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from errata.settings import read_settings
-from errata.spark import OptionError, Options, as_variables, register
+from errata.settings import as_variables, read_settings
+from errata.spark import OptionError, Options, register
 from processors.deployed import NewVersionError, announce
-from spark_jobs.arc_reader import ArcProgress, HistoryLostError
+from spark_jobs.arc_reader import ArcProgress, EpochAheadError, HistoryLostError
 from spark_jobs.data_source import (
     BatchReader,
     Bound,
     Bounds,
-    EpochAheadError,
     Opened,
     StreamReader,
 )

@@ -1,0 +1,110 @@
+"""A network as it is deployed on a cluster, for whoever looks at it or tells it something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from errata.worker import Place, place_plan
+from processors.arc_topic import ArcCodec
+from processors.deployed import as_deployed, require_plan
+from processors.network import Network
+from processors.plan import Plan, compile_network
+from processors.resolve import resolve
+from schemas.errors import ErrataError
+from spark_jobs.arc_reader import log_settings
+from topics.client import Settings
+from topics.cluster import Cluster
+from topics.kafka import KafkaCluster
+from topics.registry import Registry
+from topics.registry_server import registry
+
+
+class UnknownNameError(ErrataError):
+    """A source, arc or topic was named that the network does not have."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A network on a cluster.
+
+    Args:
+        cluster: Where it runs.
+        plan: What runs.
+        registry: Where the schemas of its records are.
+        kafka: librdkafka settings by which the cluster is reached.
+    """
+
+    cluster: Cluster
+    plan: Plan
+    registry: Registry
+    kafka: Settings
+
+    def codec(self, arc: str) -> ArcCodec:
+        """Return the codec of an arc's topic."""
+        return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+
+    def written(self, arc: str) -> str:
+        """Return an arc's name if it is one that has a topic.
+
+        Raises:
+            UnknownNameError: If there is no such arc, or it stays inside its process.
+        """
+        plan = self.plan
+        if arc in plan.topics:
+            return arc
+        if arc in plan.arcs:
+            raise UnknownNameError(
+                f"arc {arc!r} stays inside the processes of scope {plan.scope_of(arc)!r} and has "
+                f"no topic; give it keep=, or ask for one of {', '.join(plan.topics)}"
+            )
+        raise UnknownNameError(
+            f"network {plan.network!r} has no arc {arc!r}: it has {', '.join(plan.topics)}"
+        )
+
+    def kept(self, arc: str) -> tuple[bool, int]:
+        """Return whether an arc's topic is compacted, and how long its records are safe, in ms."""
+        return log_settings(self.kafka, self.plan.topic(arc))
+
+    def known(self, what: str, name: str, known: Iterable[str]) -> str:
+        """Return a name if it is among those that are known.
+
+        Raises:
+            UnknownNameError: If it is not; those that are there are told.
+        """
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise UnknownNameError(f"network {self.plan.network!r} has no {what} {name!r}: {there}")
+        return name
+
+
+def open_network(network: Network, place: Place) -> Deployment:
+    """Return a network on a cluster, whether it runs there or not."""
+    cluster = KafkaCluster(place.kafka)
+    try:
+        schemas = registry(cluster, url=place.registry_url)
+        plan = place_plan(compile_network(resolve(network, schemas)), cluster)
+    except BaseException:
+        cluster.close()
+        raise
+    return Deployment(cluster, plan, schemas, place.kafka)
+
+
+@contextmanager
+def as_it_runs(found: Deployment, *, start: str = "errata up") -> Iterator[Deployment]:
+    """Give a network with the plan that is deployed, and close its cluster afterwards.
+
+    Args:
+        found: The network as it is declared.
+        start: The command that would run it.
+
+    Raises:
+        NotDeployedError: If it doesn't run there.
+        PlanMismatchError: If what runs there is another network of that name.
+    """
+    try:
+        there = require_plan(found.cluster, found.plan.network, remedy=f"run `{start}`")
+        yield replace(found, plan=as_deployed(found.plan, there))
+    finally:
+        found.cluster.close()
