@@ -1,23 +1,34 @@
 """Money moves between accounts, over a real broker and four processes' worth of tasks.
 
 From "Internal consistency in streaming systems": what an account paid and what it was paid meet in
-a join, and all balances add up to nothing, after every epoch, whatever is revised meanwhile.
+a join, and all balances add up to nothing, after every epoch, whatever is revised meanwhile: as the
+topics hold it, as `errata.read` gives it, and as `errata tail --complete` tells it.
 """
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import defaultdict
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
-from errata import Network
+import errata
+from errata import Network, Stream
 from errata.worker import Place, Worker
 from schemas import revisions as frames
-from tests.spark_jobs.at_work import Fed, at_work
+from schemas.visible import visible
+from tests.spark_jobs.at_work import LIMIT_S, Fed, at_work
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.settings import TopicSpec
 
 ACCOUNTS, MOVES = 12, 1_500
+COMPLETE = ("--complete", "--json", "--from-beginning")
 FIELDS = {
     "key": "string",
     "at": "timestamp-millis",
@@ -68,6 +79,52 @@ class Moving(Fed):
         return {"payer": payer, "payee": payee, "amount": self.chance.randrange(1, 100)}
 
 
+class Told:
+    """What `errata tail` of the balances has written by now, as it follows a network at work."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def totals(self, *, upto):
+        """Wait until an epoch is over; return the total after each one."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            held, found = {}, {}
+            for line in map(json.loads, self.file.read_text().splitlines(keepends=True)[:-1]):
+                if "complete" in line:
+                    found[line["epoch"]] = sum(held.values())
+                elif line["op"] == "delete":
+                    del held[line["before"]["account"]]
+                else:
+                    held[line["after"]["account"]] = line["after"]["balance"]
+            if max(found, default=-1) >= upto:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"epoch {upto} is not told, only {sorted(found)[-3:]}")
+
+
+@contextmanager
+def tailed(folder, topic, broker):
+    """Run `errata tail --complete` in a process of its own."""
+    (folder / "money.py").write_text(
+        f"from tests.kafka.test_money import network\nnet = network({topic!r})\n"
+    )
+    root = str(Path(__file__).parents[2])
+    with (folder / "told.jsonl").open("wb") as out:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "errata", "tail", "money.py", "balances", *COMPLETE],
+            stdout=out,
+            cwd=folder,
+            env=os.environ
+            | {"PYTHONPATH": root, "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers},
+        )
+        try:
+            yield Told(folder / "told.jsonl")
+        finally:
+            running.send_signal(signal.SIGINT)
+            assert running.wait() == 130
+
+
 @pytest.mark.kafka
 def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
     topic = "money.in"
@@ -81,15 +138,36 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
             workers[number % 4].add_scope(scope, sweep_beside=True)
         for worker in workers:
             stack.enter_context(at_work(worker))
+        told = stack.enter_context(tailed(tmp_path, topic, broker))
+        net, settings = network(topic), {"kafka.bootstrap.servers": broker.bootstrap_servers}
+
+        def total_as_of(epoch):
+            found = errata.read(Stream(net, "balances"), epoch, settings=settings)
+            assert found.epoch == epoch
+            return sum(row["balance"] for row in found.tuples)
+
         moving = Moving(cluster, topic=topic, kinds=10)
         moving.begin()
         first = moving.processed(plan, plan.scopes)
+        under_load = {}
         for _ in range(15):
             moving.send(MOVES // 15, 0)
             moving.processed(plan, [])  # taken in: those below may be behind
+            now = errata.read(Stream(net, "all"), settings=settings)
+            under_load[now.epoch] = [row["total"] for row in now.tuples], total_as_of(now.epoch)
         moving.processed(plan, plan.scopes)
         balances = moving.believed(plan, "balances")
         (total, *others) = (found for found in moving.believed(plan, "all") if found.height)
+        seen = [visible(plan.arcs["balances"], found)["epoch"] for found in balances]
+        epochs = {epoch for found in seen for epoch in found.to_list() if epoch >= first}
+        assert len(epochs) > 3
+        t0 = time.time()
+        assert {e: total_as_of(e) for e in epochs} == dict.fromkeys(epochs, 0)
+        print("READS", len(epochs), time.time() - t0, len(under_load))
+        by_tail = told.totals(upto=max(epochs))
+    assert len(under_load) > 3
+    assert under_load == dict.fromkeys(under_load, ([0], 0))
+    assert {e: total for e, total in by_tail.items() if e >= first} == dict.fromkeys(epochs, 0)
     assert not others
     assert {t for t, e in total.select("after.total", "epoch").rows() if e >= first} <= {0}
     by_epoch = defaultdict(int)
@@ -103,4 +181,3 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
     for epoch, change in sorted(by_epoch.items()):
         running += change
         assert running == 0 or epoch < first, epoch
-    assert len([epoch for epoch in by_epoch if epoch > first]) > 3

@@ -1,4 +1,4 @@
-"""A network on a broker that the audit is tried on."""
+"""Networks on a broker that the audit is tried on."""
 
 from typing import Any
 
@@ -31,12 +31,31 @@ loose = both.aggregate("loose", by=["product"], window=tumbling("1h"), n="count(
 days = loose.aggregate("days", by=[], window=tumbling("1d"), n="sum(n)", groups="count(*)")
 """
 
+JOINED = """
+from errata import Network
+
+net = Network("joined")
+trades = net.source(
+    "trades", topic="joined-trades", format="json", identity=["key"], event_time="at", keep="10y",
+    partition_by=["key"], partitions=2,
+    fields={"key": "string", "at": "timestamp-millis", "product": "string", "n": "long",
+            "price": "decimal(9,2)", "rate": "double"},
+)
+large = trades.where("large", "n >= 15 and product < 'c'")
+options = {"by": ["product"], "window": None, "emit": "on_update", "keep": "10y"}
+sums = trades.aggregate("sums", n="sum(n)", **options)
+most = large.aggregate("most", n="max(n)", **options)
+net.join("met", {"s": sums, "m": most}, on=["product"], share="m.n / s.n", keep="10y")
+sides = {"t": trades, "m": most}
+net.join("each", sides, on=["product"], how="left", below="m.n - t.n", keep="10y")
+"""
+
 
 class Running(Fed):
-    """The network on two ingest partitions and as many of each arc."""
+    """A network on two ingest partitions and as many of each arc."""
 
     def __init__(self, cluster: KafkaCluster, worker: Worker) -> None:
-        super().__init__(cluster, topic="audited-trades", kinds=5)
+        super().__init__(cluster, topic=worker.plan.sources["trades"].topic, kinds=5)
         self.worker = worker
 
     def drawn(self) -> dict[str, Any]:

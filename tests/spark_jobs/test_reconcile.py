@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from spark_jobs.recompute import Division
 from spark_jobs.reconcile import MADE, SAID, Comparison, Finding
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
 from tests.spark_jobs.at_work import at_work
-from tests.spark_jobs.audited import TAPE, Running
+from tests.spark_jobs.audited import JOINED, TAPE, Running
 from tests.spark_jobs.kept import Kept
 from topics.broker import EmbeddedBroker
 from topics.create import create_topics
@@ -123,11 +123,14 @@ def test_what_retention_may_have_taken_is_left_out() -> None:
 
 
 @pytest.fixture
-def running(tmp_path: Path, broker: EmbeddedBroker, cluster: KafkaCluster) -> Iterator[Running]:
-    path = tmp_path / "tape.py"
-    path.write_text(TAPE)
-    create_topics(broker.settings, [TopicSpec("audited-trades", 2)])
-    worker = Worker(load(str(path)), Place(dict(broker.settings), tmp_path / "state"))
+def running(
+    request: pytest.FixtureRequest, tmp_path: Path, broker: EmbeddedBroker, cluster: KafkaCluster
+) -> Iterator[Running]:
+    path, text = tmp_path / "tape.py", request.param
+    path.write_text(text)
+    network = load(str(path))
+    create_topics(broker.settings, [TopicSpec(f"{network.name}-trades", 2)])
+    worker = Worker(network, Place(dict(broker.settings), tmp_path / "state"))
     for scope in ("ingest.trades", *worker.plan.scopes):
         worker.add_scope(scope)
     worker.add_sweepers()
@@ -135,24 +138,60 @@ def running(tmp_path: Path, broker: EmbeddedBroker, cluster: KafkaCluster) -> It
         yield Running(cluster, worker)
 
 
-@pytest.mark.kafka
-@pytest.mark.spark
-@pytest.mark.filterwarnings("ignore")  # of sockets that py4j leaves open
-def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_found(
-    running: Running,
+Told = Callable[..., dict[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def told(
     broker: EmbeddedBroker,
     spark: Any,
     errata: Errata,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> Told:
+    """Run the audit; returns what it says of each arc."""
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
     monkeypatch.setattr("errata.cli.reconcile.open_session", lambda **_: Kept(spark))
 
-    def told(*arguments: str, status: int) -> dict[str, dict[str, Any]]:
+    def run(*arguments: str, status: int) -> dict[str, dict[str, Any]]:
         done = errata("reconcile", "tape.py", "--json", *arguments)
         assert done.status == status, done.err
         return {line["arc"]: line for line in map(json.loads, done.out.splitlines())}
 
+    return run
+
+
+def wrong(line: dict[str, Any]) -> tuple[int, int, int]:
+    return line["missing"], line["unexpected"], line["different"]
+
+
+def held(running: Running, arc: str, field: str) -> tuple[int, pl.DataFrame]:
+    """Return a partition of an arc, and the last revision of each tuple there that has a field."""
+    plan = running.worker.plan
+    for partition, found in enumerate(running.believed(plan, arc)):
+        last = frames.last(found, plan.arcs[arc].identity)
+        there = last.filter(pl.col("op") != frames.DELETE, pl.col(f"after.{field}").is_not_null())
+        if there.height:
+            return partition, there
+    raise AssertionError(f"{arc} holds nothing")
+
+
+def with_one_more(revision: pl.DataFrame, arc: Arc, field: str) -> pl.DataFrame:
+    """Return a replace of a tuple by one with one more in a field."""
+    before = [pl.col(frames.AFTER + name).alias(frames.BEFORE + name) for name in arc.fields]
+    more = pl.col(frames.AFTER + field) + 1
+    return revision.with_columns(pl.lit(frames.REPLACE, pl.UInt8).alias("op"), *before, more)
+
+
+on_spark = pytest.mark.filterwarnings("ignore")  # of sockets that py4j leaves open
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@on_spark
+@pytest.mark.parametrize("running", [TAPE], ids=["tape"], indirect=True)
+def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_found(
+    running: Running, told: Told
+) -> None:
     epochs = []
     for hour in (0, 6, 30, 3):  # the last ones are late: they correct what is closed
         running.send(120, hour)
@@ -164,7 +203,7 @@ def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_f
     right = told(status=0)
     assert list(right) == ["sums", "days"]
     for arc in right.values():
-        assert (arc["missing"], arc["unexpected"], arc["different"]) == (0, 0, 0)
+        assert wrong(arc) == (0, 0, 0)
         assert arc["epoch"] >= epochs[-1]
         assert (arc["status"], arc["left_out"], arc["samples"]) == ("ok", 0, [])
     assert right["sums"]["tuples"] > 40
@@ -172,28 +211,22 @@ def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_f
     earlier = told("--arc", "sums", "--as-of", str(epochs[1]), status=0)["sums"]
     assert 0 < earlier["tuples"] < right["sums"]["tuples"]
 
-    partition, held = next(
-        (p, held) for p, held in enumerate(running.believed(plan, "sums")) if held.height
-    )
-    kind = plan.arcs["sums"]
-    there = frames.last(held, kind.identity).filter(pl.col("op") != frames.DELETE)
+    kind, (partition, there) = plan.arcs["sums"], held(running, "sums", "most")
     one, other = there[:1], there[1:2]
     nothing = [pl.lit(None, f.dtype).alias(frames.AFTER + n) for n, f in kind.fields.items()]
     before = [pl.col(frames.AFTER + name).alias(frames.BEFORE + name) for name in kind.fields]
-    altered = one.with_columns(
-        pl.lit(frames.REPLACE, pl.UInt8).alias("op"), *before, pl.col("after.most") + 1
-    )
+    altered = with_one_more(one, kind, "most")
     deleted = other.with_columns(before).with_columns(
         pl.lit(frames.DELETE, pl.UInt8).alias("op"), *nothing
     )
     running.write("sums", partition, altered)
     running.write("sums", partition, deleted.with_columns(pl.col("epoch") + 1))
 
-    wrong = told("--arc", "sums", status=1)["sums"]
-    assert (wrong["missing"], wrong["unexpected"], wrong["different"]) == (1, 0, 1)
-    assert (wrong["status"], wrong["tuples"]) == ("differs", right["sums"]["tuples"] - 1)
+    found = told("--arc", "sums", status=1)["sums"]
+    assert wrong(found) == (1, 0, 1)
+    assert (found["status"], found["tuples"]) == ("differs", right["sums"]["tuples"] - 1)
     names = ("product", "window_start")
-    by_status = {sample["status"]: sample for sample in wrong["samples"]}
+    by_status = {sample["status"]: sample for sample in found["samples"]}
     assert set(by_status) == {"different", "missing"}
     assert by_status["different"] == {
         "status": "different",
@@ -202,3 +235,29 @@ def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_f
     }
     assert by_status["missing"]["identity"] == {name: other[f"after.{name}"][0] for name in names}
     assert by_status["missing"]["fields"]["most"]["arc"] is None
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@on_spark
+@pytest.mark.parametrize("running", [JOINED], ids=["joined"], indirect=True)
+def test_joins_that_are_right_are_found_right_and_one_pair_altered_by_hand_is_found(
+    running: Running, told: Told
+) -> None:
+    for hour in (0, 6, 3):
+        running.send(60, hour)
+        running.settle()
+    arcs = ("--arc", "met", "--arc", "each")
+    right = told(*arcs, status=0)
+    assert {arc: wrong(line) for arc, line in right.items()} == dict.fromkeys(right, (0, 0, 0))
+    assert {arc: line["left_out"] for arc, line in right.items()} == {"met": 0, "each": 0}
+    assert (right["met"]["tuples"], right["each"]["tuples"]) == (2, len(running.live))
+
+    partition, there = held(running, "each", "below")
+    one, kind = there[:1], running.worker.plan.arcs["each"]
+    running.write("each", partition, with_one_more(one, kind, "below"))
+    found = told(*arcs, status=1)
+    assert (wrong(found["met"]), wrong(found["each"])) == ((0, 0, 0), (0, 0, 1))
+    (sample,) = found["each"]["samples"]
+    below = one["after.below"][0]
+    assert sample["fields"] == {"below": {"arc": below + 1, "recomputed": below}}
