@@ -204,7 +204,12 @@ class Auditor:
         )
 
     def _see_history(self, arc: str, epoch: int) -> None:
-        """See that nothing has been compacted that was there as of an epoch."""
+        """See that nothing has been compacted, or moved, that was there as of an epoch."""
+        if epoch < self.plan.first_epoch - 1:
+            raise NotAuditableError(
+                f"arc {arc!r} can't be audited as of epoch {epoch}: version {self.plan.version} of "
+                f"the plan begins with epoch {self.plan.first_epoch}; take the one before, or later"
+            )
         oldest = (time.time_ns() // 1_000_000 - self.compaction_lag_ms) // INTERVAL_MS
         if epoch >= oldest or not any(self._later(name, epoch) for name in (arc, *self._read(arc))):
             return

@@ -1,5 +1,7 @@
 """As of which epoch an arc can be audited, and which of its tuples."""
 
+from dataclasses import replace
+
 import pytest
 
 from errata import Network, Stream, hopping, tumbling
@@ -119,6 +121,18 @@ def test_an_epoch_whose_records_may_have_been_compacted_is_refused() -> None:
         auditor.as_of("sums", asked=None)
         with pytest.raises(NotAuditableError, match="it has been revised since"):
             auditor.as_of("sums", asked=1)
+
+
+def test_an_epoch_before_the_present_version_of_the_plan_is_refused() -> None:
+    with Driver(small()) as driver:
+        for minute in (10, 90, 200):
+            insert(driver, minute * MINUTE)
+        plan = replace(driver.plan, version=2, first_epoch=3)
+        view = Reports(driver.cluster, plan=plan)
+        view.catch_up()
+        assert Auditor(view, LAG_MS).as_of("sums", asked=2).epoch == 2
+        with pytest.raises(NotAuditableError, match="version 2 of the plan begins with epoch 3"):
+            Auditor(view, LAG_MS).as_of("sums", asked=1)
 
 
 def test_results_are_judged_whose_windows_begin_within_what_is_kept() -> None:
