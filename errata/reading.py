@@ -58,7 +58,8 @@ def read(
 
     The epoch is complete in all partitions, and what no task has reported does not count: no half
     of an epoch is ever seen (Timely Dataflow's frontiers). Arcs that are read as of one epoch fit
-    together: ``now = errata.read(paid)``, then ``errata.read(got, as_of=now.epoch)``.
+    together: ``now = errata.read(paid)``, then ``errata.read(got, as_of=now.epoch)``. Each call
+    connects to the cluster and reads the arc's whole topic; `errata tail --complete` follows it.
 
     Args:
         arc: The arc; it needs a topic.
