@@ -144,9 +144,7 @@ def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
     plan = view.plan
     own, sources = plan.scope_of(arc), set(plan.sources_of[arc])
     for scope in plan.scopes:
-        if view.holds(f"{scope}.0") and (
-            scope == own or set(plan.sources_behind(scope)) == sources
-        ):
-            told = view.watermark(scope, epoch)
+        if scope == own or set(plan.sources_behind(scope)) == sources:
+            told = view.watermark_then(scope, epoch)
             return told if told is not None and NEVER < told < FOREVER else None
     return None
