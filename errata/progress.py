@@ -5,17 +5,19 @@ An epoch's number is a clock's reading (DESIGN 5): lags between epochs are told 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
+from errata.complaints import Complaint, complaints
 from errata.filters import silent_filters
+from errata.holds import Hold, holder, last_pair, moment, watermark_holds
 from processors.plan import Plan
-from processors.report import FOREVER, IDLE, NEVER
+from processors.report import FOREVER, IDLE
 from processors.scopes import INGEST
 from processors.task import INTERVAL_MS
 from processors.view import View
-from processors.watermarks import combined
 from topics.cluster import (
     Cluster,
     LostOffsetError,
@@ -23,9 +25,6 @@ from topics.cluster import (
     Records,
     TopicPartition,
 )
-
-STALE_MS = 5_000
-"""A task that has something to do and has not reported for so long is busy, or not running."""
 
 _COUNTED, _COUNT_S = 1_000, 2.0
 
@@ -72,37 +71,39 @@ class TaskStatus:
 
 
 @dataclass(frozen=True)
-class Hold:
-    """A partition of a source that holds the watermark below that of its peers.
+class ArcStatus:
+    """An arc with a topic, as readers see it. Times are ms since the epoch.
 
     Args:
-        source: The source.
-        task: The ingest task of the partition.
-        watermark_ms: Where it stands; None if it never had a record.
-        since_ms: When it last rose, by the number of its epoch; None if it never has.
-        peers_ms: The highest watermark among its peers; None if they have ended.
+        arc: Its name.
+        frontier: The last epoch that is complete in all its partitions; None before the first.
+        lag_ms: How far that is behind the newest epoch of ingest; None before the first.
+        watermark_ms: Event time up to which its sources have been seen by then; None if not known.
+        held_by: The task that keeps its frontier from the newest epoch; None if nothing does.
+        held_since_ms: When that one last reported; None if it never has.
     """
 
-    source: str
-    task: str
+    arc: str
+    frontier: int | None
+    lag_ms: int | None
     watermark_ms: int | None
-    since_ms: int | None
-    peers_ms: int | None
-
-    def __str__(self) -> str:
-        return f"{self.task} holds the watermark of {self.source!r}"
+    held_by: str | None
+    held_since_ms: int | None
 
 
 @dataclass(frozen=True)
 class NetworkStatus:
     """A network: the newest epoch of any ingest task, its tasks, and who holds watermarks back.
 
-    `silent` has a sentence for each filter that has let nothing pass.
+    `silent` has a sentence for each filter that has let nothing pass, `complaints` tells of tasks
+    that report what is not believed, or nothing.
     """
 
     network: str
     newest_epoch: int | None
     tasks: list[TaskStatus]
+    arcs: list[ArcStatus] = field(default_factory=list)
+    complaints: list[Complaint] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
 
@@ -150,63 +151,60 @@ def current(cluster: Cluster, plan: Plan) -> Progress:
     return progress
 
 
-def status(progress: Progress) -> NetworkStatus:
-    """Return how far a network has come, from what has been read of its reports."""
+def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
+    """Return how far a network has come, from what has been read of its reports.
+
+    Args:
+        progress: What has been read.
+        now_ms: The time; the clock's when None.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    for arc in progress.plan.topics:
+        for partition in range(progress.plan.partition_count(arc)):
+            progress.doubt(arc, partition)
     ingests = [task for s in progress.plan.sources for task in progress.tasks(INGEST + s)]
     scopes = [task for scope in progress.plan.scopes for task in progress.tasks(scope)]
     sweepers = sorted(task for task in progress.reports if task.startswith("sweep."))
     newest = progress.newest_epoch()
+    tasks = [_task_status(progress, task, newest) for task in (*ingests, *scopes, *sweepers)]
+    arcs = [arc for arc in progress.plan.topics if not progress.plan.arcs[arc].exchange]
+    silent = {task.task: task.held_since_ms for task in tasks if task.held_by == task.task}
     return NetworkStatus(
         progress.plan.network,
         _known(newest),
-        [_task_status(progress, task, newest) for task in (*ingests, *scopes, *sweepers)],
+        tasks,
+        [_arc_status(progress, arc, newest) for arc in arcs],
+        complaints(progress, silent, written_ms=progress.written_ms, now_ms=now_ms),
         list(watermark_holds(progress)),
         silent_filters(progress.plan, [report.counts for report in progress.reports.values()]),
     )
 
 
-def holder(view: View, task: str) -> str:
-    """Return the task that keeps a frontier from moving: the task itself, or one that it awaits."""
-    scope, _, partition = task.rpartition(".")
-    if scope in view.plan.scopes:
-        frontier = view.frontier(task)
-        for arc, number in view.plan.read_by(scope, int(partition)):
-            for writer in view.writers(arc, number):
-                if view.frontier(writer) <= frontier:
-                    return holder(view, writer)
-    return task
-
-
-def watermark_holds(view: View) -> Iterator[Hold]:
-    """Yield the partitions that hold a source's watermark well behind that of their peers."""
-    for source in view.plan.sources:
-        tasks = view.tasks(INGEST + source)
-        last = {task: _last_pair(view, task) for task in tasks}
-        known = [wm for _, wm in last.values() if wm != IDLE]
-        lowest, highest = combined(known), max(known, default=NEVER)
-        newest = max(view.of(task).done for task in tasks)
-        for task, (epoch, watermark) in last.items():
-            stands_ms = (newest - epoch) * INTERVAL_MS
-            if watermark == lowest < highest and (watermark == NEVER or stands_ms > STALE_MS):
-                yield Hold(
-                    source,
-                    task,
-                    _moment(watermark),
-                    epoch * INTERVAL_MS if watermark != NEVER else None,
-                    _moment(highest),
-                )
-
-
-def _last_pair(view: View, task: str) -> tuple[int, int]:
-    pairs = view.of(task).watermarks
-    return pairs[-1] if pairs else (-1, NEVER)
+def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
+    plan = progress.plan
+    writers = {
+        task: progress.frontier(task)
+        for partition in range(plan.partition_count(arc))
+        for task in progress.writers(arc, partition)
+    }
+    slowest = min(writers, key=lambda task: writers[task])
+    frontier = writers[slowest]
+    held = holder(progress, slowest) if frontier < newest else None
+    return ArcStatus(
+        arc,
+        _known(frontier),
+        max(0, newest - frontier) * INTERVAL_MS if frontier >= 0 else None,
+        moment(progress.watermarks.line(plan.sources_of[arc]).at(frontier)),
+        held,
+        progress.written_ms.get(held) if held else None,
+    )
 
 
 def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
     report = progress.of(task)
     scope = task.rpartition(".")[0]
     frontier = report.done if task.startswith("sweep.") else progress.frontier(task)
-    last = _last_pair(progress, task)[1] if scope.startswith(INGEST) else report.watermark
+    last = last_pair(progress, task)[1] if scope.startswith(INGEST) else report.watermark
     watermark = report.watermark
     if scope in progress.plan.scopes:
         last = watermark = progress.watermark(task, upto=frontier)
@@ -220,7 +218,7 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
         done=_known(report.done),
         frontier=_known(frontier),
         lag_ms=max(0, newest - frontier) * INTERVAL_MS if frontier >= 0 else None,
-        watermark_ms=_moment(watermark),
+        watermark_ms=moment(watermark),
         idle=last == IDLE,
         ended=last == FOREVER,
         waiting=waiting,
@@ -272,7 +270,3 @@ def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
 
 def _known(epoch: int) -> int | None:
     return epoch if epoch >= 0 else None
-
-
-def _moment(watermark: int) -> int | None:
-    return watermark if NEVER < watermark < FOREVER else None

@@ -13,7 +13,7 @@ import polars as pl
 
 from errata import rows
 from errata.deployment import Deployment, as_it_runs, open_network
-from errata.progress import holder
+from errata.holds import holder
 from errata.settings import as_variables, read_settings
 from processors.network import Stream
 from processors.report import FOREVER, NEVER

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 from typing import cast
 
 import numpy as np
@@ -22,6 +23,9 @@ from topics.cluster import Cluster, Records, TopicPartition
 from topics.registry import Registry
 
 NOTHING_YET = -1
+PATIENCE_S = 2.0
+"""How long a reader waits for records that reports tell of before it looks whether they are there.
+"""
 """The frontier of an input of which no epoch is complete."""
 
 
@@ -160,6 +164,7 @@ class ArcInput:
         self._repeats = codec.arc.name in view.plan.spark
         self._reached = NOTHING_YET
         self._goal: tuple[int, int] | None = None
+        self._since_s = 0.0
 
     def poll(self, *, limit: int = 100_000) -> int:
         """Read what has arrived; return how many records."""
@@ -182,11 +187,16 @@ class ArcInput:
         What the reports say is looked at again only when it has been read up to, so that a busy arc
         can't run away from its reader.
         """
+        arc, partition = self.codec.arc.name, self.place.partition
         if self._goal is None:
-            self._goal = self.view.complete(self.codec.arc.name, self.place.partition)
+            self._goal, self._since_s = self.view.complete(arc, partition), monotonic()
         epoch, end = self._goal
         if self.cursor.position >= end:
             self._reached, self._goal = max(self._reached, epoch), None
+        elif monotonic() - self._since_s > PATIENCE_S:
+            self._since_s = monotonic()
+            if self.view.doubt(arc, partition):
+                self._goal = None
         return max(self._reached, self.done)
 
     def epochs(self, upto: int) -> list[int]:

@@ -14,10 +14,12 @@ from rich.text import Text
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines, table
-from errata.progress import STALE_MS, Hold, NetworkStatus, Progress, TaskStatus, status
+from errata.holds import STALE_MS, Hold
+from errata.progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
 from errata.stopping import Stop
 
 _REFRESH_S = 1.0
+_ARC_COLUMNS = ("arc", "frontier", "lag", "watermark", "waits for", "its last report")
 _COLUMNS = (
     "task",
     "attempt",
@@ -46,7 +48,8 @@ def status_(
 
     The frontier is the last epoch that a task can no longer change; its lag is told in the time
     between epochs. The watermark is event time. A task that has something to do and has not
-    reported for 5 seconds is busy, or not running.
+    reported for 1.5 seconds is busy, or not running. A report that can't be true is not believed,
+    and named.
     """
     with Stop() as stop, deployed(net) as found:
         progress = Progress(found.cluster, plan=found.plan)
@@ -89,11 +92,13 @@ def as_data(found: NetworkStatus) -> dict[str, Any]:
 def shown_to_people(found: NetworkStatus, *, now_ms: int) -> Group:
     """Return tables of a status, and a line for each thing that holds the network back."""
     newest = "nothing taken in yet" if found.newest_epoch is None else f"epoch {found.newest_epoch}"
-    tasks = table(
-        f"{found.network}: {newest}",
-        _COLUMNS,
-        (_row(task, now_ms) for task in found.tasks),
-    )
+    title = f"{found.network}: {newest}"
+    arcs = table(title, _ARC_COLUMNS, (_arc_row(arc, now_ms) for arc in found.arcs))
+    tasks = table("tasks", _COLUMNS, (_row(task, now_ms) for task in found.tasks))
+    wrong = [
+        Text("wrong: ", style="red").append_text(cell(f"{each.task}: {each.reason}"))
+        for each in found.complaints
+    ]
     held = [
         Text("held back: ", style="yellow").append_text(cell(f"{task.task}: {why_held(task)}"))
         for task in found.tasks
@@ -104,11 +109,22 @@ def shown_to_people(found: NetworkStatus, *, now_ms: int) -> Group:
         for hold in found.holds
     ]
     silent = [Text("note: ", style="yellow").append_text(cell(told)) for told in found.silent]
-    return Group(tasks, *held, *waits, *silent)
+    return Group(arcs, tasks, *wrong, *held, *waits, *silent)
 
 
 def _is_stale(task: TaskStatus, now_ms: int) -> bool:
     return task.held_since_ms is None or now_ms - task.held_since_ms > STALE_MS
+
+
+def _arc_row(arc: ArcStatus, now_ms: int) -> tuple[object, ...]:
+    return (
+        arc.arc,
+        arc.frontier,
+        "" if arc.lag_ms is None else _seconds(arc.lag_ms),
+        as_time(arc.watermark_ms),
+        arc.held_by or "",
+        "" if arc.held_by is None else _ago(arc.held_since_ms, now_ms),
+    )
 
 
 def _row(task: TaskStatus, now_ms: int) -> tuple[object, ...]:
@@ -124,8 +140,12 @@ def _row(task: TaskStatus, now_ms: int) -> tuple[object, ...]:
         task.total("dead_letters"),
         task.total("late"),
         task.total("requests"),
-        "never" if task.reported_ms is None else f"{_seconds(now_ms - task.reported_ms)} ago",
+        _ago(task.reported_ms, now_ms),
     )
+
+
+def _ago(time_ms: int | None, now_ms: int) -> str:
+    return "never" if time_ms is None else f"{_seconds(now_ms - time_ms)} ago"
 
 
 def _seconds(ms: int) -> str:

@@ -32,8 +32,16 @@ class World:
         self.cluster = MemoryCluster(clock_ms=lambda: self.now_ms)
         network = load(str(write_network(folder)))
         self.plan = compile_network(network).placed({"prices": 2})
-        for topic, count in (("figure.progress", 1), ("figure.plan", 1), ("figure-prices", 2)):
+        for topic, count in (
+            ("figure.progress", 1),
+            ("figure.plan", 1),
+            ("figure-prices", 2),
+            (ARC, 2),
+        ):
             self.cluster.create(topic, count)
+        for partition in (0, 1):
+            for _ in range(10):
+                self.cluster.send(ARC, partition=partition, key=b"k", value=b"")
 
     def report(self, task: str, done: int, **more) -> None:
         more = {"attempt": 1, "committed": {1: done}} | more
@@ -56,7 +64,7 @@ class World:
     def status(self) -> NetworkStatus:
         progress = Progress(self.cluster, plan=self.plan)
         progress.catch_up()
-        return status(progress)
+        return status(progress, now_ms=self.now_ms)
 
 
 @pytest.fixture
@@ -161,10 +169,95 @@ def test_the_mark_of_a_transactions_end_is_nothing_that_waits(world: World) -> N
 
 def test_a_filter_that_let_nothing_pass_is_told(world: World) -> None:
     for partition in (0, 1):
-        world.report(f"counts.{partition}", 10, counts={"plain.judged": 4, "plain.passed": 0})
+        world.report(f"prices.{partition}", 10, counts={"plain.judged": 4, "plain.passed": 0})
     assert world.status().silent == ["filter 'plain' has let none of 8 revisions pass: price > 0"]
-    world.report("counts.1", 11, counts={"plain.judged": 5, "plain.passed": 1})
+    world.report("prices.1", 11, counts={"plain.judged": 5, "plain.passed": 1})
     assert world.status().silent == []
+
+
+def complaints(world: World) -> dict[str, str]:
+    return {each.task: each.reason for each in world.status().complaints}
+
+
+def test_a_process_that_never_reports_is_named_within_two_seconds(world: World) -> None:
+    world.ingest(0, 100, 5_000)
+    world.ingest(1, 100, 5_000)
+    scope(world, 1, 100)
+    assert complaints(world) == {"prices.0": "it has something to do and has never reported"}
+    scope(world, 0, 99, resume=9)
+    assert complaints(world) == {}
+    world.now_ms += 2_000
+    told = "it has something to do and has not reported for 2000 ms"
+    assert complaints(world) == {"prices.0": told}
+
+
+@pytest.mark.parametrize(
+    ("task", "done", "more", "reason"),
+    [
+        ("prices.0", 99, {}, "it goes back from epoch 100 to 99"),
+        ("prices.0", 200, {"attempt": 0}, "its attempt 0 follows attempt 1"),
+        ("prices.7", 200, {}, "the plan has no task 'prices.7'"),
+        ("sweep.nothing.0", 200, {}, "the plan has no task 'sweep.nothing.0'"),
+        (
+            "prices.0",
+            200,
+            {"ends": {TopicPartition("figure.sums", 1): (5, 200)}},
+            "it has not written to partition 1 of figure.sums, which is not its own",
+        ),
+        (
+            "prices.0",
+            200,
+            {"resume": {TopicPartition(ARC, 1): 10}},
+            f"it has not read partition 1 of {ARC}, which is not its own",
+        ),
+    ],
+)
+def test_a_report_that_can_not_be_true_is_named_and_not_believed(
+    world: World, task: str, done: int, more: dict, reason: str
+) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 300, 5_000, at=100)
+        scope(world, partition, 100)
+    before = by_task(world.status())["prices.0"]
+    world.report(task, done, **more)
+    assert complaints(world) == {task: f"its report is not believed: {reason}"}
+    assert by_task(world.status())["prices.0"] == before
+    if task == "prices.0":
+        world.report(task, 150)
+        assert complaints(world) == {}
+
+
+def test_what_is_no_report_is_named_by_its_key(world: World) -> None:
+    world.cluster.send("figure.progress", partition=0, key=b"prices.0", value=b"\0\0\0\0\1 what")
+    assert "not a report" in complaints(world)["prices.0"]
+
+
+def test_a_report_of_records_that_are_not_there_is_named_and_the_one_before_it_goes(
+    world: World,
+) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+        scope(world, partition, 100)
+    honest = by_task(world.status())["ingest.prices.0"]
+    place = TopicPartition(ARC, 0)
+    world.report("ingest.prices.0", 200, watermark=9_000, ends={place: (1_000, 200)})
+    reason = f"it has written up to offset 1000 of partition 0 of {ARC}, which ends at 10"
+    assert complaints(world) == {"ingest.prices.0": f"its report is not believed: {reason}"}
+    assert by_task(world.status())["ingest.prices.0"] == honest
+    world.report("ingest.prices.0", 110, watermark=6_000, ends={place: (10, 100)})
+    assert by_task(world.status())["ingest.prices.0"].done == 110
+
+
+def test_an_arc_is_as_far_as_its_slowest_writer_which_is_named(world: World) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+    scope(world, 1, 100)
+    scope(world, 0, 60, resume=4)
+    arcs = {arc.arc: arc for arc in world.status().arcs}
+    assert (arcs["prices"].frontier, arcs["prices"].held_by) == (100, None)
+    assert (arcs["prices"].lag_ms, arcs["prices"].watermark_ms) == (0, 5_000)
+    assert (arcs["sums"].frontier, arcs["sums"].lag_ms) == (60, 2_000)
+    assert (arcs["sums"].held_by, arcs["sums"].held_since_ms) == ("prices.0", NOW_MS)
 
 
 def test_a_partition_that_stands_still_holds_the_watermark_of_its_peers(world: World) -> None:

@@ -1,0 +1,103 @@
+"""What of a report gives the lie to it: nobody goes by such a one (DESIGN 5, 10).
+
+A report is of a task of the plan, speaks of what that task writes and reads, and is cumulative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from processors.plan import Plan
+from processors.report import Report
+from processors.scopes import INGEST
+from topics.cluster import TopicPartition
+
+SWEEPER = "sweep."
+
+
+@dataclass(frozen=True)
+class Disbelief:
+    """A report that nobody goes by.
+
+    Args:
+        report: It; None if it could not be read as one.
+        reason: What gives the lie to it.
+    """
+
+    report: Report | None
+    reason: str
+
+
+class Believable:
+    """Judges the reports of a network.
+
+    Args:
+        plan: What is deployed. What a report of another plan says of topics is not judged.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._own: dict[str, tuple[set[TopicPartition], set[TopicPartition]]] = {}
+
+    def why_not(self, report: Report, *, before: Report) -> str | None:
+        """Return why a report is not believed; None if nothing is against it.
+
+        Args:
+            report: The report.
+            before: The one before it of that task.
+        """
+        return next(self._against(report, before), None)
+
+    def _against(self, report: Report, before: Report) -> Iterator[str]:
+        task, ours = report.task, report.plan in ("", self.plan.fingerprint)
+        if not self._is_known(task):
+            if ours:
+                yield f"the plan has no task {task!r}"
+            return
+        if ours and not task.startswith(SWEEPER):
+            if task not in self._own:
+                self._own[task] = set(self._written(task)), set(self._read(task))
+            for what, told, own in zip(
+                ("written to", "read"), (report.ends, report.resume), self._own[task], strict=True
+            ):
+                for place in told:
+                    if place not in own:
+                        yield f"it has not {what} {told_of(place)}, which is not its own"
+        if report.attempt < before.attempt:
+            yield f"its attempt {report.attempt} follows attempt {before.attempt}"
+        if report.attempt != before.attempt:
+            return  # what an older life told last may have been undone with its transaction
+        if report.done < before.done:
+            yield f"it goes back from epoch {before.done} to {report.done}"
+        for place, (offset, _) in report.ends.items():
+            if offset < before.ends.get(place, (0, 0))[0]:
+                yield f"the end of what it wrote to {told_of(place)} goes back to {offset}"
+
+    def _is_known(self, task: str) -> bool:
+        plan, scope = self.plan, task.rpartition(".")[0]
+        if scope.startswith(SWEEPER):
+            return scope.removeprefix(SWEEPER) in plan.arcs
+        is_source = scope.startswith(INGEST) and scope.removeprefix(INGEST) in plan.sources
+        return (is_source or scope in plan.scopes) and task in plan.tasks(scope)
+
+    def _written(self, task: str) -> Iterator[TopicPartition]:
+        plan, scope = self.plan, task.rpartition(".")[0]
+        for arc in plan.arcs:
+            if plan.scope_of(arc) == scope and (arc in plan.topics or plan.arcs[arc].exchange):
+                for number in range(plan.partition_count(arc)):
+                    if task in plan.writers(arc, number):
+                        yield TopicPartition(plan.topic(arc), number)
+
+    def _read(self, task: str) -> Iterator[TopicPartition]:
+        plan, (scope, _, number) = self.plan, task.rpartition(".")
+        if scope.startswith(INGEST):
+            yield TopicPartition(plan.sources[scope.removeprefix(INGEST)].topic, int(number))
+            return
+        for arc in plan.scopes[scope].inputs:
+            yield TopicPartition(plan.topic(arc), int(number))
+
+
+def told_of(place: TopicPartition) -> str:
+    """Return a partition as it is told to people."""
+    return f"partition {place.partition} of {place.topic}"
