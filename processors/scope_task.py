@@ -155,17 +155,19 @@ class ScopeTask(Task):
         """Do what there is to do while no epoch brings anything.
 
         How far it is others infer; but history is kept as of its last report, so that one must not
-        become too old.
+        become too old. And the first one after a switch does not know which windows are open.
         """
-        idle_ms = (frontier - self.report.done) * INTERVAL_MS
-        if self.report.done < 0 or idle_ms * REPORTS_A_LAG < self.shared.compaction_lag_ms:
+        idle_ms, closes = (frontier - self.report.done) * INTERVAL_MS, self.run.closes(self.memory)
+        is_old = idle_ms * REPORTS_A_LAG > self.shared.compaction_lag_ms
+        if self.report.done < 0 or (closes == self.report.closes and not is_old):
             yield from self.bury()
             return
-        wm = self.view.watermark(self.name, upto=frontier)
-        resume = {reader.place: reader.drop(frontier) for reader in self.inputs.values()}
-        report = replace(self.report, done=frontier, watermark=wm, resume=resume)
+        done = max(frontier, self.report.done)
+        wm = self.view.watermark(self.name, upto=done)
+        resume = {reader.place: reader.drop(done) for reader in self.inputs.values()}
+        report = replace(self.report, done=done, watermark=wm, closes=closes, resume=resume)
         yield from self.commit([], report)
-        self.memory = replace(self.memory, done=frontier, watermark=wm)
+        self.memory = replace(self.memory, done=done, watermark=wm)
 
     def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
         """Return an arc's revisions with their partitions: all in one's own, but in an exchange."""
