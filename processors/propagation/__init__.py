@@ -1,0 +1,1 @@
+"""Which boxes of a scope run in an epoch, and in which order (Streamulus)."""
