@@ -68,11 +68,11 @@ def recompute(
         epoch: The frontier.
         watermark: wm(epoch).
     """
-    content, live = dict(inputs), {}
+    content, live, asking = dict(inputs), {}, {}
     for name in scope.boxes:
         box = plan.boxes[name]
         above = [content[arc] for arc in box.inputs]
         content[name] = box.recompute(*above, wm=watermark)
         if isinstance(box, Asking):
-            live[name] = box.restore(*above, wm=watermark)
-    return content, Memory(epoch, watermark, live)
+            asking[name], live[name] = box, box.restore(*above, wm=watermark)
+    return content, Memory.of(asking, live, done=epoch, watermark=watermark)

@@ -21,7 +21,8 @@ from processors.windows import FOREVER_MS
 from schemas import revisions as frames
 from schemas.arc import Arc
 
-Box = Where | Map | Union | Forward | Asking
+Revising = Where | Map | Union | Forward
+Box = Revising | Asking
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One epoch through the boxes of a scope, in topological order.
+"""One epoch through the boxes of a scope, in the order that its plan chose (`propagation`).
 
 Glitch-free by construction: a box runs once an epoch, after all boxes above it (Streamulus). What
 boxes lack of history is gathered, so that the questions of boxes that don't wait for one another
@@ -7,7 +7,7 @@ travel together.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,9 +20,10 @@ from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outco
 from processors.boxes.asking import Asking
 from processors.boxes.where import Where
 from processors.plan import Plan
-from processors.replay import Ask, overlay
+from processors.propagation.choice import ORDERS
+from processors.replay import Ask, Revising, overlay
 from processors.report import NONE_OPEN
-from processors.scopes import Scope
+from processors.scopes import Scope, graph_of
 from processors.spread import Spread
 from schemas import revisions as frames
 from schemas.errors import ErrataError
@@ -30,11 +31,28 @@ from schemas.errors import ErrataError
 
 @dataclass(frozen=True)
 class Memory:
-    """What a scope remembers between epochs: the open windows of its aggregates, and wm(done)."""
+    """What a scope remembers between epochs.
+
+    Args:
+        done: The last epoch.
+        watermark: wm(done).
+        live: By box that looks at more than an epoch: what it keeps, as its open windows.
+        closes: By such a box, if it has open windows: the watermark at which the first one closes.
+    """
 
     done: int
     watermark: int
     live: Mapping[str, Live]
+    closes: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, boxes: Mapping[str, Asking], live: Mapping[str, Live], *, done: int, watermark: int
+    ) -> Memory:
+        """Return what is to be remembered if the boxes keep this."""
+        found = {name: box.closes(live[name], wm=watermark) for name, box in boxes.items()}
+        closes = {name: end for name, end in found.items() if end is not None}
+        return cls(done, watermark, live, closes)
 
 
 @dataclass
@@ -43,7 +61,7 @@ class EpochResult:
 
     Args:
         memory: What to remember.
-        revisions: By arc: of the scope's boxes and of its inputs.
+        revisions: By arc, of the scope's boxes and of its inputs, where there are any.
         counts: Running totals to add.
         refused: By box, what goes to the dead letters.
     """
@@ -55,7 +73,8 @@ class EpochResult:
 
     def take(self, box: str, outcome: Outcome) -> None:
         """Take in what a box gave."""
-        self.revisions[box] = outcome.revisions
+        if outcome.revisions.height:
+            self.revisions[box] = outcome.revisions
         for what, count in outcome.counts.items():
             self.counts[f"{box}.{what}"] = count
         if outcome.refused:
@@ -91,6 +110,13 @@ def _told_of(box: str, epoch: int) -> Iterator[None]:
 Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
 
 
+def _revised(box: Revising, given: Sequence[pl.DataFrame]) -> Outcome:
+    """Return what a box gives that looks at nothing but the revisions of an epoch."""
+    revised = box.revise(*given)
+    counts = {"judged": given[0].height, "passed": revised.height} if isinstance(box, Where) else {}
+    return Outcome(Live(), revised, counts)
+
+
 class ScopeRun:
     """Takes a scope through epochs.
 
@@ -105,13 +131,20 @@ class ScopeRun:
         self.boxes = {name: plan.boxes[name] for name in scope.boxes}
         self.asking = {n: b for n, b in self.boxes.items() if isinstance(b, Asking)}
         self.aggregates = {n: b for n, b in self.boxes.items() if isinstance(b, Aggregate)}
+        self.graph, self.order = graph_of(self.boxes), ORDERS[scope.order]
+        self.names = list(self.boxes)
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.readers = {
+            arc: [n for n, box in enumerate(self.boxes.values()) if arc in box.inputs]
+            for arc in scope.inputs
+        }
+        self.nothing = {
+            name: frames.none(plan.arcs[name].fields) for name in (*scope.inputs, *self.boxes)
+        }
 
     def closes(self, memory: Memory) -> int:
         """Return when the first open window of any box ends; `NONE_OPEN` if none is open."""
-        ends = [
-            box.closes(memory.live[name], wm=memory.watermark) for name, box in self.asking.items()
-        ]
-        return min((end for end in ends if end is not None), default=NONE_OPEN)
+        return min(memory.closes.values(), default=NONE_OPEN)
 
     def epoch(
         self,
@@ -134,12 +167,13 @@ class ScopeRun:
             committed: Last epoch this task committed: own arcs are asked as of then, and what was
                 made since is laid over the answer.
         """
-        made = {name: self._net(name, revisions) for name, revisions in inputs.items()}
-        live = dict(memory.live)
-        result = EpochResult(Memory(epoch, watermark, live), made)
+        netted = {name: self._net(name, revisions) for name, revisions in inputs.items()}
+        made = {name: revisions for name, revisions in netted.items() if revisions.height}
+        live, closes = dict(memory.live), dict(memory.closes)
+        result = EpochResult(Memory(epoch, watermark, live, closes), made)
         counts = result.counts
         running: dict[str, tuple[Answers, Need]] = {}
-        waiting = list(self.boxes)
+        order = self.order(self.graph, self._active(made, closes, watermark))
 
         def advance(name: str, run: Answers, answers: list[pl.DataFrame] | None) -> None:
             with _told_of(name, epoch):
@@ -148,27 +182,32 @@ class ScopeRun:
                 except StopIteration as stop:
                     outcome: Outcome = stop.value
                     live[name] = outcome.live
+                    closes.pop(name, None)
+                    end = self.asking[name].closes(outcome.live, wm=watermark)
+                    if end is not None:
+                        closes[name] = end
                     result.take(name, outcome)
+                    order.done(self.numbers[name], emitted=name in made)
+                else:
+                    order.wait(self.numbers[name])
 
-        while waiting or running:
-            for name in [n for n in waiting if self._has_input(n, made)]:
-                waiting.remove(name)
+        while True:
+            for number in iter(order.next, None):
+                name = self.names[number]
                 box = self.boxes[name]
-                given = [made[arc] for arc in box.inputs]
-                if not isinstance(box, Asking):
-                    some = any(revisions.height for revisions in given)
-                    with _told_of(name, epoch):
-                        made[name] = box.revise(*given) if some else frames.none(box.arc.fields)
-                    if some and isinstance(box, Where):
-                        counts[f"{name}.judged"] = given[0].height
-                        counts[f"{name}.passed"] = made[name].height
+                given = [made.get(arc, self.nothing[arc]) for arc in box.inputs]
+                if isinstance(box, Asking):
+                    working = box.process(
+                        *given, live=live[name], wm_before=memory.watermark, wm=watermark
+                    )
+                    advance(name, working, None)
                     continue
-                working = box.process(
-                    *given, live=live[name], wm_before=memory.watermark, wm=watermark
-                )
-                advance(name, working, None)
-            if any(self._has_input(n, made) for n in waiting) or not running:
-                continue
+                if any(revisions.height for revisions in given):  # static runs others too
+                    with _told_of(name, epoch):
+                        result.take(name, _revised(box, given))
+                order.done(number, emitted=name in made)
+            if not running:
+                return result
             asked = list(running.items())
             asks = [self._asks(name, need, epoch, committed) for name, (_, need) in asked]
             replies = yield [ask for put in asks for ask in put]
@@ -187,10 +226,14 @@ class ScopeRun:
                     with _told_of(name, epoch):
                         found = self.inputs(name, answers, watermark=watermark)
                 advance(name, run, found)
-        return result
 
-    def _has_input(self, name: str, made: Mapping[str, pl.DataFrame]) -> bool:
-        return all(arc in made for arc in self.boxes[name].inputs)
+    def _active(
+        self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int
+    ) -> Iterator[int]:
+        """Yield the boxes that have something to do, before any of them has run."""
+        for arc in inputs:
+            yield from self.readers[arc]
+        yield from (self.numbers[name] for name, end in closes.items() if end <= watermark)
 
     def _net(self, name: str, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of an input, one for each identity: exchanges have many writers."""
@@ -250,4 +293,5 @@ class ScopeRun:
         """Return what an anchor replayed, with what this task made of it since laid over it."""
         if anchor not in self.boxes:
             return tuples
-        return overlay(tuples, self.plan.arcs[anchor], [*own.get(anchor, []), made[anchor]])
+        since = [*own.get(anchor, []), made.get(anchor, self.nothing[anchor])]
+        return overlay(tuples, self.plan.arcs[anchor], since)

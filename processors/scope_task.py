@@ -70,7 +70,7 @@ class ScopeTask(Task):
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
                 found = self.run.inputs(name, replayed, watermark=wm)
                 live[name] = self.run.asking[name].restore(*found, wm=wm)
-        self.memory = Memory(done, wm, live)
+        self.memory = Memory.of(self.run.asking, live, done=done, watermark=wm)
         yield True
 
     def _open_inputs(self, *, done: int, resume: Mapping[TopicPartition, int]) -> None:
@@ -146,6 +146,7 @@ class ScopeTask(Task):
             emission
             for result in results
             for arc in self.plan.emitted(self.scope)
+            if arc in result.revisions
             for emission in self._emissions(arc, result.revisions[arc], result.memory.done)
         ]
         yield from self.commit(emissions, report)

@@ -10,6 +10,9 @@ from processors.boxes.where import Where
 from processors.exchanges import exchange_of, owner_of, owning_scope
 from processors.faults import Fault
 from processors.network import Network
+from processors.propagation.choice import STATIC, choose_order
+from processors.propagation.graph import Graph
+from processors.replay import Box
 from processors.typed import Typed
 
 _READERS = "-readers"
@@ -23,6 +26,7 @@ class Scope:
 
     One without boxes is that of the owners of a rekeyed source (`exchanges.owning_scope`). One on
     Spark is a job, which reports as a task for each partition, all of them at once.
+    `order` is that in which an epoch goes through the boxes (`propagation`).
     """
 
     name: str
@@ -30,6 +34,7 @@ class Scope:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     on_spark: bool = False
+    order: str = STATIC
 
 
 def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[str, str]:
@@ -176,6 +181,13 @@ def make_scopes(
             ),
             outputs=tuple(name for name in boxes if name in written),
             on_spark=any(name in typed.spark for name in boxes),
+            order=choose_order(graph_of({name: typed.boxes[name] for name in boxes})),
         )
         for scope, boxes in members.items()
     }
+
+
+def graph_of(boxes: Mapping[str, Box]) -> Graph:
+    """Return the graph of the boxes of a scope, given in topological order."""
+    numbers = {name: number for number, name in enumerate(boxes)}
+    return Graph([[numbers[arc] for arc in box.inputs if arc in numbers] for box in boxes.values()])

@@ -40,8 +40,8 @@ class Propagation(ABC):
         """Note that a box has run, and whether there is anything for its readers."""
 
     def wait(self, box: int) -> None:
-        """Note that a box goes on later: those below it have to wait too, others need not."""
-        self._held[box] = []
+        """Note that a box goes on later, or later still: those below it wait too, others don't."""
+        self._held.setdefault(box, [])
 
     @property
     def waiting(self) -> tuple[int, ...]:

@@ -58,7 +58,9 @@ def cases(draw: st.DrawFn, most: int = 12) -> Case:
     count = draw(st.integers(1, most))
     inputs = []
     for box in range(count):
-        anywhere = st.lists(st.integers(0, box - 1), max_size=3, unique=True) if box else st.just([])
+        anywhere = (
+            st.lists(st.integers(0, box - 1), max_size=3, unique=True) if box else st.just([])
+        )
         inputs.append(draw(st.one_of(st.just([box - 1]), anywhere) if box else anywhere))
     given = draw(st.dictionaries(st.integers(0, count - 1), st.integers(1, 100)))
     modulus = draw(st.lists(st.sampled_from([2, 3, 1000]), min_size=count, max_size=count))

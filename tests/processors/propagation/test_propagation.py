@@ -29,6 +29,8 @@ def ran_through(order: str, case: Case, data: st.DataObject) -> tuple[dict[int, 
     while True:
         waiting = epoch.waiting
         if waiting and data.draw(st.booleans(), label="an answer comes first"):
+            if data.draw(st.booleans(), label="which is not the last"):
+                epoch.wait(data.draw(st.sampled_from(waiting)))
             done(data.draw(st.sampled_from(waiting), label="to"))
         elif (box := epoch.next()) is not None:
             happened.append((BEGUN, box))
