@@ -4,7 +4,8 @@ from tests.mutants.boxes import BOXES
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.jobs import JOBS
 from tests.mutants.joins import JOINS
+from tests.mutants.orders import ORDERS
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.rim import RIM
 
-MUTANTS = [*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS]
+MUTANTS = [*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS]

@@ -1,0 +1,34 @@
+"""Bugs in the orders in which boxes run."""
+
+from tests.mutants.mutant import RANDOM, Mutant
+
+ORDERS = [
+    Mutant(
+        "activated boxes run in the order of their activation, the last one first",
+        "processors/propagation/dynamic.py",
+        "box = heappop(self._queue)",
+        "box = self._queue.pop()",
+        network=RANDOM,
+    ),
+    Mutant(
+        "of those that read what was emitted only the first is activated",
+        "processors/propagation/dynamic.py",
+        "for reader in self._graph.readers[box]:",
+        "for reader in self._graph.readers[box][:1]:",
+        network=RANDOM,
+    ),
+    Mutant(
+        "a box with work of its own runs again when the one before it in its chain emits",
+        "processors/propagation/hybrid.py",
+        "elif follower not in self._activated:  # else",
+        "else:  #",
+        network=RANDOM,
+    ),
+    Mutant(
+        "an aggregate whose windows close beside the input of others is left out",
+        "processors/scope.py",
+        "for name, due in due_ms.items() if due <= watermark)",
+        "for name, due in due_ms.items() if due < watermark and not inputs)",
+        network=RANDOM,
+    ),
+]
