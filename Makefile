@@ -7,7 +7,7 @@ TAG ?= errata:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench bench-spark kills-spark live-state image clean
+.PHONY: help demo test lint mutants bench bench-spark bench-propagation kills-spark live-state image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside pl
 
 kills-spark: .venv/ready ## kill drivers and executors of a Spark cluster twenty times: nothing may change
 	@$(BIN)/python -m tests.spark_jobs.kills $(ARGS)
+
+bench-propagation: .venv/ready ## what each order of running a scope's boxes costs, counted
+	@$(BIN)/python -m bench.propagation $(ARGS)
 
 live-state: .venv/ready ## rows in memory while history grows a hundredfold, as a picture
 	@$(BIN)/python -m bench.live_state $(ARGS)

@@ -29,7 +29,8 @@ def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
 
     For every box its scope, for an aggregate its mode, which others are illegal and why, the
     connection point it replays (anchor) and how much event time that takes (radius); for every
-    source how it is partitioned; and the topics.
+    source how it is partitioned; and the topics. As JSON also the order in which a scope runs its
+    boxes.
     """
     found = explanation(load(net))
     if as_json:
@@ -50,7 +51,12 @@ def explanation(network: Network) -> dict[str, Any]:
         "sources": {name: _source(network, plan, name) for name in plan.sources},
         "boxes": {name: _box(network, plan, typed, name) for name in plan.boxes},
         "scopes": {
-            scope.name: {"boxes": scope.boxes, "inputs": scope.inputs, "outputs": scope.outputs}
+            scope.name: {
+                "boxes": scope.boxes,
+                "inputs": scope.inputs,
+                "outputs": scope.outputs,
+                "order": scope.order,
+            }
             for scope in plan.scopes.values()
         },
         "sweepers": plan.asked(),

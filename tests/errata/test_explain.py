@@ -34,6 +34,7 @@ def test_json_tells_modes_and_why_anchors_radii_and_partitioning(
         "boxes": ["counts"],
         "inputs": ["plain"],
         "outputs": ["counts"],
+        "order": "static",
     }
     topics = {topic["topic"]: topic for topic in found["topics"]}
     assert topics["figure.prices"]["cleanup"] == "compact,delete"
