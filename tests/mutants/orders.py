@@ -22,7 +22,7 @@ ORDERS = [
         "processors/propagation/hybrid.py",
         "elif follower not in self._activated:  # else",
         "else:  #",
-        network=RANDOM,
+        network="chain",
     ),
     Mutant(
         "an aggregate whose windows close beside the input of others is left out",
