@@ -27,8 +27,8 @@ ORDERS = [
     Mutant(
         "an aggregate whose windows close beside the input of others is left out",
         "processors/scope.py",
-        "for name, due in due_ms.items() if due <= watermark)",
-        "for name, due in due_ms.items() if due < watermark and not inputs)",
+        "for name, end in closes.items() if end <= watermark)",
+        "for name, end in closes.items() if end < watermark and not inputs)",
         network=RANDOM,
     ),
 ]

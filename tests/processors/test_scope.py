@@ -10,6 +10,7 @@ from errata import Network, tumbling
 from processors.boxes.aggregate import Aggregate
 from processors.plan import Plan, compile_network
 from processors.propagation.choice import ORDERS
+from processors.report import NONE_OPEN
 from processors.scope import EpochResult, Memory, ScopeRun
 from schemas import revisions as frames
 
@@ -82,12 +83,11 @@ def test_an_aggregate_that_nothing_reaches_runs_in_the_static_order_only(order):
 def test_a_window_closes_while_others_have_input(order):
     run = scope_run(two_sums(), order)
     result, _ = ended(run, inserted(7), begun(run, 0), 0)
-    assert not run.has_to_run(result.memory, 9)
-    assert run.has_to_run(result.memory, 10)
+    assert run.closes(result.memory) == 10
     result, ran = ended(run, inserted(1), result.memory, 10)
     assert "sum_high" in ran
     assert result.revisions["sum_high"]["after.total"].to_list() == [7]
-    assert not run.has_to_run(result.memory, 1_000)
+    assert run.closes(result.memory) == NONE_OPEN
 
 
 @pytest.mark.parametrize("order", ORDERS)
