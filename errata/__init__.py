@@ -5,6 +5,7 @@ revised, however old it is, with its value before and after.
 """
 
 from errata.reading import Table, read
+from processors.aggregates.by_value import CompensatingByValue
 from processors.aggregates.compensating import Compensating
 from processors.aggregates.ohlc import ohlc
 from processors.expressions.opaque import python
@@ -15,6 +16,7 @@ from schemas.errors import ErrataError
 
 __all__ = [
     "Compensating",
+    "CompensatingByValue",
     "ErrataError",
     "Network",
     "NetworkError",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from processors import declarations as declared
+from processors.aggregates.accumulating import Accumulating
 from processors.aggregates.calls import AggregateTypeError, Call
 from processors.aggregates.compensating import Compensating
 from processors.aggregates.function import BY_ORDER, BY_TIME
 from processors.aggregates.functions import FUNCTIONS, aggregate_function
 from processors.aggregates.ladder import Key
-from processors.aggregates.user_function import UserFunction
+from processors.aggregates.user_function import UserFunction, UserWritten
 from processors.boxes.states import END, START, Emission, Result, State
 from processors.expressions.aggregate_call import AggregateCall, parse_aggregate
 from processors.expressions.errors import ExpressionError
@@ -57,14 +58,14 @@ class Results:
         by_order = self._ordering(self.order_by, visible(self.above)) if self.order_by else by_time
         self._orderings = {"": Ordering(), BY_TIME: by_time, BY_ORDER: by_order}
 
-    def make(self, given: str | Compensating) -> Result:
+    def make(self, given: str | UserWritten) -> Result:
         """Return the result that a user's text or function means.
 
         Raises:
             ErrataError: If it means none.
         """
-        if isinstance(given, Compensating):
-            return self._of_user(UserFunction(given))
+        if isinstance(given, UserWritten):
+            return self._of_user(given)
         parsed = parse_aggregate(given, visible(self.above))
         emissions = tuple(self._emission(given, call) for call in parsed.calls)
         if parsed.is_bare:
@@ -72,10 +73,12 @@ class Results:
         around = parsed.around([emission.type for emission in emissions], self.groups)
         return Result(emissions, given, around)
 
-    def _of_user(self, function: UserFunction) -> Result:
+    def _of_user(self, given: UserWritten) -> Result:
         fields = visible(self.above)
-        arguments = tuple(compile_expression(text, fields) for text in function.arguments)
-        return Result((self._shared(function, arguments, None),), function.text)
+        arguments = tuple(compile_expression(text, fields) for text in given.arguments)
+        user = UserFunction(given, [argument.type for argument in arguments])
+        function = user if user.compensates else Accumulating(user)
+        return Result((self._shared(function, arguments, None),), user.text)
 
     def _emission(self, text: str, call: AggregateCall) -> Emission:
         ordering = self._orderings[FUNCTIONS[call.function].ordered]
@@ -143,7 +146,7 @@ def type_results(
                 repr(name),
                 "rename the result",
             )
-        if not isinstance(given, (str, Compensating)):
+        if not isinstance(given, str | UserWritten):
             found, remedy = repr(given), "write it as text, or give a Compensating function"
             fault(typed, box, f"an aggregate for {name!r}", found, remedy)
             continue

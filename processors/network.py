@@ -399,7 +399,7 @@ class Stream:
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
             results: Results by name, e.g. ``vwap="sum(price * size) / sum(size)"``, or a
-                `Compensating` function.
+                `Compensating` or `CompensatingByValue` function.
         """
         return self.network._add(
             Aggregate(

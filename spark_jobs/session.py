@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from processors.aggregates.compensating import Compensating
+from processors.aggregates.user_function import UserWritten
 from processors.expressions.opaque import Opaque
 from processors.network import Network
 from schemas.errors import ErrataError
@@ -174,7 +174,7 @@ def _given(network: Network) -> Iterator[object]:
             for value in given.values() if isinstance(given, Mapping) else (given,):
                 if isinstance(value, Opaque):
                     yield value.function
-                elif isinstance(value, Compensating):
+                elif isinstance(value, UserWritten):
                     yield type(value)
 
 

@@ -21,16 +21,8 @@ Part: TypeAlias = FieldType | pl.List
 _EMPTY: Mapping[str, Any] = {"string": "", "uuid": "", "bytes": b"", "boolean": False}
 
 
-class Compensating(ABC):
-    """An aggregate function over many groups at once; a user's own derives from it too.
-
-    The *states* of groups are a frame with a row a group and a column a part. A *content* is a
-    multiset of rows; a row has a value per argument. Every method is pure: it returns new columns
-    and leaves those that it was given as they were. What a state keeps, and so what `emit` returns,
-    depends on the content alone and not on the order or the batches in which it came, except for
-    the last bits of a float, and while it is not exact.
-
-    Rows may leave in any order and in any batch, but only rows that are there.
+class Declared(ABC):
+    """What every aggregate function declares.
 
     Args:
         arguments: The expressions whose values are the function's arguments, as a user's function
@@ -40,6 +32,46 @@ class Compensating(ABC):
         result: Type of the emitted value.
         parts: Type by short name of the columns of a state; also ``pl.List(...)``, of anything but
             128-bit integers, which Arrow does not know.
+        compensates: Whether what has entered can leave again. If not, there need be no
+            `compensate`: a group that a row has left is not exact, and its content is replayed.
+    """
+
+    result: FieldType | str
+    parts: Mapping[str, Part] | Mapping[str, str | pl.List]
+    compensates: bool = True
+    arguments: tuple[str, ...] = ()
+
+    def __init__(self, *arguments: str) -> None:
+        self.arguments = arguments
+
+    @property
+    def kept(self) -> Sequence[str]:
+        """The parts that travel with a result, so that a stored one can be revised.
+
+        Unless overridden all of them, or none if one is a list. Parts that depend on more than the
+        content must not be among them. Of a function that keeps none no stored result can be
+        revised: its windows are replayed, or all of them kept.
+        """
+        has_list = any(isinstance(part, pl.List) for part in self.parts.values())
+        return () if has_list else tuple(self.parts)
+
+    @property
+    def state_key(self) -> tuple[Hashable, ...]:
+        """Functions of the same arguments whose keys are equal share one state."""
+        return (self,)
+
+
+class Compensating(Declared):
+    """An aggregate function over many groups at once; a user's own derives from it too.
+
+    The *states* of groups are a frame with a row a group and a column a part. A *content* is a
+    multiset of rows; a row has a value per argument. Every method is pure: it returns new columns
+    and leaves those that it was given as they were. What a state keeps, and so what `emit` returns,
+    depends on the content alone and not on the order or the batches in which it came, except for
+    the last bits of a float, and while it is not exact.
+
+    Rows may leave in any order and in any batch, but only rows that are there. What is declared is
+    in `Declared`: `result`, `parts` and, where it is needed, `compensates` and `kept`.
 
     Example:
         A function of a user's own. What enters is added to the sums of its group, what leaves is
@@ -77,29 +109,6 @@ class Compensating(ABC):
         [10.0, None]
     """
 
-    result: FieldType | str
-    parts: Mapping[str, Part] | Mapping[str, str | pl.List]
-    arguments: tuple[str, ...] = ()
-
-    def __init__(self, *arguments: str) -> None:
-        self.arguments = arguments
-
-    @property
-    def kept(self) -> Sequence[str]:
-        """The parts that travel with a result, so that a stored one can be revised.
-
-        Unless overridden all of them, or none if one is a list. Parts that depend on more than the
-        content must not be among them. Of a function that keeps none no stored result can be
-        revised: its windows are replayed, or all of them kept.
-        """
-        has_list = any(isinstance(part, pl.List) for part in self.parts.values())
-        return () if has_list else tuple(self.parts)
-
-    @property
-    def state_key(self) -> tuple[Hashable, ...]:
-        """Functions of the same arguments whose keys are equal share one state."""
-        return (self,)
-
     def init(self, count: int) -> pl.DataFrame:
         """Return the states of `count` groups without content.
 
@@ -132,11 +141,14 @@ class Compensating(ABC):
             values: A column per argument, in order, in physical types; a row per group index.
         """
 
-    @abstractmethod
     def compensate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
-        """Return the states after rows have left; arguments as for `accumulate`."""
+        """Return the states after rows have left; arguments as for `accumulate`.
+
+        Every function has it but those that say ``compensates = False``.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
@@ -154,7 +166,7 @@ class Compensating(ABC):
         """Return the results, a value per group in the physical type of `result`."""
 
 
-def part_types(function: Compensating) -> dict[str, Part]:
+def part_types(function: Declared) -> dict[str, Part]:
     """Return the types of a function's parts, which a user may have written as text."""
     return {
         name: part if isinstance(part, pl.List) else FieldType.parse(part)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import polars as pl
 
+from processors.aggregates.by_value import ByValue, CompensatingByValue
 from processors.aggregates.compensating import Compensating, Part, part_dtype, part_types
 from schemas.errors import ErrataError
 from schemas.fields import FieldType, FieldTypeError
 
+UserWritten: TypeAlias = Compensating | CompensatingByValue
+"""What a user may write."""
+
 _T = TypeVar("_T")
+_NOT_WRITTEN = (Compensating.compensate, CompensatingByValue.compensate)
 
 
 class UserFunctionError(ErrataError):
@@ -35,20 +40,23 @@ class UserFunction(Compensating):
 
     Args:
         function: The user's.
+        types: Types of its arguments; a function by value needs them.
 
     Raises:
-        UserFunctionError: If its result or parts are no types.
+        UserFunctionError: If its result or parts are no types, or nothing says how rows leave.
     """
 
     result: FieldType
     parts: Mapping[str, Part]
 
-    def __init__(self, function: Compensating) -> None:
-        self.function = function
-        self.arguments = function.arguments
-        arguments = ", ".join(map(repr, function.arguments))
-        self.text = f"{type(function).__module__}.{type(function).__qualname__}({arguments})"
-        self.name = f"{type(function).__qualname__}({arguments})"
+    def __init__(self, function: UserWritten, types: Sequence[FieldType] = ()) -> None:
+        kind, self.arguments = type(function), function.arguments
+        self.name = f"{kind.__qualname__}({', '.join(map(repr, function.arguments))})"
+        self.text = f"{kind.__module__}.{self.name}"
+        self.compensates = function.compensates
+        if self.compensates and kind.compensate in _NOT_WRITTEN:
+            need = "needs a method compensate, for tuples that leave, or compensates = False"
+            raise UserFunctionError(self.name, "declaration", need)
         try:
             self.result = FieldType.parse(function.result)
             self.parts = part_types(function)
@@ -57,6 +65,12 @@ class UserFunction(Compensating):
         if not all(isinstance(self.parts.get(name), FieldType) for name in function.kept):
             need = "needs kept to name some parts, and no lists"
             raise UserFunctionError(self.name, "declaration", need)
+        self.function: Compensating
+        if isinstance(function, CompensatingByValue):
+            self.text = f"python:{self.text}"
+            self.function = ByValue(function, types)
+        else:
+            self.function = function
 
     @property
     def kept(self) -> Sequence[str]:

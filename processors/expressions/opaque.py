@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +12,17 @@ from processors.aggregates.user_function import UserFunctionError
 from processors.expressions.errors import ExpressionError
 from processors.expressions.expression import Expression
 from processors.expressions.part import Part
-from schemas.fields import MAX_PRECISION, Fields, FieldType
-
-_EPOCH = datetime.date(1970, 1, 1)
-_EXACT = decimal.Context(prec=2 * MAX_PRECISION, traps=[decimal.InvalidOperation])
-_BITS = {"int": 32, "long": 64, "timestamp-millis": 64, "timestamp-micros": 64}
+from processors.expressions.plain_values import held, plain
+from schemas.fields import Fields, FieldType
 
 
 @dataclass(frozen=True)
 class Opaque:
     """A Python function that is called for every tuple, for `map` and `where`.
 
-    It gets plain values: a decimal as `decimal.Decimal`, a date as `datetime.date`, a timestamp as
-    int of its unit since 1970, a uuid as text, null as None. It returns one of the declared type,
-    or None if that is optional; a decimal is rounded half up to its scale. It must be a function of
-    its arguments alone: it is called again for the same tuple, also in another process. Given
-    optional fields alone it must stand None in all of them.
+    It gets and returns values as `plain_values` says. It must be a function of its arguments alone:
+    it is called again for the same tuple, also in another process. Given optional fields alone it
+    must stand None in all of them.
 
     Args:
         function: The function.
@@ -84,13 +76,13 @@ class Opaque:
         there = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
         for name in needed:
             there &= tuples[name].is_not_null()
-        columns = [_plain(tuples[name], field) for name, field in types.items()]
+        columns = [plain(tuples[name], field) for name, field in types.items()]
         for row, (is_there, *values) in enumerate(zip(there.to_list(), *columns, strict=True)):
             if not is_there:
                 yield None
                 continue
             try:
-                yield _held(self.function(*values), kind)
+                yield held(self.function(*values), kind)
             except Exception as error:
                 given = dict(zip(types, values, strict=True))
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())}; given {given}"
@@ -115,53 +107,3 @@ def python(function: Callable[..., Any], returns: str, *fields: str) -> Opaque:
         ['CUT!', 'BUST!']
     """
     return Opaque(function, returns, fields)
-
-
-def _plain(column: pl.Series, kind: FieldType) -> list[Any]:
-    """Return a column's values as Python knows them."""
-    if kind.kind == "date":
-        return column.cast(pl.Date).to_list()
-    if kind.kind == "decimal":
-        unit = decimal.Decimal(1).scaleb(-kind.scale)
-        return [v if v is None else _EXACT.multiply(v, unit) for v in column.to_list()]
-    return column.to_list()
-
-
-def _held(value: Any, kind: FieldType) -> Any:
-    """Return a value as a column of a type holds it.
-
-    Raises:
-        TypeError: If it is of another type.
-        ValueError: If the type has no such value.
-    """
-    if value is None:
-        if not kind.optional:
-            raise TypeError(f"returned None, but its type is {kind}; declare {kind.nullable}")
-        return None
-    is_number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
-    match kind.kind, value:
-        case "decimal", decimal.Decimal() | int() if is_number:
-            unit = decimal.Decimal(1).scaleb(-kind.scale)
-            exact = decimal.Decimal(value)
-            rounded = exact.quantize(unit, rounding=decimal.ROUND_HALF_UP, context=_EXACT)
-            return _within(int(rounded.scaleb(kind.scale, _EXACT)), 10**kind.precision, kind)
-        case "date", datetime.date() if not isinstance(value, datetime.datetime):
-            return (value - _EPOCH).days
-        case "int" | "long" | "timestamp-millis" | "timestamp-micros", int() if is_number:
-            return _within(value, 2 ** (_BITS[kind.kind] - 1), kind)
-        case "float" | "double", float() | int() if is_number:
-            return float(value)
-        case "uuid", str() | uuid.UUID():
-            return str(uuid.UUID(str(value)))
-        case "string", str():
-            return value.encode().decode()  # half a surrogate pair is no text
-        case ("boolean", bool()) | ("bytes", bytes()):
-            return value
-    raise TypeError(f"returned {value!r}, a {type(value).__name__}; needs a {kind.required}")
-
-
-def _within(number: int, bound: int, kind: FieldType) -> int:
-    least = -bound if kind.kind in _BITS else 1 - bound
-    if not least <= number < bound:
-        raise ValueError(f"returned more than a {kind.required} holds")
-    return number

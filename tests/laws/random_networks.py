@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from errata import Compensating, Network, Stream
+from errata import Compensating, CompensatingByValue, Network, Stream
 from processors.declarations import Declaration, Sink
 from processors.plan import compile_network
 from tests.laws import oracle, windows
@@ -256,6 +256,6 @@ def _tell(box: Declaration | Sink) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Compensating):
+    if isinstance(value, Compensating | CompensatingByValue):
         return f"{type(value).__name__}{value.arguments}"
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -15,6 +15,7 @@ from tests.laws.oracle import Tuple, count, largest, mean, total
 from tests.laws.results import (
     Order,
     around,
+    bits,
     covariance,
     distinct,
     every,
@@ -30,7 +31,7 @@ from tests.laws.results import (
     variance,
     volatility,
 )
-from tests.laws.user_functions import Dot, Peak
+from tests.laws.user_functions import Bits, Dot, Peak, SlowDot, SlowPeak
 
 Kinds = Mapping[str, str]
 WHOLE = ("int", "long")
@@ -288,8 +289,9 @@ def _of_user(dice: random.Random, rows: Rows) -> Drawn | None:
     numbers = [name for name, kind in rows.kinds.items() if kind in WHOLE]
     one, other = dice.choice(numbers), dice.choice(numbers)
     if dice.random() < 0.5:
-        return Drawn(Peak(one), largest(one), "long")
-    dot = Dot(f"coalesce({one}, 1)", f"coalesce({other}, 0)")
+        peak = dice.choice([Peak, SlowPeak, Bits])
+        return Drawn(peak(one), bits(one) if peak is Bits else largest(one), "long")
+    dot = dice.choice([Dot, SlowDot])(f"coalesce({one}, 1)", f"coalesce({other}, 0)")
 
     def means(tuples: Sequence[Tuple]) -> int:
         pairs = ((t[one], t[other]) for t in tuples)

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Context
 from fractions import Fraction
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
+from operator import or_
 from typing import Any
 
 from tests.laws.oracle import Tuple
@@ -87,6 +88,16 @@ def some(name: str) -> Result:
     def of(tuples: list[Tuple]) -> bool | None:
         none = _all([not t[name] for t in tuples if t[name] is not None])
         return None if none is None else not none
+
+    return of
+
+
+def bits(name: str) -> Result:
+    """Return the bits that some value has."""
+
+    def of(tuples: list[Tuple]) -> int | None:
+        values = [t[name] for t in tuples if t[name] is not None]
+        return reduce(or_, values) if values else None
 
     return of
 

@@ -1,8 +1,10 @@
 """Aggregate functions as users write them."""
 
+from typing import Any
+
 import polars as pl
 
-from errata import Compensating
+from errata import Compensating, CompensatingByValue
 
 
 class Dot(Compensating):
@@ -74,3 +76,68 @@ class Peak(Compensating):
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
         return states["peak"]
+
+
+class Bits(Compensating):
+    """The bits that some whole number has, of a function that can't compensate."""
+
+    result = "long?"
+    parts = {"bits": "long?"}  # noqa: RUF012
+    compensates = False
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        rows = pl.DataFrame([groups.alias("g"), values.to_series(0).cast(pl.Int64).alias("x")])
+        rows = rows.drop_nulls().group_by("g").agg(pl.col("x").bitwise_or())
+        here = pl.Series("bits", [None], dtype=pl.Int64).new_from_index(0, states.height)
+        return self.merge(states, pl.DataFrame([here.scatter(rows["g"], rows["x"])]))
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        left, right = one["bits"], other["bits"]
+        return pl.DataFrame([(left.fill_null(right) | right.fill_null(left)).alias("bits")])
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        return states["bits"]
+
+
+class SlowDot(CompensatingByValue):
+    """`Dot`, value by value."""
+
+    result = "long"
+    parts = {"sum": "long"}  # noqa: RUF012
+
+    def init(self) -> tuple[int]:
+        return (0,)
+
+    def accumulate(self, state: tuple[int], one: int, other: int) -> tuple[int]:
+        return (state[0] + one * other,)
+
+    def compensate(self, state: tuple[int], one: int, other: int) -> tuple[int]:
+        return (state[0] - one * other,)
+
+    def merge(self, one: tuple[int], other: tuple[int]) -> tuple[int]:
+        return (one[0] + other[0],)
+
+    def emit(self, state: tuple[int]) -> int:
+        return state[0]
+
+
+class SlowPeak(CompensatingByValue):
+    """`Peak`, value by value, and without a word on what leaves."""
+
+    result = "long?"
+    parts = {"peak": "long?"}  # noqa: RUF012
+    compensates = False
+
+    def init(self) -> tuple[None]:
+        return (None,)
+
+    def accumulate(self, state: tuple[Any], value: int | None) -> tuple[Any]:
+        return self.merge(state, (value,))
+
+    def merge(self, one: tuple[Any], other: tuple[Any]) -> tuple[Any]:
+        return (max((value for value in (*one, *other) if value is not None), default=None),)
+
+    def emit(self, state: tuple[Any]) -> int | None:
+        return state[0]

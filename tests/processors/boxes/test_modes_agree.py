@@ -33,9 +33,12 @@ WAYS: tuple[dict[str, Any], ...] = (
 seen: Counter[str] = Counter()
 
 
+@pytest.mark.parametrize("written", [False, True], ids=["", "functions of a user's"])
 @pytest.mark.parametrize("emit", ["on_close", "on_update"])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_modes_agree_with_each_other_and_with_a_plain_reference(window: str, emit: str) -> None:
+def test_modes_agree_with_each_other_and_with_a_plain_reference(
+    window: str, emit: str, written: bool
+) -> None:
     @settings(
         max_examples=EXAMPLES,
         derandomize=EXAMPLES == FEW,
@@ -45,12 +48,12 @@ def test_modes_agree_with_each_other_and_with_a_plain_reference(window: str, emi
     @given(epochs)
     def law(steps: list[Any]) -> None:
         ways = WAYS
-        by = ("desk",)
+        by: tuple[str, ...] = ("desk",)
         if WINDOWS[window] is None:
             ways = tuple(way for way in ways if "window_start" not in way.get("filtered", ""))
         if len(steps) % 2:
             by, ways = (), tuple(way for way in ways if "filtered" not in way)
-        boxes = [make(WINDOWS[window], emit=emit, by=by, **way) for way in ways]
+        boxes = [make(WINDOWS[window], emit=emit, by=by, written=written, **way) for way in ways]
         seen.update(run(boxes, steps))
 
     law()

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import polars as pl
@@ -15,6 +17,7 @@ from processors.boxes.where import Where
 from processors.windows import History, Sliding
 from schemas import revisions as frames
 from schemas.fields import physical
+from tests.laws.user_functions import Bits, SlowDot, SlowPeak
 
 NEVER, FOREVER = -(2**62), 2**62
 
@@ -33,6 +36,12 @@ RESULTS = {
     "newest": "last(amount)",
     "spread": "max(amount) - min(amount)",
 }
+WRITTEN = {
+    "dot": SlowDot("coalesce(amount, 0)", "coalesce(amount, 0)"),
+    "peak": SlowPeak("amount"),
+    "bits": Bits("amount"),
+}
+"""More results, of functions that a user wrote."""
 
 
 def make(
@@ -42,13 +51,15 @@ def make(
     emit: str = "on_close",
     by: tuple[str, ...] = ("desk",),
     filtered: str | None = None,
+    written: bool = False,
 ) -> Aggregate:
     """Return a box over a source of `FIELDS`, with a filter between it and its stored results."""
+    fields = RESULTS | (WRITTEN if written else {})
     net = Network("boxes")
     trades = net.source(
         "trades", fields=FIELDS, identity=["key"], event_time="at", partition_by=[], keep="1d"
     )
-    sums = trades.aggregate("sums", by=by, window=window, emit=emit, fields=RESULTS, keep="1d")
+    sums = trades.aggregate("sums", by=by, window=window, emit=emit, fields=fields, keep="1d")
     sums.where("shown", filtered or "true")
     typed = type_boxes(net)
     assert not typed.faults, typed.faults
@@ -93,6 +104,13 @@ def plain_results(amounts: list[int | None]) -> tuple[Any, ...]:
     )
 
 
+def plain_written(amounts: list[int | None]) -> tuple[Any, ...]:
+    """Return `WRITTEN` of the same."""
+    values = [amount for amount in amounts if amount is not None]
+    bits = reduce(or_, values) if values else None
+    return sum(value * value for value in values), max(values, default=None), bits
+
+
 def reference(box: Aggregate, content: Content, wm: int) -> list[tuple[Any, ...]]:
     """Return the visible results that a content has, by plain loops."""
     found = []
@@ -107,7 +125,9 @@ def reference(box: Aggregate, content: Content, wm: int) -> list[tuple[Any, ...]
                 (t for t in tuples if start <= t["at"] < end), key=lambda t: (t["at"], t["key"])
             )
             bounds = () if isinstance(box.window, History) else (start, end)
-            found.append((*group, *bounds, *plain_results([t["amount"] for t in inside])))
+            amounts = [t["amount"] for t in inside]
+            written = plain_written(amounts) if "bits" in box.results else ()
+            found.append((*group, *bounds, *plain_results(amounts), *written))
     return sorted(found, key=repr)
 
 
