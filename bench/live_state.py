@@ -65,9 +65,7 @@ def trade(number: int, price: int) -> dict[str, Any]:
 def held(driver: Driver) -> int:
     """Return how many rows the tasks hold in memory for their windows."""
     tasks = (task for task in driver.tasks if isinstance(task, ScopeTask))
-    found = [live for task in tasks for live in task.memory.live.values()]
-    tuples = sum(live.tuples.height for live in found if live.tuples is not None)
-    return tuples + sum(live.states.height for live in found)
+    return sum(live.height for task in tasks for live in task.memory.live.values())
 
 
 def measure(mode: str, most: int) -> list[Point]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from processors import declarations as declared
 from processors.aggregate_results import RESERVED_RESULTS, type_results
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.sliding import SlidingAggregate
+from processors.boxes.in_order import SlidingInOrder
 from processors.boxes.states import END, START
 from processors.exchanges import repartitioned
 from processors.network import Network
@@ -57,7 +57,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         partition_by = above.partition_by
     prefix = "" if box.window is not None else HIDDEN_PREFIX
     start, end = prefix + START, prefix + END
-    make = SlidingAggregate if isinstance(box.window, Sliding) else Aggregate
+    make = SlidingInOrder if isinstance(box.window, Sliding) else Aggregate
     fields = {name: above.fields[name] for name in by}
     fields |= dict.fromkeys((start, end), FieldType("timestamp-millis"))
     fields |= {name: result.type for name, result in results.items()}

@@ -31,8 +31,9 @@ class CompensatingByValue(Declared):
     A state is a tuple with a value a part. Arguments, parts and results are plain values: a decimal
     is a `decimal.Decimal`, a date a `datetime.date`, a timestamp an int of its unit since 1970, a
     uuid text, null None, a list a list; a decimal that is returned is rounded half up to its scale.
-    Otherwise the contract is that of `Compensating`, which is some 25 times as fast where many rows come at once (measured: 0.02 to 0.04 us a
-    row of 100,000 against 0.3 to 0.9), and no faster where few do.
+    Otherwise the contract is that of `Compensating`, which is some 25 times as fast where many rows
+    come at once (measured: 0.02 to 0.04 us a row of 100,000 against 0.3 to 0.9), and no faster
+    where few do.
 
     Example:
         >>> class Vwap(CompensatingByValue):

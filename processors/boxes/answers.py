@@ -22,6 +22,11 @@ class Live:
     states: pl.DataFrame = field(default_factory=pl.DataFrame)
     tuples: pl.DataFrame | None = None
 
+    @property
+    def height(self) -> int:
+        """How many rows are kept."""
+        return self.states.height + (0 if self.tuples is None else self.tuples.height)
+
 
 @dataclass(frozen=True)
 class Need:

@@ -23,6 +23,7 @@ class Timeline:
 
     Attributes:
         frame: The same rows, each group's together and in the order of time.
+        is_first: Whether each of them is the first of its group.
 
     Example:
         >>> frame = pl.DataFrame({"g": ["a", "b", "a", "a"], "at": [30, 5, 10, 20]})
@@ -40,6 +41,8 @@ class Timeline:
         codes = self._codes(groups, instants)
         order = np.argsort(codes, kind="stable")
         self._sorted, self.frame = codes[order], frame[order]
+        group = self._sorted // (len(self._instants) + 1)
+        self.is_first = np.diff(group, prepend=-1) > 0
 
     def runs(self, keys: pl.DataFrame, after: int, until: int) -> tuple[Rows, Rows]:
         """Return for each key the run of rows of its group from `after` to `until` its instant.

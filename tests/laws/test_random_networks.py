@@ -83,7 +83,7 @@ def test_a_few_networks_have_every_box_and_window():
                 found |= {type(box.window).__name__, box.mode, f"on_update={box.on_update}"}
                 found |= {f"tz={getattr(box.window, 'tz', None) is not None}"}
     assert found == {
-        *("Where", "Map", "Union", "Forward", "Aggregate", "SlidingAggregate"),
+        *("Where", "Map", "Union", "Forward", "Aggregate", "SlidingInOrder"),
         *("Hopping", "Sliding", "History", "tz=True", "tz=False"),
         *("upstream", "downstream", "resident", "on_update=True", "on_update=False"),
         *("rekey=True", "rekey=False"),

@@ -1,0 +1,140 @@
+"""What a tuple costs in a sliding window, however large the window: ``make bench-sliding``.
+
+Tuples come in order, one a millisecond, in epochs; one aggregate box takes them as a scope drives
+it. Beside it stands what EEP started from: each tuple recomputes its whole window. Times are those
+of the processor, with all that an epoch does: what leaves, what is told, and what is rebuilt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from errata import Network, sliding
+from processors.arcs import type_boxes
+from processors.boxes.aggregate import Aggregate
+from schemas import revisions as frames
+from schemas.fields import physical
+
+FIELDS = {"at": "timestamp-millis", "price": "decimal(9,2)", "size": "long", "rate": "double"}
+FUNCTIONS = ("sum(price)", "avg(rate)", "var_samp(size)", "max(price)")
+SIZES = tuple(10**power for power in range(1, 7))
+EPOCH, LEAST, NAIVE_TUPLES, NAIVE_SECONDS = 1_000, 20_000, 100, 2.0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a tuple costs, in microseconds: in the box, and where its whole window is recomputed."""
+
+    size: int
+    box: float
+    naive: float
+
+
+def make(function: str, size: int) -> Aggregate:
+    """Return a box with one result over windows of so many tuples."""
+    net = Network("sliding")
+    ticks = net.source("ticks", fields=FIELDS, identity=["at"], event_time="at", keep="1d")
+    ticks.aggregate("moving", window=sliding(size), mode="upstream", result=function)
+    box = type_boxes(net).boxes["moving"]
+    assert isinstance(box, Aggregate)
+    return box
+
+
+def ticks(box: Aggregate, since: int, upto: int) -> pl.DataFrame:
+    """Return the tuples of some milliseconds; the same ones whenever they are asked for."""
+    rng = np.random.default_rng(abs(since))
+    count = upto - since
+    return pl.DataFrame(
+        {
+            "at": np.arange(since, upto),
+            "price": pl.Series(rng.integers(1, 10**6, count)).cast(pl.Int128),
+            "size": rng.integers(1, 10**6, count),
+            "rate": rng.normal(100, 10, count),
+        },
+        schema=physical(box.input.fields),
+    )
+
+
+def in_the_box(box: Aggregate, size: int, *, epoch: int, least: int = LEAST) -> float:
+    """Return what a tuple costs in the box, over a window's worth of tuples at least."""
+    live, wm = box.restore(ticks(box, -size, 0), wm=0), 0
+    spent = 0.0
+    for upto in range(epoch, max(size, least) + 1, epoch):
+        tuples = ticks(box, wm, upto)
+        nobody = pl.repeat(False, tuples.height, dtype=pl.Boolean, eager=True)
+        revisions = frames.between(tuples, nobody, tuples, ~nobody)
+        started = time.process_time()
+        try:
+            next(box.process(revisions, live=live, wm_before=wm, wm=upto))
+        except StopIteration as stop:
+            spent += time.process_time() - started
+            outcome = stop.value
+        if outcome.revisions.height != tuples.height:
+            raise ArithmeticError(f"{outcome.revisions.height} results of {tuples.height} tuples")
+        live, wm = outcome.live, upto
+    return spent / wm * 1e6
+
+
+def recomputed(box: Aggregate, size: int) -> float:
+    """Return what a tuple costs if its whole window is looked at again, by the same function."""
+    (state,) = box.states
+    window = ticks(box, 0, size)
+    values = pl.DataFrame([argument.evaluate(window).alias("0") for argument in state.arguments])
+    group = pl.repeat(0, size, dtype=pl.UInt32, eager=True)
+    started, count = time.process_time(), 0
+    while count < NAIVE_TUPLES and time.process_time() - started < NAIVE_SECONDS:
+        state.function.emit(state.function.accumulate(state.function.init(1), group, values))
+        count += 1
+    return (time.process_time() - started) / count * 1e6
+
+
+def measure(function: str, *, most: int, epoch: int, least: int = LEAST) -> Iterator[Cost]:
+    """Yield the costs for windows of 10 tuples, 100 and so on."""
+    for size in SIZES:
+        if size <= most:
+            box = make(function, size)
+            yield Cost(size, in_the_box(box, size, epoch=epoch, least=least), recomputed(box, size))
+
+
+def row(function: str, cost: Cost, smallest: Cost) -> str:
+    """Return a line of the table."""
+    cells = (
+        f"`{function}`",
+        f"{cost.size:,}",
+        f"{cost.box:.2f}",
+        f"{cost.box / smallest.box:.2f}",
+        f"{cost.naive:,.0f}",
+        f"{cost.naive / cost.box:,.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+HEADS = (
+    "| function | tuples in a window | us a tuple | to the smallest | recomputed | times as much |"
+)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="tuples in the largest window")
+    parser.add_argument("--epoch", type=int, default=EPOCH, help="tuples in an epoch")
+    parser.add_argument("--function", action="append", help="one alone; may be repeated")
+    options = parser.parse_args()
+    print(HEADS)
+    print(f"|{' --- |' * HEADS.count(' | ')} --- |")
+    for function in options.function or FUNCTIONS:
+        smallest = None
+        for cost in measure(function, most=options.most, epoch=options.epoch):
+            smallest = smallest or cost
+            print(row(function, cost, smallest), flush=True)
+
+
+if __name__ == "__main__":
+    main()

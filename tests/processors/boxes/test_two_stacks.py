@@ -1,0 +1,99 @@
+"""Unions of runs and of what slides over them, against plain loops; and how many it takes."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from processors.boxes.timeline import Timeline
+from processors.boxes.two_stacks import TwoStacks, grown, prefixes
+
+NONE = pl.DataFrame({"held": [[]]}, schema={"held": pl.List(pl.Int64)})
+
+
+def merge(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    """Unions that show what they are of, and in which order."""
+    return pl.DataFrame([one["held"].list.concat(other["held"]).alias("held")])
+
+
+def states(numbers: list[int]) -> pl.DataFrame:
+    return pl.DataFrame({"held": [[n] for n in numbers]}, schema=NONE.schema)
+
+
+@given(st.lists(st.booleans(), max_size=70))
+def test_oracle_prefixes_of_runs(starts: list[bool]) -> None:
+    starts = [True, *starts[1:]] if starts else []
+    found = prefixes(states(list(range(len(starts)))), NONE, np.array(starts, dtype=bool), merge)
+    first, wanted = 0, []
+    for row, start in enumerate(starts):
+        first = row if start else first
+        wanted.append(list(range(first, row + 1)))
+    assert found["held"].to_list() == wanted
+
+
+_instants = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 9)), max_size=8)
+
+
+@pytest.mark.parametrize("by", [("g",), ()])
+@given(front=_instants, later=st.lists(_instants, min_size=1, max_size=3), size=st.integers(30, 45))
+def test_oracle_windows_over_two_stacks(
+    by: tuple[str, ...], front: list[Any], later: list[list[Any]], size: int
+) -> None:
+    """Instants 0 to 9 in front, then 10 to 19, 20 to 29 and so on: all begin before 10."""
+    everything: list[tuple[Any, int]] = []
+
+    def line(instants: list[tuple[Any, int]], onward: int) -> Timeline:
+        if not by:
+            instants = [(None, at) for _, at in instants]
+        new = sorted({(g, at + onward) for g, at in instants}, key=repr)
+        everything.extend(new)
+        kinds = {"g": pl.String, "at": pl.Int64}
+        frame = pl.DataFrame(new, schema=kinds, orient="row")
+        held = states([at for _, at in new])
+        return Timeline(frame.with_columns(held), by=by, at="at")
+
+    stacks = TwoStacks.turned(line(front, 0), 10, by=by, none=NONE, merge=merge)
+    for number, instants in enumerate(later):
+        ending = line(instants, 10 * (number + 1))
+        found, stacks = stacks.followed(ending, size, merge)
+        for (group, at), held in zip(
+            ending.frame.select("g", "at").rows(), found["held"].to_list(), strict=True
+        ):
+            inside = [a for g, a in everything if g == group and at - size < a <= at]
+            assert sorted(held) == sorted(inside)
+
+
+@pytest.mark.parametrize("size", [100, 1_000, 10_000])
+def test_an_instant_is_merged_a_few_times_however_many_are_in_a_window(size: int) -> None:
+    merged = 0
+
+    def add(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        nonlocal merged
+        merged += one.height
+        return one + other
+
+    none, step, upto = pl.DataFrame({"n": [0]}), 50, 3 * size
+    frame = pl.DataFrame({"at": range(upto), "n": [1] * upto})
+    stacks = None
+    for at in range(0, upto, step):
+        if stacks is None or at + step - 1 - size >= stacks.turning:
+            line = Timeline(frame[max(0, at - size) : at], by=(), at="at")
+            stacks = TwoStacks.turned(line, at, by=(), none=none, merge=add)
+        line = Timeline(frame[at : at + step], by=(), at="at")
+        found, stacks = stacks.followed(line, size, add)
+        assert found["n"].to_list() == [min(t + 1, size) for t in range(at, at + step)]
+    assert merged <= 7 * upto
+
+
+@given(st.lists(st.integers(0, 5), max_size=60))
+def test_runs_are_few_and_hold_all_rows_in_order(heights: list[int]) -> None:
+    runs: tuple[pl.DataFrame, ...] = (pl.DataFrame({"n": []}, schema={"n": pl.Int64}),)
+    done = 0
+    for height in heights:
+        runs = grown(runs, pl.DataFrame({"n": range(done, done + height)}, schema={"n": pl.Int64}))
+        done += height
+        assert pl.concat(runs)["n"].to_list() == list(range(done))
+        assert len(runs) <= 2 + done.bit_length()
