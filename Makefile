@@ -7,7 +7,7 @@ TAG ?= errata:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench bench-spark bench-propagation kills-spark live-state image clean
+.PHONY: help demo test lint mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)
+
+bench-sliding: .venv/ready ## what a tuple costs in sliding windows of 10 to a million tuples
+	@$(BIN)/python -m bench.sliding $(ARGS)
 
 bench-spark: .venv/ready ## an aggregate on Spark with 100,000 groups, beside plain Spark
 	@$(BIN)/python -m bench.spark $(ARGS)

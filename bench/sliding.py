@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -47,24 +48,27 @@ def make(function: str, size: int) -> Aggregate:
 
 
 def ticks(box: Aggregate, since: int, upto: int) -> pl.DataFrame:
-    """Return the tuples of some milliseconds; the same ones whenever they are asked for."""
-    rng = np.random.default_rng(abs(since))
-    count = upto - since
+    """Return the tuples of some milliseconds, always the same ones."""
+    at = np.arange(since, upto)
+    mixed = at * 0x9E3779B1 % 999_983 + 1
     return pl.DataFrame(
         {
-            "at": np.arange(since, upto),
-            "price": pl.Series(rng.integers(1, 10**6, count)).cast(pl.Int128),
-            "size": rng.integers(1, 10**6, count),
-            "rate": rng.normal(100, 10, count),
+            "at": at,
+            "price": pl.Series(mixed).cast(pl.Int128),
+            "size": mixed,
+            "rate": mixed / 7,
         },
         schema=physical(box.input.fields),
     )
 
 
-def in_the_box(box: Aggregate, size: int, *, epoch: int, least: int = LEAST) -> float:
-    """Return what a tuple costs in the box, over a window's worth of tuples at least."""
+def in_the_box(box: Aggregate, size: int, *, epoch: int, least: int) -> tuple[float, int, Any]:
+    """Return what a tuple costs in the box, over a window's worth of tuples or more.
+
+    Also how many there were, and the last result.
+    """
     live, wm = box.restore(ticks(box, -size, 0), wm=0), 0
-    spent = 0.0
+    spent, last = 0.0, None
     for upto in range(epoch, max(size, least) + 1, epoch):
         tuples = ticks(box, wm, upto)
         nobody = pl.repeat(False, tuples.height, dtype=pl.Boolean, eager=True)
@@ -75,31 +79,46 @@ def in_the_box(box: Aggregate, size: int, *, epoch: int, least: int = LEAST) -> 
         except StopIteration as stop:
             spent += time.process_time() - started
             outcome = stop.value
-        if outcome.revisions.height != tuples.height:
-            raise ArithmeticError(f"{outcome.revisions.height} results of {tuples.height} tuples")
         live, wm = outcome.live, upto
-    return spent / wm * 1e6
+        results = frames.entering(outcome.revisions, ["window_end", "result"])
+        if results.height != tuples.height:
+            raise ArithmeticError(f"{results.height} results of {tuples.height} tuples")
+        last = results.filter(pl.col("window_end") == upto)["result"][0]
+    return spent / wm * 1e6, wm, last
 
 
-def recomputed(box: Aggregate, size: int) -> float:
-    """Return what a tuple costs if its whole window is looked at again, by the same function."""
+def recomputed(box: Aggregate, size: int, upto: int) -> tuple[float, Any]:
+    """Return what a tuple costs if its whole window is looked at again, by the same function.
+
+    Also the result of the window that ends at `upto`.
+    """
     (state,) = box.states
-    window = ticks(box, 0, size)
+    (result,) = box.results.values()
+    window = ticks(box, upto - size, upto)
     values = pl.DataFrame([argument.evaluate(window).alias("0") for argument in state.arguments])
     group = pl.repeat(0, size, dtype=pl.UInt32, eager=True)
+    function = result.emissions[0].function
     started, count = time.process_time(), 0
     while count < NAIVE_TUPLES and time.process_time() - started < NAIVE_SECONDS:
-        state.function.emit(state.function.accumulate(state.function.init(1), group, values))
+        found = function.emit(function.accumulate(function.init(1), group, values))
         count += 1
-    return (time.process_time() - started) / count * 1e6
+    return (time.process_time() - started) / count * 1e6, found[0]
 
 
 def measure(function: str, *, most: int, epoch: int, least: int = LEAST) -> Iterator[Cost]:
-    """Yield the costs for windows of 10 tuples, 100 and so on."""
+    """Yield the costs for windows of 10 tuples, 100 and so on.
+
+    Raises:
+        ArithmeticError: If a result is missing, or both ways don't end with the same one.
+    """
     for size in SIZES:
         if size <= most:
             box = make(function, size)
-            yield Cost(size, in_the_box(box, size, epoch=epoch, least=least), recomputed(box, size))
+            cost, upto, told = in_the_box(box, size, epoch=epoch, least=least)
+            naive, wanted = recomputed(box, size, upto)
+            if told != wanted:
+                raise ArithmeticError(f"{function} over {size} tuples: {told}, not {wanted}")
+            yield Cost(size, cost, naive)
 
 
 def row(function: str, cost: Cost, smallest: Cost) -> str:
@@ -107,7 +126,7 @@ def row(function: str, cost: Cost, smallest: Cost) -> str:
     cells = (
         f"`{function}`",
         f"{cost.size:,}",
-        f"{cost.box:.2f}",
+        f"{cost.box:.1f}",
         f"{cost.box / smallest.box:.2f}",
         f"{cost.naive:,.0f}",
         f"{cost.naive / cost.box:,.0f}",
