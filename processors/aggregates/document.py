@@ -1,11 +1,13 @@
 """The page ``docs/aggregates.md``, written from the table of functions.
 
-``python -m processors.aggregates.document > docs/aggregates.md`` writes it anew.
+``python -m processors.aggregates.document docs/aggregates.md`` writes it anew, down to `BY_HAND`.
 """
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
+from pathlib import Path
 
 import polars as pl
 
@@ -78,9 +80,14 @@ Rules that hold for all of them:
 * `distinct` in other calls than `count`, `over`, `order by` inside a call and collections are not
   there.
 
-A function of your own is a class: see `errata.Compensating`.
+A function of your own is a class: `errata.Compensating` works on columns,
+`errata.CompensatingByValue` is plain Python on one group and one row, and slower. Where rows can
+only enter, say `compensates = False`: what a row leaves is then read again.
 
 """
+
+BY_HAND = "## Moving averages"
+"""From here on the page is not written from the table."""
 
 
 def example(text: str) -> str:
@@ -154,5 +161,11 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
+def written(before: str) -> str:
+    """Return the page with what was written by hand before."""
+    return f"{page()}\n{before[before.index(BY_HAND) :]}"
+
+
 if __name__ == "__main__":
-    print(page(), end="")
+    path = Path(sys.argv[1])
+    path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")

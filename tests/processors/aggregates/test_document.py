@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from processors.aggregate_results import Results
-from processors.aggregates.document import AROUND, SAMPLE, example, page
+from processors.aggregates.document import AROUND, SAMPLE, example, written
 from processors.aggregates.functions import FUNCTIONS, MACROS, NAMES
 from processors.expressions.aggregate_call import parse_aggregate
 
@@ -13,8 +13,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "aggregates.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    remedy = "run python -m processors.aggregates.document > docs/aggregates.md"
-    assert PAGE.read_text(encoding="utf-8") == page(), remedy
+    remedy = "run python -m processors.aggregates.document docs/aggregates.md"
+    found = PAGE.read_text(encoding="utf-8")
+    assert found == written(found), remedy
 
 
 @pytest.mark.parametrize(
