@@ -28,7 +28,8 @@ class InOrder(Live):
     """What is kept of sliding windows: `states` has the instants whose windows are not told yet.
 
     Args:
-        told: The other instants, some of which may be needed no more: at most two windows' worth.
+        told: The other instants, some of which may be needed no more: at most two windows' worth,
+            and with ``on_update`` those that are ahead of the watermark.
         until: The end of the last window told.
         stacks: The same as two stacks; None if they have to be made.
     """
