@@ -10,7 +10,8 @@ much to either side. *Downstream* fetches the results of these windows and compe
 are there before and after; one that appears, or can't be compensated, is replayed.
 
 An epoch that tells m windows merges O(n + m log n) states, where n is the number of instants in
-these windows, however they overlap. A revision of the past compensates each result it changes once.
+these windows, however they overlap; where tuples come in order, `in_order` merges a few a tuple. A
+revision of the past compensates each result it changes once.
 """
 
 from __future__ import annotations
