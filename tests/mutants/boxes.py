@@ -81,27 +81,6 @@ BOXES = [
         network=RANDOM,
     ),
     Mutant(
-        "a sliding window forgets what has come since the stacks turned, but for the last epoch",
-        "processors/boxes/two_stacks.py",
-        "since = merge(self.since[place.fill_null(known.height)], here)",
-        "since = here",
-        network=RANDOM,
-    ),
-    Mutant(
-        "a late tuple at the end of the last window told is taken for one in order",
-        "processors/boxes/in_order.py",
-        "<= max(wm_before, live.until)).any()",
-        "< max(wm_before, live.until)).any()",
-        network=RANDOM,
-    ),
-    Mutant(
-        "what can't be compensated is emitted as if nothing had left",
-        "processors/aggregates/accumulating.py",
-        "return ~states[LEFT] & self.function.exact",
-        "return self.function.exact",
-        network=RANDOM,
-    ),
-    Mutant(
         "a whole history is replayed from 1970 on",
         "processors/boxes/aggregate.py",
         "return Need(INPUTS, self._ranges(keys, -ends, ends))",
