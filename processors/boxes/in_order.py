@@ -54,9 +54,9 @@ class SlidingInOrder(SlidingAggregate):
         """Return what is kept before the first epoch."""
         return self._divided(super().no_live(), -FOREVER_MS)
 
-    def restore(self, tuples: pl.DataFrame, *, wm: int) -> Live:
+    def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
         """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
-        return self._divided(super().restore(tuples, wm=wm), wm)
+        return self._divided(super().restore(*inputs, wm=wm), wm)
 
     def _divided(self, live: Live, wm: int) -> Live:
         """Return what is kept, divided by whether the window of an instant is told."""
@@ -71,14 +71,14 @@ class SlidingInOrder(SlidingAggregate):
 
     # ---------------------------------------------------------------- an epoch
 
-    def process(self, revisions: pl.DataFrame, *, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions of the input; see `Aggregate.process`."""
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+        """Take one epoch's revisions of the input; see `Asking.process`."""
         if not isinstance(live, InOrder):
-            return (yield from super().process(revisions, live=live, wm_before=wm_before, wm=wm))
-        outcome = self._followed(revisions, live, wm_before, wm)
+            return (yield from super().process(*revisions, live=live, wm_before=wm_before, wm=wm))
+        outcome = self._followed(revisions[0], live, wm_before, wm)
         if outcome is None:
             every = Live(pl.concat([*live.told, live.states]))
-            outcome = yield from super().process(revisions, live=every, wm_before=wm_before, wm=wm)
+            outcome = yield from super().process(*revisions, live=every, wm_before=wm_before, wm=wm)
             outcome = replace(outcome, live=self._divided(outcome.live, wm))
         return outcome
 
