@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from errata.worker import DAY_MS, Place
+from processors.task import DEAD_LETTER, ON_ERROR, STOP
 from processors.windows import duration_ms
 from schemas.errors import ErrataError
 
@@ -88,6 +89,15 @@ SETTINGS = (
         "How long a superseded record stays in the topic of a connection point. A process that was "
         "away for longer computes its boxes anew.",
     ),
+    Setting(
+        "boxes",
+        "on_error",
+        "",
+        f"`{DEAD_LETTER}`",
+        "What becomes of a tuple that a function of yours raises for, or that a box refuses "
+        f"otherwise: it is left out, a dead letter (`{DEAD_LETTER}`), or the process ends with a "
+        f"message and commits nothing of that epoch (`{STOP}`).",
+    ),
 )
 """Every setting; `errata.settings_page` prints them."""
 
@@ -126,12 +136,16 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
             f'ERRATA_KAFKA__BOOTSTRAP_SERVERS), or write "bootstrap.servers" under [kafka] into '
             f"{FILE}; `errata local` and `errata demo` need no cluster"
         )
+    on_error = found.get(("boxes", "on_error"), DEAD_LETTER)
+    if on_error not in ON_ERROR:
+        raise SettingsError(f"boxes.on_error needs to be {' or '.join(ON_ERROR)}")
     lag = found.get(("topics", "compaction_lag"), DAY_MS)
     return Place(
         kafka=kafka,
         state=Path(found.get(("state", "folder"), _default_state(environ))).expanduser(),
         compaction_lag_ms=duration_ms(lag, what="topics.compaction_lag"),
         registry_url=found.get(("schema_registry", "url")),
+        on_error=on_error,
     )
 
 

@@ -22,7 +22,7 @@ from processors.network import Network
 from processors.owner_task import OwnerTask
 from processors.plan import compile_network
 from processors.scope_task import ScopeTask
-from processors.task import Shared, Task
+from processors.task import DEAD_LETTER, ON_ERROR, Shared, Task
 from processors.view import View
 from schemas import framing
 from schemas.errors import ErrataError
@@ -42,6 +42,17 @@ class UnknownNameError(ErrataError):
     """A source or arc was named that the network does not have."""
 
 
+class OnErrorError(ErrataError):
+    """What is to become of refused tuples is neither of the two.
+
+    Args:
+        found: What it is.
+    """
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"on_error needs to be {' or '.join(ON_ERROR)}, found {found!r}")
+
+
 class Driver:
     """Runs a network in memory, epoch by epoch.
 
@@ -50,6 +61,9 @@ class Driver:
         mode: Overrides the mode of every aggregate.
         live: Sources get records as their topics have them (`send_raw`), in their own envelope and
             format, with the schemas of this registry. None: native revisions in JSON.
+        on_error: What becomes of a tuple that a function of yours raises for: it is left out, a
+            `dead letter <Driver.dead_letters>` (``dead-letter``), or `close_epoch` raises
+            `BoxError` (``stop``).
 
     Example:
         >>> from errata import Network, tumbling
@@ -65,8 +79,16 @@ class Driver:
     """
 
     def __init__(
-        self, network: Network, mode: str | None = None, *, live: Registry | None = None
+        self,
+        network: Network,
+        mode: str | None = None,
+        *,
+        live: Registry | None = None,
+        on_error: str = DEAD_LETTER,
     ) -> None:
+        if on_error not in ON_ERROR:
+            raise OnErrorError(on_error)
+        self._on_error = on_error
         plan = compile_network(network, mode=mode, every_arc=True, on_spark=False)
         sources = {
             name: replace(
@@ -99,7 +121,7 @@ class Driver:
         schemas: Registry = SchemaRegistry(cluster)
         if self._live is not None:
             schemas = Borrowed(schemas, self._live)
-        self.shared = shared = Shared(cluster, plan, schemas, view, LAG_MS)
+        self.shared = shared = Shared(cluster, plan, schemas, view, LAG_MS, on_error=self._on_error)
         folder = Path(self._folder.name)
         self.sweepers = {
             arc: Sweeper(shared, arc, partition=0, folder=folder / arc, clock_ms=self._clock)

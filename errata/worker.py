@@ -30,7 +30,7 @@ from processors.deployed import (
 from processors.network import Network
 from processors.plan import Plan, compile_network
 from processors.resolve import resolve
-from processors.task import Shared, Task
+from processors.task import DEAD_LETTER, Shared, Task
 from processors.view import View
 from topics.cluster import Cluster, ClusterError, DoubtfulCommitError, FencedError
 from topics.create import create_topics
@@ -54,12 +54,14 @@ class Place:
         state: Folder of local state: indexes and sweepers' copies.
         compaction_lag_ms: How long superseded records stay in connection points.
         registry_url: A schema registry; None: schemas are kept in a topic.
+        on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
     """
 
     kafka: Mapping[str, str | int]
     state: Path
     compaction_lag_ms: int = DAY_MS
     registry_url: str | None = None
+    on_error: str = DEAD_LETTER
 
 
 def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
@@ -145,6 +147,7 @@ class Worker:
             registry(self.cluster, url=place.registry_url),
             View(self.cluster, plan=self.plan),
             place.compaction_lag_ms,
+            place.on_error,
         )
         state = place.state / self.plan.network / self.plan.deployment
         self.parts = Parts(self.shared, state)

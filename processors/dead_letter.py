@@ -1,4 +1,4 @@
-"""What was refused at ingest: the bytes verbatim, where they lay, and why."""
+"""What was refused, at ingest or by a box: the bytes, where they lay, and why."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ BAD_EVENT_TIME = "event time"
 TOO_OLD = "older than keep"
 TOO_LARGE = "too large"
 TRUNCATE = "truncate"
+
+NO_RECORD = -1
+"""The offset of what was refused by a box: a tuple of an arc, which is no record of a source."""
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -41,17 +44,17 @@ class DeadLetter:
     """One refused record.
 
     Args:
-        task: The ingest task that refused it.
+        task: The task that refused it.
         attempt: Its life.
         epoch: The epoch in which it was refused.
         reason: One of a few kinds, for counting.
         detail: What was needed and what was found.
-        topic: Where the record lies.
-        partition: Where the record lies.
-        offset: Where the record lies.
-        time_ms: Its record timestamp.
-        key: Its key, verbatim.
-        value: Its value, verbatim.
+        topic: Where the record lies; of a tuple, the topic of its arc.
+        partition: Where the record lies; of a tuple, the task's.
+        offset: Where the record lies; of a tuple `NO_RECORD`.
+        time_ms: Its record timestamp; of a tuple, about when its epoch was stamped.
+        key: Its key, verbatim; of a tuple, that of its arc's records.
+        value: Its value, verbatim; of a tuple, an insert of it; None of a result that there is not.
     """
 
     task: str
@@ -65,6 +68,11 @@ class DeadLetter:
     time_ms: int
     key: bytes | None
     value: bytes | None
+
+    @property
+    def is_of_box(self) -> bool:
+        """Whether a box refused it."""
+        return self.offset == NO_RECORD
 
 
 def encode(letter: DeadLetter) -> bytes:

@@ -35,12 +35,9 @@ def letters(
         report: Of the task that refuses them.
         epoch: The epoch in which it does.
     """
-    if not refused:
-        return {}
-    told_in = names.dead_letters_topic(shared.plan.network)
-    schema_id = shared.registry.register(f"{told_in}-value", dead_letter.SCHEMA)
-    bodies = [
-        dead_letter.encode(
+    return posted(
+        shared,
+        [
             DeadLetter(
                 task=report.task,
                 attempt=report.attempt,
@@ -50,9 +47,20 @@ def letters(
                 topic=topic,
                 **originals.row(refusal.row, named=True),
             )
-        )
-        for refusal in sorted(refused, key=lambda r: r.row)
-    ]
+            for refusal in sorted(refused, key=lambda r: r.row)
+        ],
+    )
+
+
+def posted(
+    shared: Shared, found: Sequence[DeadLetter]
+) -> dict[str, list[tuple[bytes | None, bytes]]]:
+    """Return dead letters as keys and values by topic, as `Task.commit` takes them."""
+    if not found:
+        return {}
+    told_in = names.dead_letters_topic(shared.plan.network)
+    schema_id = shared.registry.register(f"{told_in}-value", dead_letter.SCHEMA)
+    bodies = [dead_letter.encode(letter) for letter in found]
     return {told_in: [(None, value) for value in framing.frame(bodies, schema_id)]}
 
 

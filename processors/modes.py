@@ -243,6 +243,8 @@ def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None,
             why = f"{kind} {reader!r} below it does not carry the states behind its results"
         elif isinstance(box, Map) and box.moves:
             why = f"map {reader!r} below it replaces the event time of its results"
+        elif isinstance(box, Map) and box.is_opaque:
+            why = f"map {reader!r} below it calls a Python function, which may leave results out"
         elif isinstance(box, Where) and not box.columns <= set(arc.identity):
             used = ", ".join(sorted(box.columns - set(arc.identity)))
             why = f"filter {reader!r} below it hides results by {used}, not by identity alone"

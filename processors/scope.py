@@ -18,6 +18,7 @@ from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused
 from processors.boxes.asking import Asking
+from processors.boxes.map import Map
 from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.propagation.choice import ORDERS
@@ -63,7 +64,7 @@ class EpochResult:
         memory: What to remember.
         revisions: By arc, of the scope's boxes and of its inputs, where there are any.
         counts: Running totals to add.
-        refused: By box, what goes to the dead letters.
+        refused: By box, what goes to the dead letters of what entered it.
     """
 
     memory: Memory
@@ -79,23 +80,29 @@ class EpochResult:
             self.counts[f"{box}.{what}"] = count
         if outcome.refused:
             self.refused[box] = list(outcome.refused)
+            self.counts[f"{box}.refused"] = sum(r.tuples.height for r in outcome.refused)
 
 
 class BoxError(ErrataError):
-    """A user's function failed in a box.
+    """A box can't go on: a user's function failed, or a tuple is refused and that is to stop it.
 
     Args:
         box: Name of the box.
         epoch: The epoch that it was working on.
-        error: What the function did; its notes say for which tuple.
+        told: What failed, and for which tuple.
+        remedy: What to do.
     """
 
-    def __init__(self, box: str, epoch: int, error: UserFunctionError) -> None:
+    def __init__(
+        self,
+        box: str,
+        epoch: int,
+        told: str,
+        *,
+        remedy: str = "correct the function, or keep such tuples from it",
+    ) -> None:
         self.box, self.epoch = box, epoch
-        told = "; ".join([str(error), *getattr(error, "__notes__", [])])
-        super().__init__(
-            f"box {box!r}, epoch {epoch}: {told}; correct the function, or keep such tuples from it"
-        )
+        super().__init__(f"box {box!r}, epoch {epoch}: {told}; {remedy}")
 
 
 @contextmanager
@@ -104,7 +111,8 @@ def _told_of(box: str, epoch: int) -> Iterator[None]:
     try:
         yield
     except UserFunctionError as error:
-        raise BoxError(box, epoch, error) from error
+        told = "; ".join([str(error), *getattr(error, "__notes__", [])])
+        raise BoxError(box, epoch, told) from error
 
 
 Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
@@ -112,9 +120,9 @@ Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
 
 def _revised(box: Revising, given: Sequence[pl.DataFrame]) -> Outcome:
     """Return what a box gives that looks at nothing but the revisions of an epoch."""
-    revised = box.revise(*given)
-    counts = {"judged": given[0].height, "passed": revised.height} if isinstance(box, Where) else {}
-    return Outcome(Live(), revised, counts)
+    if isinstance(box, Where | Map):
+        return box.outcome(*given)
+    return Outcome(Live(), box.revise(*given))
 
 
 class ScopeRun:
@@ -203,8 +211,7 @@ class ScopeRun:
                     advance(name, working, None)
                     continue
                 if any(revisions.height for revisions in given):  # static runs others too
-                    with _told_of(name, epoch):
-                        result.take(name, _revised(box, given))
+                    result.take(name, _revised(box, given))
                 order.done(number, emitted=name in made)
             if not running:
                 return result

@@ -13,12 +13,14 @@ from processors import rebuild
 from processors.arc_topic import ArcInput, history
 from processors.desk import Answering, Desk, ReplayRefusedError
 from processors.graves import Emission
+from processors.letters import posted
+from processors.refused_tuples import check, letters_of, tally
 from processors.replay import Ask
 from processors.report import NEVER, SETTLED
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
 from processors.spread import Spread
-from processors.task import INTERVAL_MS, Shared, Task
+from processors.task import INTERVAL_MS, STOP, Shared, Task
 from schemas import revisions as frames
 from schemas.fields import physical
 from topics.cluster import FencedError, LostOffsetError, TopicPartition
@@ -133,6 +135,9 @@ class ScopeTask(Task):
         for result in results:
             for name, count in result.counts.items():
                 counts[name] = counts.get(name, 0) + count
+        dead = letters_of(self.shared, results, partition=self.partition, report=self.report)
+        for name, count in tally(dead).items():
+            counts[name] = counts.get(name, 0) + count
         counts[SETTLED] = self._settled(last.done)
         report = replace(
             self.report,
@@ -149,7 +154,7 @@ class ScopeTask(Task):
             if arc in result.revisions
             for emission in self._emissions(arc, result.revisions[arc], result.memory.done)
         ]
-        yield from self.commit(emissions, report)
+        yield from self.commit(emissions, report, records=posted(self.shared, dead))
         self.memory = last
 
     def _rest(self, frontier: int) -> Iterator[bool]:
@@ -283,4 +288,6 @@ class ScopeTask(Task):
                 asks = run.send(answers)
         except StopIteration as stop:
             result: EpochResult = stop.value
+            if self.shared.on_error == STOP:
+                check(self.shared, result)
             return result

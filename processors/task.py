@@ -30,6 +30,10 @@ INTERVAL_MS = 50
 """An epoch's number is about the clock in units of this."""
 
 
+DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
+"""What becomes of a tuple that a box refuses: it is a dead letter, or the process ends."""
+
+
 class WrongPlanError(ErrataError):
     """A task was started with another plan than the one that is deployed."""
 
@@ -44,6 +48,7 @@ class Shared:
         registry: Where the schemas are.
         view: Progress, as known to this process.
         compaction_lag_ms: How long a superseded record stays in a connection point's topic.
+        on_error: What becomes of tuples that a box refuses: ``dead-letter``, or ``stop``.
     """
 
     cluster: Cluster
@@ -51,6 +56,7 @@ class Shared:
     registry: Registry
     view: View
     compaction_lag_ms: int
+    on_error: str = DEAD_LETTER
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""`errata dead-letters`: what was refused, verbatim, and why; and sending it again."""
+"""`errata dead-letters`: what was refused, and why; and sending records again."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from errata.progress import current
 from processors.dead_letter import DeadLetter, decode
 from processors.plan import Plan
 from schemas import framing
+from schemas.errors import ErrataError
 from topics import names
 from topics.catch_up import catch_up
 from topics.cluster import Cluster, TopicPartition
@@ -29,7 +30,7 @@ MOST_SHOWN = 100
 
 _group = group(
     "dead-letters",
-    about="""List what was refused at ingest; show one record of it in full; send some again.
+    about="""List what was refused, at ingest or by a box; show a record in full; send some again.
 
     [bold]errata dead-letters NET[/bold] is short for errata dead-letters list NET.""",
 )
@@ -38,7 +39,8 @@ PlaceArgument = Annotated[
     str,
     typer.Argument(
         metavar="PLACE",
-        help="Where the refused record lies: PARTITION:OFFSET, or TOPIC:PARTITION:OFFSET.",
+        help="Where the refused record lies: PARTITION:OFFSET, or TOPIC:PARTITION:OFFSET. What a "
+        "box refused has the offset -1: the newest is meant.",
         show_default=False,
     ),
 ]
@@ -46,7 +48,10 @@ PlaceArgument = Annotated[
 
 @command(DEFAULT, of=_group, example="errata dead-letters tape.py --json > refused.jsonl")
 def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
-    """List what was refused at ingest: the record, where it lies, and why.
+    """List what was refused: the record, where it lies, and why.
+
+    A tuple that a box refused (a function of yours raised for it) has the topic of its arc, and the
+    offset -1.
 
     JSON lines, or on a terminal a table of the newest hundred. Keys and values are given as text,
     or in key_base64 and value_base64 where they are none.
@@ -111,7 +116,8 @@ def resend(
 
     For records that were refused for a cause that is gone: a schema that was not registered yet, an
     insert that came too late. What is refused again is a new dead letter; the old one stays. Of
-    like records (same partition, key and value) one is sent.
+    like records (same partition, key and value) one is sent. Tuples that a box refused are no
+    records of a source, and can't be sent.
     """
     if not (every or reason or at):
         raise typer.BadParameter("say which: --all, --reason REASON or --at PARTITION:OFFSET")
@@ -129,10 +135,26 @@ def resend(
             for x, offset in zip(by_record.values(), offsets, strict=True)
         )
         return
-    likes = len(chosen) - len(by_record)
+    likes, tuples = len(chosen) - len(by_record), sum(x.is_of_box for x in letters) * every
     rest = f"; {likes} like one of these left out" if likes else ""
+    rest += f"; {tuples} that boxes refused can't be sent" if tuples else ""
     verb = "would be sent" if dry_run else "sent"
     typer.echo(f"{len(by_record)} of {len(letters)} dead letters {verb}{rest}")
+
+
+class NoRecordError(ErrataError):
+    """What is to be sent again is no record of a source, but a tuple that a box refused.
+
+    Args:
+        letter: Its dead letter.
+    """
+
+    def __init__(self, letter: DeadLetter) -> None:
+        super().__init__(
+            f"a tuple that was refused ({letter.reason}) can't be sent again: topic "
+            f"{letter.topic!r} is that of an arc, which tasks alone write to; send a correction of "
+            "the source's record it comes from (errata revise)"
+        )
 
 
 def _chosen(
@@ -147,7 +169,10 @@ def _chosen(
     for reason in reasons:
         found.known("dead letter with reason", reason, known)
     wanted = [_at(letters, place) for place in places]
-    return [x for x in letters if every or x.reason in reasons or x in wanted]
+    named = [x for x in letters if x.reason in reasons or x in wanted]
+    if tuple_of_box := next((x for x in named if x.is_of_box), None):
+        raise NoRecordError(tuple_of_box)
+    return [x for x in letters if x in named or (every and not x.is_of_box)]
 
 
 def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
@@ -158,7 +183,7 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
     """
     topic, _, rest = place.rpartition(":")[0].rpartition(":")
     partition, offset = rest, place.rpartition(":")[2]
-    if not (partition.isdecimal() and offset.isdecimal()):
+    if not (partition.isdecimal() and offset.removeprefix("-").isdecimal()):
         raise typer.BadParameter(f"{place!r} needs the form PARTITION:OFFSET, as 0:17")
     found = [
         x

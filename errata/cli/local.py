@@ -260,18 +260,12 @@ def _tracked(
 
 def _tell_refused(driver: Driver) -> None:
     """Sum up the dead letters on standard error, a line a reason, with the first of each."""
-    counts: Counter[str] = Counter()
-    for totals in driver.counts().values():
-        counts.update({n: c for n, c in totals.items() if n.startswith("refused.")})
-    letters = driver.dead_letters() if counts else []
-    for name, count in counts.items():
-        reason = name.removeprefix("refused.")
+    letters = driver.dead_letters()
+    for reason, count in Counter(letter.reason for letter in letters).items():
         first = next(letter for letter in letters if letter.reason == reason)
-        source = first.topic.removeprefix("source.")
-        complain(
-            f"{count} refused, {reason}; the first is record {first.offset + 1} of {source}: "
-            f"{first.detail}"
-        )
+        place = f"record {first.offset + 1} of {first.topic.removeprefix('source.')}: "
+        place = "" if first.is_of_box else place
+        complain(f"{count} refused, {reason}; the first is {place}{first.detail}")
 
 
 def _print_revisions(driver: Driver, arc: str, *, people: bool, several: bool) -> None:

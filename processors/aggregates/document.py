@@ -108,7 +108,8 @@ def example(text: str) -> str:
     for state in making.states.values():
         empty = pl.DataFrame(state.init(1))
         columns_of_states += state.move(empty, tuples, rows=rows, groups=group, sign=1)
-    return shown(result.emit(pl.DataFrame(columns_of_states))[0], result.type)
+    values, _ = result.emitted(pl.DataFrame(columns_of_states))
+    return shown(values[0], result.type)
 
 
 def shown(value: object, kind: FieldType) -> str:

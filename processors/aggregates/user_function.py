@@ -102,6 +102,28 @@ class UserFunction(Compensating):
         """Return the states after rows have left."""
         return self._moved("compensate", self.function.compensate, states, groups, values)
 
+    def refused(self, values: pl.DataFrame) -> dict[int, str]:
+        """Return why `accumulate` does not take a row into a fresh state, by row.
+
+        Each row is judged by itself, so that it is refused wherever it turns up.
+        """
+        fresh = self.init(values.height)
+        groups = pl.int_range(values.height, dtype=pl.UInt32, eager=True)
+        step = self.function.accumulate
+
+        def judge(start: int, count: int) -> dict[int, str]:
+            given = fresh.slice(start, count), groups.head(count), values.slice(start, count)
+            try:
+                self._states("accumulate", count, lambda: step(*given))
+            except UserFunctionError as error:
+                if count == 1:
+                    return {start: str(error)}
+                half = count // 2
+                return judge(start, half) | judge(start + half, count - half)
+            return {}
+
+        return judge(0, values.height) if values.height else {}
+
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Return the states of united contents."""
         return self._states("merge", one.height, lambda: self.function.merge(one, other))
@@ -114,6 +136,20 @@ class UserFunction(Compensating):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the results."""
         return self._column("emit", states.height, self.result, lambda: self.function.emit(states))
+
+    def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, dict[int, str]]:
+        """Return the results, null where `emit` fails, and why it does, by row."""
+        try:
+            return self.emit(states), {}
+        except UserFunctionError as error:
+            count = states.height
+            if count < 2:
+                nothing = pl.Series([None] * count, dtype=self.result.dtype)
+                return nothing, dict.fromkeys(range(count), str(error))
+        half = count // 2
+        one, failed = self.emitted(states.head(half))
+        other, rest = self.emitted(states.tail(count - half))
+        return pl.concat([one, other]), failed | {half + row: why for row, why in rest.items()}
 
     def _asked(self, step: str, ask: Callable[[], _T]) -> _T:
         try:

@@ -18,7 +18,7 @@ from typing import cast
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
 from processors.boxes.asking import Above, Asking
 from processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
 from processors.boxes.windowed import Windowed
@@ -148,7 +148,8 @@ class Aggregate(Windowed, Asking):
             wm: Watermark of this epoch, never smaller.
         """
         tuples = pl.concat([leaving, entering])
-        spread, rows = self._spread(tuples)
+        refused = self._refused(tuples)
+        spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
         closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
         redone = closed & self._beyond_reach(keys)
@@ -159,6 +160,8 @@ class Aggregate(Windowed, Asking):
             (results,) = yield Need(RESULTS, self._ranges(asked, last, last + 1))
             old = self._with_known(old, self._among(self._recalled(results), asked))
             fetched = int((old[ROWS] > 0).filter(closed).sum())
+            if self.leaves_out:  # nothing is stored of a window without a result: what did it hold?
+                redone |= closed & (old[ROWS] == 0)
         if redone.any():  # their states are worked out from a replay, below
             ours = ~redone.gather(groups)
             rows, groups = rows.filter(ours), groups.filter(ours)
@@ -185,12 +188,13 @@ class Aggregate(Windowed, Asking):
                 undone = self.states_of(self._replaced(content, entering, leaving), only=far)
                 before = self._with_known(before, undone)
 
-        revised = frames.between(
-            self.emit(before), was_told & (before[ROWS] > 0), self.emit(after), after[ROWS] > 0
-        )
+        (was, left_out), (now, failures) = self.emitted(before), self.emitted(after)
+        had = was_told & (before[ROWS] > 0) & without(left_out, before.height)
+        has = (after[ROWS] > 0) & without(failures, after.height)
+        revised = frames.between(was, had, now, has)
         kept = pl.concat([untouched.filter(~closes), new.filter(~told), after])
         kept = kept.filter((kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident))
-        first = int((~was_told & (after[ROWS] > 0)).sum())
+        first = int((~was_told & has).sum())
         counts = {
             "closed": first,
             "revised": revised.height - first,
@@ -198,7 +202,9 @@ class Aggregate(Windowed, Asking):
             "replayed": replayed,
             "fallbacks": lowered.height + (far.height if self.mode == DOWNSTREAM else 0),
         }
-        return Outcome(Live(kept), revised, counts)
+        dead = self._not_taken(entering, refused, leaving.height)
+        dead += self._not_told(now, failures, after[ROWS])
+        return Outcome(Live(kept), revised, counts, dead)
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
         """Whether no stored result can be had for a closed window, so that it must be replayed."""

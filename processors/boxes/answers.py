@@ -9,6 +9,12 @@ import polars as pl
 
 INPUTS, RESULTS = "inputs", "results"
 
+REFUSED_BY_BOX, FUNCTION_RAISED = "refused by box", "function raised"
+"""Kinds of refusal, for counting."""
+
+Failures = Mapping[int, str]
+"""Why a user's function failed, by the row that it failed for."""
+
 
 @dataclass(frozen=True)
 class Live:
@@ -48,18 +54,34 @@ class Refused:
 
     Args:
         arc: Name of the arc that they are tuples of.
-        tuples: With the arc's fields.
+        tuples: With the arc's fields, or its identity alone where there is no more.
         reasons: Why, for each of them.
+        kind: What all of them have in common.
     """
 
     arc: str
     tuples: pl.DataFrame
     reasons: Sequence[str]
+    kind: str = REFUSED_BY_BOX
+
+
+def failed(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:
+    """Return what goes to the dead letters of tuples that a user's function failed for."""
+    rows = sorted(failures)
+    if not rows:
+        return []
+    return [Refused(arc, tuples[rows], [failures[row] for row in rows], FUNCTION_RAISED)]
+
+
+def without(failures: Failures, height: int) -> pl.Series:
+    """Return for each row whether nothing failed for it."""
+    there = pl.repeat(True, height, dtype=pl.Boolean, eager=True)
+    return there.scatter(sorted(failures), False) if failures else there
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an epoch gave.
+    """What an epoch gave a box.
 
     Args:
         live: What to keep after it.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.boxes.answers import Answers, Live, Outcome
+from processors.boxes.answers import Answers, Live, Outcome, without
 from processors.boxes.difference import difference
 from processors.boxes.sliding import LAST, SlidingAggregate
 from processors.boxes.states import ROWS, number_rows
@@ -89,7 +89,8 @@ class SlidingInOrder(SlidingAggregate):
         names = list(self.input.fields)
         leaving, entering = frames.leaving(revisions, names), frames.entering(revisions, names)
         tuples = pl.concat([leaving, entering])
-        spread, rows = self._spread(tuples)
+        refused = self._refused(tuples)
+        spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
         if (self.ends(keys) <= max(wm_before, live.until)).any():
             return None
@@ -101,8 +102,9 @@ class SlidingInOrder(SlidingAggregate):
         instants = pl.concat([rest, new]).filter(pl.col(ROWS) > 0)
         is_told = self._is_told(instants, wm)
         windows, after = self._slid(live, instants.filter(is_told), wm)
-        results = self.emit(windows)
-        revised = difference(self.arc, results.clear(), results)
+        results, failures = self.emitted(windows)
+        told = results.filter(without(failures, results.height))
+        revised = difference(self.arc, told.clear(), told)
         closed = 0 if self.on_update else revised.height
         counts: Mapping[str, int] = {
             "closed": closed,
@@ -111,7 +113,9 @@ class SlidingInOrder(SlidingAggregate):
             "replayed": 0,
             "fallbacks": 0,
         }
-        return Outcome(replace(after, states=instants.filter(~is_told)), revised, counts)
+        dead = self._not_taken(entering, refused, leaving.height)
+        dead += self._not_told(results, failures, windows[ROWS])
+        return Outcome(replace(after, states=instants.filter(~is_told)), revised, counts, dead)
 
     def _slid(self, live: InOrder, ending: pl.DataFrame, wm: int) -> tuple[pl.DataFrame, InOrder]:
         """Return the windows that end with some instants, and what is kept with these told."""

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from processors.boxes.answers import Failures, Live, Outcome, failed, without
 from processors.expressions.expression import Expression
+from processors.expressions.opaque import Call
 from schemas import revisions as frames
 from schemas.arc import Arc
 
@@ -42,26 +44,43 @@ class Map:
         """Whether it replaces the event time."""
         return self.arc.event_time in self.expressions
 
-    def _made(self, tuples: pl.DataFrame) -> pl.DataFrame:
-        new = [
-            expression.evaluate(tuples).alias(name) for name, expression in self.expressions.items()
-        ]
-        return tuples.with_columns(new).select(list(self.arc.fields))
+    @property
+    def is_opaque(self) -> bool:
+        """Whether it calls a user's functions, which may leave any tuple out."""
+        return any(isinstance(expression, Call) for expression in self.expressions.values())
+
+    def _made(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, Failures]:
+        """Return what it makes of tuples, which of these are there, and why one failed, by row."""
+        new, failures = [], dict[int, str]()
+        for name, expression in self.expressions.items():
+            values, failed_here = expression.judge(tuples)
+            new.append(values.alias(name))
+            failures = {**failed_here, **failures}
+        made = tuples.with_columns(new).select(list(self.arc.fields))
+        there = without(failures, tuples.height)
+        if self.moves:
+            there &= made[self.arc.event_time].is_not_null()
+        return made, there, failures
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
-        (tuples,) = inputs
-        made = self._made(tuples)
-        return made.filter(made[self.arc.event_time].is_not_null()) if self.moves else made
+        made, there, _ = self._made(inputs[0])
+        return made.filter(there)
 
     def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of the output that a frame of revisions of the input causes."""
+        return self.outcome(*inputs).revisions
+
+    def outcome(self, *inputs: pl.DataFrame) -> Outcome:
+        """Return those, and what a user's function fails for of what enters."""
         (revisions,) = inputs
-        op = revisions["op"]
-        before = self._made(frames.side(revisions, frames.BEFORE, self.read))
-        after = self._made(frames.side(revisions, frames.AFTER, self.read))
-        had, has = op != frames.INSERT, op != frames.DELETE
-        if self.moves:
-            had &= before[self.arc.event_time].is_not_null()
-            has &= after[self.arc.event_time].is_not_null()
-        return frames.between(before, had, after, has)
+        had, has = revisions["op"] != frames.INSERT, revisions["op"] != frames.DELETE
+        entering = frames.side(revisions, frames.AFTER, self.read)
+        before, left, _ = self._made(frames.side(revisions, frames.BEFORE, self.read))
+        after, made, failures = self._made(entering)
+        refused = {row: why for row, why in failures.items() if has[row]}
+        return Outcome(
+            Live(),
+            frames.between(before, had & left, after, has & made),
+            refused=failed(self.input, entering, refused),
+        )

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
 from processors.boxes.difference import difference
 from processors.boxes.states import DOWNSTREAM, ROWS, number_rows
 from processors.boxes.timeline import Timeline, unions
@@ -97,7 +97,8 @@ class SlidingAggregate(Aggregate):
         """Work out an epoch from the instants that are kept: from all if it is resident."""
         gone = wm_before - self.horizon_ms  # windows that closed by then are not made of instants
         tuples = pl.concat([leaving, entering])
-        spread, rows = self._spread(tuples)
+        refused = self._refused(tuples)
+        spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
         near = self._is_kept(keys, wm_before) | self.is_resident
         ours = near.gather(groups)
@@ -145,12 +146,15 @@ class SlidingAggregate(Aggregate):
         if self.on_update or self.is_resident or self.horizon_ms:
             before.append(self._ours(states, keys, wm_before, wm_before))
         after.append(self._ours(kept, keys, wm_before, wm))
-        revised = difference(
-            self.arc, pl.concat(map(self.emit, before)), pl.concat(map(self.emit, after))
-        )
+        dead = self._not_taken(entering, refused, leaving.height)
+        results = [self.emitted(states) for states in after]
+        for states, (made, failures) in zip(after, results, strict=True):
+            dead += self._not_told(made, failures, states[ROWS])
+        told = [made.filter(without(failures, made.height)) for made, failures in results]
+        revised = difference(self.arc, pl.concat(map(self.emit, before)), pl.concat(told))
         closed = 0
         if not self.on_update:
-            closed = int((self.ends(after[-1]) > wm_before).sum())
+            closed = int((self.ends(told[-1]) > wm_before).sum())
         counts = {
             "closed": closed,
             "revised": revised.height - closed,
@@ -161,7 +165,7 @@ class SlidingAggregate(Aggregate):
             + (far.height if self.mode == DOWNSTREAM else 0),
         }
         return Outcome(
-            Live(kept.filter(self._is_kept(kept, wm) | self.is_resident)), revised, counts
+            Live(kept.filter(self._is_kept(kept, wm) | self.is_resident)), revised, counts, dead
         )
 
     def _ours(
@@ -192,9 +196,10 @@ class SlidingAggregate(Aggregate):
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
         """Whether the results that hold an instant can't be had, so that they must be replayed.
 
-        If a filter goes by the window, nothing tells which of the results after it are hidden.
+        If a filter goes by the window, nothing tells which of the results after it are hidden; if a
+        user's function emits them, which it has left out.
         """
-        if any(self.start in where.columns for where in self.filters):
+        if self.leaves_out or any(self.start in where.columns for where in self.filters):
             return pl.repeat(True, keys.height, dtype=pl.Boolean, eager=True)
         return super()._beyond_reach(keys)
 

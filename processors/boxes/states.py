@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from processors.aggregates.compensating import Compensating, kept_types
-from processors.aggregates.user_function import UserFunctionError
+from processors.aggregates.user_function import UserFunction, UserFunctionError
+from processors.boxes.answers import Failures
 from processors.expressions.expression import Expression
 from schemas.fields import FieldType
 
@@ -73,12 +74,7 @@ class State:
         if self.condition is not None:
             passing = self.condition.evaluate(tuples).gather(rows)
             rows, groups = rows.filter(passing), groups.filter(passing)
-        values = pl.DataFrame(
-            [
-                argument.evaluate(tuples).gather(rows).alias(str(number))
-                for number, argument in enumerate(self.arguments)
-            ]
-        )
+        values = self._values(tuples, rows)
         step = self.function.accumulate if sign > 0 else self.function.compensate
         try:
             return self._named(step(self.parts(states), groups, values))
@@ -86,6 +82,24 @@ class State:
             if error.row is not None:
                 error.row = int(rows[error.row])
             raise
+
+    def _values(self, tuples: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+        return pl.DataFrame(
+            [
+                argument.evaluate(tuples).gather(rows).alias(str(number))
+                for number, argument in enumerate(self.arguments)
+            ]
+        )
+
+    def refused(self, tuples: pl.DataFrame) -> Failures:
+        """Return why a user's function does not take a tuple, by row."""
+        if not isinstance(self.function, UserFunction):
+            return {}
+        rows = pl.int_range(tuples.height, dtype=pl.UInt32, eager=True)
+        if self.condition is not None:
+            rows = rows.filter(self.condition.evaluate(tuples))
+        found = self.function.refused(self._values(tuples, rows))
+        return {int(rows[row]): why for row, why in found.items()}
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> list[pl.Series]:
         """Return the columns of united contents, row by row; both frames have the same height."""
@@ -118,9 +132,12 @@ class Emission:
         """Type of its values."""
         return FieldType.parse(self.function.result)
 
-    def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return its value for each window."""
-        return self.function.emit(self.state.parts(states))
+    def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, Failures]:
+        """Return its value for each window, null where a user's function fails, and why."""
+        parts = self.state.parts(states)
+        if isinstance(self.function, UserFunction):
+            return self.function.emitted(parts)
+        return self.function.emit(parts), {}
 
 
 @dataclass(frozen=True)
@@ -143,18 +160,20 @@ class Result:
         """Type of its values."""
         return self.around.type if self.around is not None else self.emissions[0].type
 
-    def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return its value for each window.
+    @property
+    def is_of_user(self) -> bool:
+        """Whether a function of a user's own is behind it."""
+        return any(isinstance(emission.function, UserFunction) for emission in self.emissions)
 
-        Raises:
-            UserFunctionError: If a user's function fails.
-        """
-        emitted = [emission.emit(states) for emission in self.emissions]
+    def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, Failures]:
+        """Return its value for each window, and by row why a user's function fails for one."""
+        found = [emission.emitted(states) for emission in self.emissions]
+        failures = {row: why for _, failed in found for row, why in failed.items()}
         if self.around is None:
-            return emitted[0]
-        named = {f"#{number}": column for number, column in enumerate(emitted)}
+            return found[0][0], failures
+        named = {f"#{number}": column for number, (column, _) in enumerate(found)}
         groups = {name: states[name] for name in self.around.columns - named.keys()}
-        return self.around.evaluate(pl.DataFrame({**groups, **named}))
+        return self.around.evaluate(pl.DataFrame({**groups, **named})), failures
 
 
 def number_rows(frame: pl.DataFrame, names: list[str]) -> tuple[pl.DataFrame, pl.Series]:

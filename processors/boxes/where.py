@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from processors.boxes.answers import Failures, Live, Outcome, failed, without
 from processors.expressions.expression import Expression
 from schemas import revisions as frames
 from schemas.arc import Arc
@@ -44,10 +45,21 @@ class Where:
 
     def passes(self, tuples: pl.DataFrame) -> pl.Series:
         """Return for each tuple whether it passes; never null."""
-        passed = self.predicate.evaluate(tuples).fill_null(False)
+        return self._judged(tuples)[0]
+
+    def _judged(self, tuples: pl.DataFrame) -> tuple[pl.Series, Failures]:
+        """Return for each tuple whether it passes, and by row why the predicate failed.
+
+        A tuple that an earlier output of a route takes, or fails for, is not asked about here.
+        """
+        passed, failures = self.predicate.judge(tuples)
+        passed = passed.fill_null(False)
         for other in self.earlier:
-            passed &= ~other.evaluate(tuples).fill_null(False)
-        return passed
+            taken, failed_before = other.judge(tuples)
+            left = ~taken.fill_null(False) & without(failed_before, tuples.height)
+            passed &= left
+            failures = {row: why for row, why in failures.items() if left[row]}
+        return passed, failures
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
@@ -56,13 +68,21 @@ class Where:
 
     def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of the output that a frame of revisions of the input causes."""
+        return self.outcome(*inputs).revisions
+
+    def outcome(self, *inputs: pl.DataFrame) -> Outcome:
+        """Return those, and what a user's function fails for of what enters."""
         (revisions,) = inputs
         names = list(self.arc.fields)
         before = frames.side(revisions, frames.BEFORE, names)
         after = frames.side(revisions, frames.AFTER, names)
-        op = revisions["op"]
-        left, right = (
-            self.passes(tuples) & (op != absent)
-            for tuples, absent in ((before, frames.INSERT), (after, frames.DELETE))
+        had, has = revisions["op"] != frames.INSERT, revisions["op"] != frames.DELETE
+        passed, failures = self._judged(after)
+        made = frames.between(before, self.passes(before) & had, after, passed & has)
+        entering = {row: why for row, why in failures.items() if has[row]}
+        return Outcome(
+            Live(),
+            made,
+            {"judged": revisions.height, "passed": made.height},
+            failed(self.input, after, entering),
         )
-        return frames.between(before, left, after, right)

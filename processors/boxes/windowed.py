@@ -9,6 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from processors.aggregates.user_function import UserFunctionError
+from processors.boxes.answers import Failures, Refused, failed, without
 from processors.boxes.states import END, ROWS, START, Result, State, number_rows
 from processors.boxes.where import Where
 from processors.windows import History, Window
@@ -90,6 +91,11 @@ class Windowed:
         return [name for name in self.input.fields if name in used]
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether windows that hold tuples may lack a result: a user's function emits it."""
+        return any(result.is_of_user for result in self.results.values())
+
+    @property
     def is_resident(self) -> bool:
         """Whether it keeps everything."""
         return self.mode == RESIDENT
@@ -119,7 +125,7 @@ class Windowed:
             tuples: Tuples of the input.
             only: Keys of the windows to keep; windows in it that hold nothing are left out.
         """
-        spread, rows = self._spread(tuples)
+        spread, rows = self._spread(tuples, self._refused(tuples))
         if only is not None:
             spread = spread.with_columns(rows.alias("__row")).join(
                 only.select(self.keys), on=self.keys, how="semi", nulls_equal=True
@@ -136,14 +142,33 @@ class Windowed:
         return exact
 
     def emit(self, states: pl.DataFrame) -> pl.DataFrame:
-        """Return the result tuples of the states, hidden part included."""
-        states = states.with_columns(self.ends(states).alias(self.end))
-        named = [result.emit(states).alias(name) for name, result in self.results.items()]
-        return states.with_columns(named).select(list(self.arc.fields))
+        """Return the result tuples of the states, hidden part included, but those left out."""
+        results, failures = self.emitted(states)
+        return results.filter(without(failures, states.height)) if failures else results
 
-    def _spread(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
+        """Return a result tuple for each state, and by row why a user's function fails for one."""
+        states = states.with_columns(self.ends(states).alias(self.end))
+        named, failures = [], dict[int, str]()
+        for name, result in self.results.items():
+            values, failed_here = result.emitted(states)
+            named.append(values.alias(name))
+            failures = {**failed_here, **failures}
+        return states.with_columns(named).select(list(self.arc.fields)), failures
+
+    def _refused(self, tuples: pl.DataFrame) -> Failures:
+        """Return why a user's function does not take a tuple, by row: it is in no window."""
+        failures: Failures = {}
+        for state in self.states:
+            failures = {**state.refused(tuples), **failures}
+        return failures
+
+    def _spread(self, tuples: pl.DataFrame, refused: Failures) -> tuple[pl.DataFrame, pl.Series]:
         """Return, a row a tuple and window that holds it, the window's key and the tuple's row."""
         rows, starts = self.window.touched(self.input.event_times(tuples))
+        if refused:
+            taken = without(refused, tuples.height).gather(rows)
+            rows, starts = rows.filter(taken), starts.filter(taken)
         groups = [tuples[name].gather(rows) for name in self.by]
         return pl.DataFrame([*groups, starts.alias(self.start)]), rows
 
@@ -171,6 +196,24 @@ class Windowed:
                 error.add_note(f"tuple {shown.row(error.row, named=True)}")
             raise
         return states.with_columns(columns)
+
+    def _not_taken(self, entering: pl.DataFrame, refused: Failures, leaving: int) -> list[Refused]:
+        """Return what of the tuples that enter goes to the dead letters.
+
+        Args:
+            entering: Tuples that enter.
+            refused: Why one is in no window, by row among those that leave and those that enter.
+            leaving: How many leave.
+        """
+        fresh = {row - leaving: why for row, why in refused.items() if row >= leaving}
+        return failed(self.input.name, entering, fresh)
+
+    def _not_told(
+        self, results: pl.DataFrame, failures: Failures, rows: pl.Series
+    ) -> list[Refused]:
+        """Return what of the results goes to the dead letters: of windows that hold some rows."""
+        left_out = {row: why for row, why in failures.items() if rows[row] > 0}
+        return failed(self.arc.name, results.select(self.arc.identity), left_out)
 
     def _moved(
         self,

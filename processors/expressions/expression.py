@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -45,6 +46,10 @@ class Expression:
         if len(values) != tuples.height:  # one for all
             values = values.new_from_index(0, tuples.height)
         return values.alias(self.text)
+
+    def judge(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
+        """Return its values, and why a function failed, by row: SQL never does."""
+        return self.evaluate(tuples), {}
 
 
 def compile_expression(text: str, fields: Fields, *, needs: str | None = None) -> Expression:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,8 @@ class Opaque:
 
     It gets and returns values as `plain_values` says. It must be a function of its arguments alone:
     it is called again for the same tuple, also in another process. Given optional fields alone it
-    must stand None in all of them.
+    must stand None in all of them. Tuples that it raises for, or returns something else for, are
+    left out (docs/networks.md).
 
     Args:
         function: The function.
@@ -59,34 +60,57 @@ class Opaque:
         kind = FieldType.parse(self.returns)
         types = {name: fields[name] for name in self.arguments}
 
-        def run(tuples: pl.DataFrame) -> pl.Series:
-            return pl.Series(list(self._called(tuples, types, kind)), dtype=kind.dtype)
+        columns = frozenset(types)
+        part = Part(kind, columns, lambda tuples: self.called(tuples, types, kind)[0])
+        return Call(self.text, kind, columns, part, self, types)
 
-        return Expression(self.text, kind, frozenset(types), Part(kind, frozenset(types), run))
-
-    def _called(
+    def called(
         self, tuples: pl.DataFrame, types: Fields, kind: FieldType
-    ) -> Iterator[str | int | float | bytes | None]:
-        """Yield what the function returns for each tuple, as it is held in a column.
+    ) -> tuple[pl.Series, Mapping[int, str]]:
+        """Return what the function returns for each tuple, and by row why it failed.
 
         Null in a field that is never null means that there is no tuple: the absent side of a
-        revision. Such a one gets null and is not shown to the function.
+        revision. Such a one gets null and is not shown to the function, as does one that it fails
+        for.
+
+        Args:
+            tuples: The tuples.
+            types: What it is given.
+            kind: Type of what it returns.
         """
         needed = [name for name, field in types.items() if not field.optional]
         there = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
         for name in needed:
             there &= tuples[name].is_not_null()
         columns = [plain(tuples[name], field) for name, field in types.items()]
+        found: list[str | int | float | bytes | None] = []
+        failures: dict[int, str] = {}
         for row, (is_there, *values) in enumerate(zip(there.to_list(), *columns, strict=True)):
-            if not is_there:
-                yield None
-                continue
             try:
-                yield held(self.function(*values), kind)
-            except Exception as error:
+                found.append(held(self.function(*values), kind) if is_there else None)
+            except Exception as error:  # noqa: BLE001 - whatever a user's function may raise
+                found.append(None)
                 given = dict(zip(types, values, strict=True))
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())}; given {given}"
-                raise UserFunctionError(self.text, "call", reason, row=row) from error
+                failures[row] = str(UserFunctionError(self.text, "call", reason))
+        return pl.Series(found, dtype=kind.dtype), failures
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    """A Python function over the fields of an arc.
+
+    Args:
+        opaque: The function.
+        types: The fields that it is given.
+    """
+
+    opaque: Opaque
+    types: Fields
+
+    def judge(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
+        """Return its values, null where it failed, and why it did, by row."""
+        return self.opaque.called(tuples, self.types, self.type)
 
 
 def python(function: Callable[..., Any], returns: str, *fields: str) -> Opaque:

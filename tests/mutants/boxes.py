@@ -6,22 +6,22 @@ BOXES = [
     Mutant(
         "a filter passes what its predicate knows nothing of",
         "processors/boxes/where.py",
-        "passed = self.predicate.evaluate(tuples).fill_null(False)",
-        "passed = self.predicate.evaluate(tuples).fill_null(True)",
+        "passed = passed.fill_null(False)",
+        "passed = passed.fill_null(True)",
         network=RANDOM,
     ),
     Mutant(
         "a tuple that a map gives no event time any more stays",
         "processors/boxes/map.py",
-        "had &= before[self.arc.event_time].is_not_null()",
-        "had &= after[self.arc.event_time].is_not_null()",
+        "frames.between(before, had & left, after, has & made)",
+        "frames.between(before, had & made, after, has & made)",
         network=RANDOM,
     ),
     Mutant(
         "an output of a route leaves out what an earlier one knows nothing of",
         "processors/boxes/where.py",
-        "passed &= ~other.evaluate(tuples).fill_null(False)",
-        "passed &= ~other.evaluate(tuples).fill_null(True)",
+        "left = ~taken.fill_null(False)",
+        "left = ~taken.fill_null(True)",
         network=RANDOM,
     ),
     Mutant(

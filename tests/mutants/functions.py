@@ -39,15 +39,15 @@ FUNCTIONS = [
     Mutant(
         "a filtered function lets tuples leave that never entered",
         "processors/boxes/states.py",
-        "if self.condition is not None:",
-        "if self.condition is not None and sign > 0:",
+        "passing = self.condition.evaluate(tuples).gather(rows)",
+        "passing = self.condition.evaluate(tuples).gather(rows) | (sign < 0)",
         network=RANDOM,
     ),
     Mutant(
         "an expression around calls takes them from right to left",
         "processors/boxes/states.py",
-        "for number, column in enumerate(emitted)}",
-        "for number, column in enumerate(reversed(emitted))}",
+        "for number, (column, _) in enumerate(found)}",
+        "for number, (column, _) in enumerate(reversed(found))}",
         network=RANDOM,
     ),
     Mutant(

@@ -70,7 +70,7 @@ class Made:
 
     def values(self, states: pl.DataFrame | None = None) -> list[list[Any]]:
         shown = self.full if states is None else states
-        return [result.emit(shown).to_list() for result in self.results]
+        return [result.emitted(shown)[0].to_list() for result in self.results]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_expression_has_the_value_and_type_of_its_calls(
     made = Made(text)
     assert made.values() == [expected]
     assert not kind or str(made.results[0].type) == kind
-    assert made.results[0].emit(made.full).dtype == made.results[0].type.dtype
+    assert made.results[0].emitted(made.full)[0].dtype == made.results[0].type.dtype
     back = made.moved(made.full, [0, 1, 2, 3], sign=-1)
     assert back.equals(made.empty)
 

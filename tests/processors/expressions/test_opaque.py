@@ -2,7 +2,9 @@
 
 import datetime
 import math
+import re
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -10,12 +12,10 @@ import polars as pl
 import pytest
 
 import errata
-from processors.aggregates.user_function import UserFunctionError
 from processors.boxes.map import Map
 from processors.expressions.errors import ExpressionError
 from processors.expressions.opaque import Opaque, python
 from schemas.arc import Arc
-from schemas.errors import ErrataError
 from schemas.fields import PHYSICAL, FieldType, FieldTypeError, physical
 from schemas.revisions import between
 
@@ -50,6 +50,10 @@ def same(value: Any) -> Any:
 
 def returned(kind: str, value: Any) -> Any:
     return python(lambda _: value, kind, "id").bound(FIELDS).evaluate(ROWS[:1])[0]
+
+
+def judged(kind: str, value: Any) -> tuple[pl.Series, Mapping[int, str]]:
+    return python(lambda _: value, kind, "id").bound(FIELDS).judge(ROWS[:1])
 
 
 def test_a_function_gets_plain_values() -> None:
@@ -117,8 +121,9 @@ def test_a_value_is_held_as_its_type_does(kind: str, value: Any, held: Any) -> N
 def test_a_value_of_another_type_is_an_error_and_no_stop_of_another_kind(
     kind: str, value: Any, text: str
 ) -> None:
-    with pytest.raises(UserFunctionError, match=text):
-        returned(kind, value)
+    values, failures = judged(kind, value)
+    assert values.to_list() == [None]
+    assert re.search(text, failures[0])
 
 
 def test_a_function_that_raises_is_told_with_its_name_and_the_values() -> None:
@@ -126,13 +131,11 @@ def test_a_function_that_raises_is_told_with_its_name_and_the_values() -> None:
         return 1 / (size or 0)
 
     expression = python(inverse, "double", "size", "id").bound(FIELDS)
-    with pytest.raises(UserFunctionError) as caught:
-        expression.evaluate(ROWS)
-    text = str(caught.value)
-    assert "inverse, call: ZeroDivisionError: division by zero" in text
-    assert "{'size': None, 'id': 'b'}" in text
-    assert caught.value.row == 1
-    assert isinstance(caught.value, ErrataError)
+    values, failures = expression.judge(ROWS)
+    assert "inverse, call: ZeroDivisionError: division by zero" in failures[1]
+    assert "{'size': None, 'id': 'b'}" in failures[1]
+    assert values.is_null().to_list() == [row in failures for row in range(ROWS.height)]
+    assert list(failures) == [1]
 
 
 def test_an_expression_has_a_name_a_type_and_its_columns() -> None:

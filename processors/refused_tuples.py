@@ -1,0 +1,115 @@
+"""What boxes refuse of an epoch: dead letters, or the end of the process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from processors.arc_topic import ArcCodec, Meta
+from processors.boxes.answers import Refused
+from processors.dead_letter import NO_RECORD, DeadLetter
+from processors.expressions.plain_values import plain
+from processors.intake import LONGEST_VALUE
+from processors.report import Report
+from processors.scope import BoxError, EpochResult
+from processors.task import INTERVAL_MS, Shared
+from schemas import revisions as frames
+from schemas.arc import Arc
+
+_LONGEST_TEXT = 1_000
+"""Characters of a reason, and of a tuple, that a message holds at most."""
+
+_REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to leave them out'
+
+
+def check(shared: Shared, result: EpochResult) -> None:
+    """Stop at what is refused.
+
+    Raises:
+        BoxError: If something is.
+    """
+    for box, refused in result.refused.items():
+        raise BoxError(
+            box,
+            result.memory.done,
+            next(_told(shared.plan.arcs[refused[0].arc], refused[0])),
+            remedy=_REMEDY,
+        )
+
+
+def letters_of(
+    shared: Shared, results: Sequence[EpochResult], *, partition: int, report: Report
+) -> list[DeadLetter]:
+    """Return the dead letters of some epochs.
+
+    Args:
+        shared: Says which network, and where schemas are.
+        results: What the epochs gave.
+        partition: That of the task.
+        report: Of the task.
+    """
+    return [
+        DeadLetter(
+            task=report.task,
+            attempt=report.attempt,
+            epoch=result.memory.done,
+            reason=refused.kind,
+            detail=f"box {box!r}, epoch {result.memory.done}: {told}",
+            topic=shared.plan.topic(refused.arc),
+            partition=partition,
+            offset=NO_RECORD,
+            time_ms=result.memory.done * INTERVAL_MS,
+            key=key,
+            value=value,
+        )
+        for result in results
+        for box, several in result.refused.items()
+        for refused in several
+        for told, key, value in zip(
+            _told(shared.plan.arcs[refused.arc], refused),
+            *_records(
+                shared.codec(refused.arc),
+                refused.tuples,
+                Meta(report.task, report.attempt, result.memory.done),
+            ),
+            strict=True,
+        )
+    ]
+
+
+def tally(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
+    """Return how many there are, in all and by reason, for a report's counts."""
+    found = Counter(f"refused.{letter.reason}" for letter in letters)
+    return found + Counter(dead_letters=len(letters))
+
+
+def _told(arc: Arc, refused: Refused) -> Iterator[str]:
+    """Yield the reason and the tuple, of each."""
+    names = [name for name in arc.visible if name in refused.tuples.columns]
+    columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
+    what = "tuple" if _is_whole(arc, refused.tuples) else "result"
+    for number, reason in enumerate(refused.reasons):
+        row = {name: column[number] for name, column in zip(names, columns, strict=True)}
+        yield f"{_short(reason)}; {what} {_short(str(row))} of arc {arc.name!r}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+def _is_whole(arc: Arc, tuples: pl.DataFrame) -> bool:
+    return set(arc.fields) <= set(tuples.columns)
+
+
+def _records(
+    codec: ArcCodec, tuples: pl.DataFrame, meta: Meta
+) -> tuple[list[bytes], Sequence[bytes | None]]:
+    """Return keys and values of tuples, as their arc has them; no value where it is not whole."""
+    keys = codec.keys(tuples.select(codec.arc.identity))
+    if not _is_whole(codec.arc, tuples):
+        return keys, [None] * len(keys)
+    whole = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
+    values = codec.values(frames.between(tuples, ~whole, tuples, whole), meta)
+    return keys, [value if len(value) <= LONGEST_VALUE else None for value in values]
