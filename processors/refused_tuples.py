@@ -12,11 +12,11 @@ from processors.boxes.answers import Refused
 from processors.dead_letter import NO_RECORD, DeadLetter
 from processors.expressions.plain_values import plain
 from processors.intake import LONGEST_VALUE
+from processors.plan import Plan
 from processors.report import Report
 from processors.scope import BoxError, EpochResult
 from processors.task import INTERVAL_MS, Shared
 from schemas import revisions as frames
-from schemas.arc import Arc
 
 _LONGEST_TEXT = 1_000
 """Characters of a reason, and of a tuple, that a message holds at most."""
@@ -24,19 +24,24 @@ _LONGEST_TEXT = 1_000
 _REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to leave them out'
 
 
-def check(shared: Shared, result: EpochResult) -> None:
-    """Stop at what is refused.
+def check(plan: Plan, result: EpochResult) -> None:
+    """Stop at what is refused, where that is asked for.
 
     Raises:
         BoxError: If something is.
     """
     for box, refused in result.refused.items():
-        raise BoxError(
-            box,
-            result.memory.done,
-            next(_told(shared.plan.arcs[refused[0].arc], refused[0])),
-            remedy=_REMEDY,
-        )
+        stop_at(plan, box, result.memory.done, refused, remedy=_REMEDY)
+
+
+def stop_at(plan: Plan, box: str, epoch: int, refused: Sequence[Refused], *, remedy: str) -> None:
+    """Stop at the first tuple that a box refuses, if there is one.
+
+    Raises:
+        BoxError: If there is.
+    """
+    for some in refused:
+        raise BoxError(box, epoch, next(_told(plan, box, some)), remedy=remedy)
 
 
 def letters_of(
@@ -68,7 +73,7 @@ def letters_of(
         for box, several in result.refused.items()
         for refused in several
         for told, key, value in zip(
-            _told(shared.plan.arcs[refused.arc], refused),
+            _told(shared.plan, box, refused),
             *_records(
                 shared.codec(refused.arc),
                 refused.tuples,
@@ -85,11 +90,11 @@ def tally(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
     return found + Counter(dead_letters=len(letters))
 
 
-def _told(arc: Arc, refused: Refused) -> Iterator[str]:
+def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
     """Yield the reason and the tuple, of each."""
+    arc, what = plan.arcs[refused.arc], "result" if refused.arc == box else "tuple"
     names = [name for name in arc.visible if name in refused.tuples.columns]
     columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
-    what = "tuple" if _is_whole(arc, refused.tuples) else "result"
     for number, reason in enumerate(refused.reasons):
         row = {name: column[number] for name, column in zip(names, columns, strict=True)}
         yield f"{_short(reason)}; {what} {_short(str(row))} of arc {arc.name!r}"
@@ -99,16 +104,12 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
 
 
-def _is_whole(arc: Arc, tuples: pl.DataFrame) -> bool:
-    return set(arc.fields) <= set(tuples.columns)
-
-
 def _records(
     codec: ArcCodec, tuples: pl.DataFrame, meta: Meta
 ) -> tuple[list[bytes], Sequence[bytes | None]]:
     """Return keys and values of tuples, as their arc has them; no value where it is not whole."""
     keys = codec.keys(tuples.select(codec.arc.identity))
-    if not _is_whole(codec.arc, tuples):
+    if not set(codec.arc.fields) <= set(tuples.columns):
         return keys, [None] * len(keys)
     whole = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
     values = codec.values(frames.between(tuples, ~whole, tuples, whole), meta)

@@ -289,5 +289,5 @@ class ScopeTask(Task):
         except StopIteration as stop:
             result: EpochResult = stop.value
             if self.shared.on_error == STOP:
-                check(self.shared, result)
+                check(self.plan, result)
             return result

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from processors.arc_topic import ArcCodec
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.answers import Refused
 from processors.boxes.map import Map
 from processors.boxes.states import UPSTREAM
 from processors.boxes.where import Where
 from processors.plan import Plan
+from processors.refused_tuples import stop_at
 from processors.scopes import Scope
 from spark_jobs.connected import connected
 from spark_jobs.registered import Registered
@@ -73,6 +75,14 @@ class Job:
     def input(self) -> str:
         """The arc that it reads."""
         return self.scope.inputs[0]
+
+    def stop_at(self, box: str, epoch: int, refused: Sequence[Refused]) -> None:
+        """Stop at a tuple that a user's function raises for: there are no dead letters here.
+
+        Raises:
+            BoxError: If there is one.
+        """
+        stop_at(self.plan, box, epoch, refused, remedy="correct it, or keep such tuples from it")
 
     @property
     def partition_count(self) -> int:

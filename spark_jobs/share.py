@@ -114,6 +114,7 @@ class Share:
         outcome = yield from box.move(
             leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
         )
+        self.job.stop_at(self.job.name, batch.epoch, outcome.refused)
         after = self._near(outcome.live.states)
         changed = tuples.height > 0 or after.height != states.height
         return Done(after, changed, self._own(outcome.revisions), outcome.counts)
@@ -130,7 +131,8 @@ class Share:
             emitted: Results emitted before, those of a lost state say.
         """
         box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
-        results, live = box.begin(content, wm=batch.wm)
+        results, live, refused = box.begin(content, wm=batch.wm)
+        self.job.stop_at(self.job.name, batch.epoch, refused)
         made, states = self._in_slab(results, ""), self._near(live.states)
         revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
         return Done(states, True, revised)

@@ -136,10 +136,12 @@ def _sides(job: Job, batch: Batch, found: pl.DataFrame) -> tuple[pl.DataFrame, p
     arc, names = job.plan.arcs[job.input], list(job.box.input.fields)
     if batch.is_whole:
         content = reading.content([found], arc)
-        for box in job.chain:
-            content = box.recompute(content, wm=batch.wm)
-        return content.clear(), content
-    net = frames.coalesced(found, arc.identity, list(arc.fields))
+        whole = pl.repeat(True, content.height, dtype=pl.Boolean, eager=True)
+        net = frames.between(content, ~whole, content, whole)
+    else:
+        net = frames.coalesced(found, arc.identity, list(arc.fields))
     for box in job.chain:
-        net = box.revise(net)
+        outcome = box.outcome(net)
+        job.stop_at(box.arc.name, batch.epoch, outcome.refused)
+        net = outcome.revisions
     return frames.leaving(net, names), frames.entering(net, names)

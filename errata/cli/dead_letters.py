@@ -30,7 +30,7 @@ MOST_SHOWN = 100
 
 _group = group(
     "dead-letters",
-    about="""List what was refused, at ingest or by a box; show a record in full; send some again.
+    about="""List what was refused, at ingest or by a box; show one in full; send records again.
 
     [bold]errata dead-letters NET[/bold] is short for errata dead-letters list NET.""",
 )

@@ -12,13 +12,13 @@ What comes out is a function of the epoch's content and wm(e), whichever way was
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
+from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused, without
 from processors.boxes.asking import Above, Asking
 from processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
 from processors.boxes.windowed import Windowed
@@ -79,10 +79,22 @@ class Aggregate(Windowed, Asking):
         (tuples,) = inputs
         return self.begin(tuples, wm=wm)[0]
 
-    def begin(self, tuples: pl.DataFrame, *, wm: int) -> tuple[pl.DataFrame, Live]:
-        """Return the results that a whole collection has at watermark `wm`, and what to keep."""
-        states = self.states_of(tuples)
-        return self.emit(self._told(states, wm)), self._live(states, tuples, wm)
+    def begin(
+        self, tuples: pl.DataFrame, *, wm: int
+    ) -> tuple[pl.DataFrame, Live, Sequence[Refused]]:
+        """Return the results that a whole collection has, what to keep, and what is left out.
+
+        Args:
+            tuples: The collection.
+            wm: The watermark.
+        """
+        refused = self._refused(tuples)
+        states = self.states_of(tuples, refused=refused)
+        told = self._told(states, wm)
+        results, failures = self.emitted(told)
+        dead = self._not_taken(tuples, refused, 0) + self._not_told(results, failures, told[ROWS])
+        there = results.filter(without(failures, results.height))
+        return there, self._live(states, tuples, wm), dead
 
     def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return the states of the windows whose results are there, of all that there are."""

@@ -118,14 +118,22 @@ class Windowed:
         fields = {name: self.arc.fields[name].dtype for name in self.keys}
         return self.empty(pl.DataFrame(schema=fields))
 
-    def states_of(self, tuples: pl.DataFrame, *, only: pl.DataFrame | None = None) -> pl.DataFrame:
+    def states_of(
+        self,
+        tuples: pl.DataFrame,
+        *,
+        only: pl.DataFrame | None = None,
+        refused: Failures | None = None,
+    ) -> pl.DataFrame:
         """Return the states of all windows that the tuples touch, from scratch.
 
         Args:
             tuples: Tuples of the input.
             only: Keys of the windows to keep; windows in it that hold nothing are left out.
+            refused: Why a tuple is in no window, by row, if that is known.
         """
-        spread, rows = self._spread(tuples, self._refused(tuples))
+        refused = self._refused(tuples) if refused is None else refused
+        spread, rows = self._spread(tuples, refused)
         if only is not None:
             spread = spread.with_columns(rows.alias("__row")).join(
                 only.select(self.keys), on=self.keys, how="semi", nulls_equal=True

@@ -39,7 +39,9 @@ class Audit:
         }
         self._begin()
         self._progress()
-        intake = IntakeAudit(self.simulation, self.reports, self._letters(), self.found)
+        self.letters = self._letters()
+        of_ingest = [letter for letter in self.letters if letter["offset"] >= 0]
+        intake = IntakeAudit(self.simulation, self.reports, of_ingest, self.found)
         self.pairs, self.arrived = intake.pairs, intake.arrived
         self._epochs()
         self._agree()
@@ -129,6 +131,10 @@ class Audit:
             for arc, wanted in self.contents.items():
                 if arc in folded and epoch >= self.simulation.since and self._ends(arc, epoch):
                     self._compare(arc, epoch, folded[arc], wanted)
+            self._saw(epoch)
+
+    def _saw(self, epoch: int) -> None:
+        """Look at all contents as of an epoch."""
 
     def _ends(self, arc: str, epoch: int) -> bool:
         """Whether an arc has to be right at an epoch: jobs on Spark behind it have ended there."""

@@ -1,7 +1,7 @@
 """One process of a simulation: some tasks, or some sweepers, that share what they know."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,18 +42,22 @@ class Kind:
     skew_ms: int = 0
 
 
-def kinds(plan: Plan, rng: random.Random, *, beside: float) -> list[Kind]:
+def kinds(
+    plan: Plan, rng: random.Random, *, beside: float, skews_ms: Sequence[int] = ()
+) -> list[Kind]:
     """Return the processes of a network, divided up at random.
 
     Args:
         plan: The network.
         rng: The dice.
         beside: Which share of the scopes has its sweepers beside it.
+        skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
     found = []
     for name, count in plan.topic_partitions.items():
         for partition in range(count):
             skew = rng.choice([-100_000, -30, 0, 0, 700])
+            skew = skews_ms[partition] if skews_ms else skew
             found.append(Kind("ingest", name, (partition,), skew_ms=skew))
     over_topics = False
     for name, scope in plan.scopes.items():

@@ -6,6 +6,7 @@ every call of the cluster, others may run. Time is a number that the simulation 
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from processors.deployed import declare_end, deploy, topic_specs
@@ -57,6 +58,7 @@ class Simulation:
         cluster: Where topics are.
         faults: Whether anything goes wrong.
         beside: Which share of the scopes has its sweepers beside it, not over topics.
+        skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Simulation:
         cluster: MemoryCluster | None = None,
         faults: bool = True,
         beside: float = 0.4,
+        skews_ms: Sequence[int] = (),
     ) -> None:
         self.since = -1  # the last epoch of the plan's version before this one
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
@@ -92,7 +95,8 @@ class Simulation:
         self.tape: dict[str, list[list[Record]]] = {
             source: [[] for _ in range(PARTITIONS)] for source in self.plan.sources
         }
-        self.processes = [self._start(kind) for kind in kinds(self.plan, self.rng, beside=beside)]
+        found = kinds(self.plan, self.rng, beside=beside, skews_ms=skews_ms)
+        self.processes = [self._start(kind) for kind in found]
         self.zombies: list[Process] = []
         self.down: dict[int, int] = {}  # place of a process: step at which it is started again
         self.step = 0

@@ -1,4 +1,4 @@
-"""Aggregate functions as users write them."""
+"""Functions as users write them, some of which raise."""
 
 from typing import Any
 
@@ -141,3 +141,36 @@ class SlowPeak(CompensatingByValue):
 
     def emit(self, state: tuple[Any]) -> int | None:
         return state[0]
+
+
+class Fussy(Dot):
+    """A sum that does not take 7, and is not told where it leaves 1 when divided by 3."""
+
+    def _moved(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, sign: int
+    ) -> pl.DataFrame:
+        if not values.to_series(0).cast(pl.Int64).is_in([7]).not_().fill_null(True).all():
+            raise ValueError("seven")
+        ones = pl.repeat(1, values.height, dtype=pl.Int64, eager=True)
+        return super()._moved(
+            states, groups, pl.DataFrame([values.to_series(0), ones.alias("1")]), sign
+        )
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        if (states["sum"] % 3 == 1).any():
+            raise ValueError("leaves 1")
+        return states["sum"]
+
+
+def likes(size: int | None, product: str) -> bool:
+    """Raise for a few tuples."""
+    if size == 5 and product == "fig":
+        raise LookupError("five figs")
+    return product != "yam" or size != 1
+
+
+def shared(size: int | None, product: str) -> Any:
+    """Raise for a few tuples, and return what it must not for a few others."""
+    if size == 2 and product == "yam":
+        return "two"
+    return None if size is None else 10 // size

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RANDOM, ON_SPARK, WITH_JOINS = "random", "on_spark", "with_joins"
+RANDOM, ON_SPARK, WITH_JOINS, FAILING = "random", "on_spark", "with_joins", "failing"
 """The random networks, one after another (`tests/laws/random_networks.py`); those with jobs on
-Spark, or with joins."""
+Spark, or with joins; those of functions that raise (`tests/laws/failing.py`)."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Mutant:
         old: The line, or the part of it, that is changed; unique in the file.
         new: What it becomes.
         network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`,
-            `ON_SPARK` or `WITH_JOINS`.
+            `ON_SPARK`, `WITH_JOINS` or `FAILING`.
     """
 
     name: str

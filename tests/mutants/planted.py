@@ -1,6 +1,7 @@
 """All bugs that are planted."""
 
 from tests.mutants.boxes import BOXES
+from tests.mutants.failing import FAILURES
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.jobs import JOBS
 from tests.mutants.joins import JOINS
@@ -8,4 +9,4 @@ from tests.mutants.orders import ORDERS
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.rim import RIM
 
-MUTANTS = [*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS]
+MUTANTS = [*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES]

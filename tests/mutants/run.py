@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from rich.console import Console
 from rich.progress import track
 
-from tests.mutants.mutant import ON_SPARK, RANDOM, WITH_JOINS, Mutant
+from tests.mutants.mutant import FAILING, ON_SPARK, RANDOM, WITH_JOINS, Mutant
 from tests.mutants.planted import MUTANTS
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +31,7 @@ COPIES = 2
 """Mutants that are judged at once."""
 LIMIT_S = 1800
 LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
+FAILING_LAWS = ["tests/laws/test_failing.py"]
 FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)
 
 
@@ -74,6 +75,8 @@ def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
             plain = f"not {ON_SPARK} and not {WITH_JOINS}"
             only = ["-k", plain if mutant.network == RANDOM else mutant.network]
             laws = run(where, "pytest", "-q", "-x", *RANDOM_LAWS, *only, examples=NETWORKS)
+        elif mutant.network == FAILING:
+            laws = run(where, "pytest", "-q", "-x", *FAILING_LAWS)
         else:
             laws = run(where, "pytest", "-q", "-x", *LAWS, "-k", mutant.network)
         found = FOUND.search(laws.stdout) if laws.returncode == 1 else None

@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from errata import Network, NetworkError, Stream, hopping, python, sliding, tumbling
+from errata import Network, NetworkError, Stream, hopping, sliding, tumbling
 from errata.testing import Driver
-from processors.aggregates.compensating import Compensating
 from processors.plan import compile_network
-from processors.scope import BoxError
 
 RESULTS = {"n": "count(*)", "total": "sum(price)", "top": "max(price)"}
 MODES = ("upstream", "downstream", "resident", "adaptive")
@@ -120,51 +118,6 @@ def trade(key: str, at: int, price: int = 1) -> dict[str, Any]:
 
 
 # -------------------------------------------------------------------------------- faults
-
-
-class Brittle(Compensating):
-    """Fails on a price of 13."""
-
-    result = "long"
-    parts = {"sum": "long"}  # noqa: RUF012
-
-    def accumulate(self, states: Any, groups: Any, values: Any) -> Any:
-        if (values.to_series(0) == 13).any():
-            raise ValueError("unlucky")
-        return states
-
-    compensate = accumulate
-
-    def merge(self, one: Any, other: Any) -> Any:
-        return one
-
-    def emit(self, states: Any) -> Any:
-        return states["sum"]
-
-
-def unlucky(price: int) -> int:
-    return 1 // (price - 13)
-
-
-def test_a_user_function_that_raises_names_box_epoch_and_tuple() -> None:
-    net = Network("brittle")
-    source(net).aggregate("sums", window=tumbling(10), sum=Brittle("price"))
-    with Driver(net) as driver:
-        driver.send("trades", trade("a", 1, 12))
-        driver.close_epoch()
-        driver.send("trades", [trade("b", 2, 14), trade("c", 3, 13)])
-        with pytest.raises(BoxError, match=r"box 'sums', epoch 2: .*unlucky.*'key': 'c'") as raised:
-            driver.close_epoch()
-    assert (raised.value.box, raised.value.epoch) == ("sums", 2)
-
-
-def test_a_python_expression_that_raises_names_box_and_epoch() -> None:
-    net = Network("brittle")
-    source(net).map("scaled", share=python(unlucky, "long", "price"))
-    with Driver(net) as driver:
-        driver.send("trades", trade("a", 1, 13))
-        with pytest.raises(BoxError, match=r"box 'scaled', epoch 1: .*'price': 13"):
-            driver.close_epoch()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,240 @@
+"""Random networks of functions that raise for some tuples, and the dead letters they have to leave.
+
+scaled -> liked (where)? -> shared (map)? -> big, small (route) -> both (union)? -> aggregates
+"""
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from errata import Stream, python, tumbling
+from tests.laws import oracle
+from tests.laws.audit import Audit
+from tests.laws.networks import KEEP, Shape, front, shape_of
+from tests.laws.oracle import Content, Tuple, count
+from tests.laws.random_times import Times
+from tests.laws.simulation import Simulation
+from tests.laws.user_functions import Fussy, likes, shared
+
+MODES = ("upstream", "downstream", "resident", "adaptive")
+ALL = ".all"
+"""Behind the name of an aggregate: its results as if all of them could be told."""
+
+
+@dataclass(frozen=True)
+class FailingShape(Shape):
+    """A network of functions that raise.
+
+    Args:
+        fails: By box, whether it refuses a tuple of its input.
+        untold: Aggregates that don't tell some results.
+    """
+
+    fails: Mapping[str, Callable[[Tuple], bool]] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
+
+
+def _raises(t: Tuple, function: Callable[..., Any]) -> bool:
+    try:
+        return isinstance(function(t["size"], t["product"]), str)
+    except (LookupError, ZeroDivisionError):
+        return True
+
+
+def dislikes(t: Tuple) -> bool:
+    return _raises(t, likes)
+
+
+def cannot_share(t: Tuple) -> bool:
+    return _raises(t, shared)
+
+
+def is_seven(t: Tuple) -> bool:
+    return t["size"] == 7
+
+
+def is_told(t: Tuple) -> bool:
+    return t["fussy"] % 3 != 1
+
+
+def is_liked(t: Tuple) -> bool:
+    return not dislikes(t) and likes(t["size"], t["product"])
+
+
+class Failing:
+    """Declares a network, and the oracle's boxes beside it."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(f"failing {seed}")
+        self.boxes: list[oracle.Box] = []
+        self.fails: dict[str, Callable[[Tuple], bool]] = {}
+        self.untold: list[str] = []
+        self.net, flow = front(kept=self.chance(0.5))
+        for stage in (self._liked, self._shared, self._routed):
+            flow = stage(flow) if self.chance(0.7) else flow
+        self._aggregates(flow)
+
+    def chance(self, share: float) -> bool:
+        return self.dice.random() < share
+
+    def _where(self) -> dict[str, Any]:
+        return {
+            "scope": self.dice.choice([None, "front"]),
+            "keep": KEEP if self.chance(0.3) else None,
+        }
+
+    def _liked(self, flow: Stream) -> Stream:
+        self.fails["liked"] = dislikes
+        self.boxes.append(oracle.Where("liked", flow.name, is_liked))
+        return flow.where("liked", python(likes, "boolean", "size", "product"), **self._where())
+
+    def _shared(self, flow: Stream) -> Stream:
+        self.fails["shared"] = cannot_share
+        own = oracle.Where("shared.all", flow.name, lambda t: not cannot_share(t))
+        made = {"share": lambda t: shared(t["size"], t["product"])}
+        self.boxes += [own, oracle.Map("shared", own.name, made)]
+        how = python(shared, "long?", "size", "product")
+        return flow.map("shared", fields={"share": how}, **self._where())
+
+    def _routed(self, flow: Stream) -> Stream:
+        """Small tuples are what the first output does not take, unless it fails for them."""
+        self.fails["big"] = dislikes
+        is_small = "size is not null"
+        big, small = flow.route(big=python(likes, "boolean", "size", "product"), small=is_small)
+        self.boxes += [
+            oracle.Where("big", flow.name, is_liked),
+            oracle.Where(
+                "small",
+                flow.name,
+                lambda t: t["size"] is not None and not dislikes(t) and not is_liked(t),
+            ),
+            oracle.Union("both", ("big", "small")),
+        ]
+        return self.net.union("both", big, small, keep=KEEP if self.chance(0.3) else None)
+
+    def _aggregates(self, flow: Stream) -> None:
+        dice, (window, known) = self.dice, Times().window(self.dice)
+        by = dice.choice([["product"], ["product"], ["desk"], ["product", "desk"]])
+        emit = dice.choice(["on_close", "on_close", "on_update"])
+        self.boxes.append(oracle.Where("taken", flow.name, lambda t: not is_seven(t)))
+        names = []
+        partitions = dice.choice([None, None, 3]) if by == ["desk"] else None
+        for mode in dice.sample(MODES, dice.choice([2, 3])):
+            keep = KEEP if mode == "downstream" or self.chance(0.3) else None
+            names.append(mode[:2])
+            flow.aggregate(
+                mode[:2],
+                by=by,
+                window=window,
+                mode=mode,
+                emit=emit,
+                keep=keep,
+                partitions=partitions,
+                fields={"n": "count(*)", "fussy": Fussy("size")},
+            )
+            every = oracle.Aggregate(
+                mode[:2] + ALL,
+                "taken",
+                tuple(by),
+                0,
+                0,
+                {"n": count(), "fussy": lambda ts: sum(t["size"] or 0 for t in ts)},
+                windows=known,
+                on_update=emit == "on_update",
+                is_whole=window is None,
+            )
+            self.boxes += [every, oracle.Where(mode[:2], every.name, is_told)]
+            self.fails[mode[:2]] = is_seven
+        self.untold = names
+        self.agree = [(names[0], other) for other in names[1:]]
+        if window is not None and self.chance(0.4):
+            over = self.dice.choice(names)
+            size = 24
+            above = Stream(self.net, over)
+            above.aggregate("over", by=by[:1], window=tumbling(size), fields={"all": "sum(fussy)"})
+            total = oracle.total("fussy")
+            self.boxes.append(
+                oracle.Aggregate(
+                    "over", over, tuple(by[:1]), size, size, {"all": total}, time=oracle.closed_at
+                )
+            )
+
+
+def failing_shape(seed: int) -> FailingShape:
+    """Return the network of a seed."""
+    made = Failing(seed)
+    shape = shape_of(made.net, tuple(made.boxes), *made.agree, every_arc=True)
+    return FailingShape(**vars(shape), fails=made.fails, untold=tuple(made.untold))
+
+
+class FailingAudit(Audit):
+    """The laws, and: what is refused is a dead letter, once for each time that it enters."""
+
+    def _begin(self) -> None:
+        self.results: dict[str, Content] = defaultdict(dict)
+        self.due, self.allowed = Counter[Any](), set[Any]()
+
+    def _saw(self, epoch: int) -> None:
+        """Note the results that can't be told, and those of them that were not so before."""
+        shape = self.simulation.shape
+        assert isinstance(shape, FailingShape)
+        for name in shape.untold:
+            now, before = self.contents[name + ALL], self.results[name]
+            for identity, result in now.items():
+                if not is_told(result):
+                    self.allowed.add((name, epoch, identity))
+                    self.due[name, epoch, identity] += before.get(identity) != result
+            self.results[name] = now
+
+    def check_letters(self) -> None:
+        """Hold the dead letters against what entered boxes, and what they could not tell."""
+        shape = self.simulation.shape
+        assert isinstance(shape, FailingShape)
+        tuples, results = Counter[Any](), Counter[Any]()
+        for letter in self.letters:
+            if letter["offset"] >= 0:
+                continue
+            told = re.match(r"box '(\w+)', epoch (\d+): function .*", letter["detail"])
+            if told is None or int(told[2]) != letter["epoch"]:
+                self.found["L6"].append(f"this says not what, where and when: {letter}")
+                continue
+            box, epoch = told[1], letter["epoch"]
+            identity = tuple(self.history.decode(letter["key"]).values())
+            if letter["value"] is None:
+                results[box, epoch, identity] += 1
+                continue
+            after = self.history.decode(letter["value"])["after"]
+            tuples[box, epoch, letter["partition"], str(after)] += 1
+            self.seen[f"refused by {box}"] += 1
+        wanted = Counter(
+            (box, revision["epoch"], partition, str(revision["after"]))
+            for box, fails in shape.fails.items()
+            for partition, own in enumerate(self.revisions[self.plan.boxes[box].inputs[0]])
+            for revision in own
+            if revision["after"] is not None and fails(revision["after"])
+        )
+        for what in ((wanted - tuples) + (tuples - wanted)).elements():
+            where = "no letter of" if what in wanted else "a letter of"
+            self.found["L6"].append(f"{where} {what}")
+        self.seen["untold"] += results.total()
+        twice = [what for what, number in results.items() if number > 1]
+        wrong = results.keys() - self.allowed
+        missing = +self.due - results
+        for what in (*twice, *wrong, *missing):
+            self.found["L6"].append(f"of a result: {what}")
+
+
+def trial(seed: int, folder: Path, *, ticks: int = 20) -> tuple[dict[str, list[str]], Counter[str]]:
+    """Run the network of a seed; return the violations by law, and what was seen."""
+    simulation = Simulation(failing_shape(seed), seed=seed, folder=folder, ticks=ticks)
+    try:
+        simulation.run()
+        audit = FailingAudit(simulation)
+        audit.check_letters()
+    finally:
+        simulation.close()
+    return dict(audit.found), simulation.seen

@@ -1,0 +1,64 @@
+"""Clocks of two ingest tasks an hour apart: epochs close at the pace of the one that is ahead."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from processors.task import INTERVAL_MS
+from tests.laws.audit import Audit
+from tests.laws.networks import apart, united
+from tests.laws.simulation import Simulation
+
+HOUR_MS = 3_600_000
+
+
+class Clocked(Simulation):
+    """Notes how many epochs the tasks of scopes had completed before the first rest."""
+
+    completed = 0
+
+    def drain(self) -> None:
+        if not self.completed:
+            self.history.read()
+            done = defaultdict[str, set[int]](set)
+            for row in self.history.rows[self.history.progress]:
+                assert row.content is not None
+                done[row.content["task"]].add(row.content["done"])
+            scopes = [done[f"{name}.{p}"] for name in self.plan.scopes for p in range(2)]
+            self.completed = sum(map(len, scopes))
+        super().drain()
+
+
+def trial(make, seed: int, folder: Path, *, skews_ms: tuple[int, int], faults: bool):
+    """Run a scenario; return the violations, the epochs completed, and each ingest's last one."""
+    folder.mkdir()
+    simulation = Clocked(
+        make(kept=True), seed=seed, folder=folder, faults=faults, skews_ms=skews_ms
+    )
+    try:
+        simulation.run()
+        audit = Audit(simulation)
+        last = {t: r["done"] for t, r in audit.newest.items() if t.startswith("ingest.")}
+    finally:
+        simulation.close()
+    return dict(audit.found), simulation.completed, last
+
+
+@pytest.mark.parametrize("skew_ms", [HOUR_MS, -HOUR_MS])
+@pytest.mark.parametrize("make", [apart, united])
+def test_an_hour_between_clocks_is_never_wrong_and_epochs_go_on(make, skew_ms: int, tmp_path: Path):
+    found, completed, last = trial(
+        make, 1, tmp_path / "skewed", skews_ms=(0, skew_ms), faults=False
+    )
+    _, as_usual, _ = trial(make, 1, tmp_path / "equal", skews_ms=(0, 0), faults=False)
+    assert found == {}
+    assert completed > as_usual / 2
+    ahead = (1_000_000 + max(skew_ms, 0)) // INTERVAL_MS  # when the scenario began
+    assert min(last.values()) > ahead
+
+
+@pytest.mark.parametrize("skew_ms", [HOUR_MS, -HOUR_MS])
+def test_an_hour_between_clocks_is_never_wrong_whatever_dies(skew_ms: int, tmp_path: Path):
+    found, _, _ = trial(apart, 2, tmp_path / "skewed", skews_ms=(0, skew_ms), faults=True)
+    assert found == {}

@@ -1,0 +1,49 @@
+"""Bugs in what becomes of tuples that users' functions raise for."""
+
+from tests.mutants.mutant import FAILING, Mutant
+
+FAILURES = [
+    Mutant(
+        "a tuple that an aggregate never took leaves its windows",
+        "processors/boxes/aggregate.py",
+        "refused = self._refused(tuples)\n        spread, rows",
+        "refused = {r: w for r, w in self._refused(tuples).items() if r >= leaving.height}\n"
+        "        spread, rows",
+        network=FAILING,
+    ),
+    Mutant(
+        "a window of which no result is stored is taken to be empty",
+        "processors/boxes/aggregate.py",
+        "if self.leaves_out:",
+        "if not self.leaves_out:",
+        network=FAILING,
+    ),
+    Mutant(
+        "sliding windows of which no result is stored are taken not to be there",
+        "processors/boxes/sliding.py",
+        "if self.leaves_out or any(",
+        "if any(",
+        network=FAILING,
+    ),
+    Mutant(
+        "what a map has left out is deleted when it leaves",
+        "processors/boxes/map.py",
+        "frames.between(before, had & left, after, has & made)",
+        "frames.between(before, had, after, has & made)",
+        network=FAILING,
+    ),
+    Mutant(
+        "an output of a route takes what an earlier one raises for",
+        "processors/boxes/where.py",
+        "left = ~taken.fill_null(False) & without(failed_before, tuples.height)",
+        "left = ~taken.fill_null(False)",
+        network=FAILING,
+    ),
+    Mutant(
+        "of several epochs that are committed together the first one's dead letters are sent",
+        "processors/refused_tuples.py",
+        "for result in results\n",
+        "for result in results[:1]\n",
+        network=FAILING,
+    ),
+]
