@@ -138,7 +138,10 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
         )
     on_error = found.get(("boxes", "on_error"), DEAD_LETTER)
     if on_error not in ON_ERROR:
-        raise SettingsError(f"boxes.on_error needs to be {' or '.join(ON_ERROR)}")
+        raise SettingsError(
+            f"boxes.on_error needs to be {' or '.join(ON_ERROR)}; correct it in {FILE}, or "
+            "ERRATA_BOXES__ON_ERROR"
+        )
     lag = found.get(("topics", "compaction_lag"), DAY_MS)
     return Place(
         kafka=kafka,

@@ -73,6 +73,9 @@ class Compensating(Declared):
     Rows may leave in any order and in any batch, but only rows that are there. What is declared is
     in `Declared`: `result`, `parts` and, where it is needed, `compensates` and `kept`.
 
+    A row that `accumulate` raises for when it enters a fresh state alone is never given to the
+    function again; a group that `emit` raises for has no result (docs/networks.md).
+
     Example:
         A function of a user's own. What enters is added to the sums of its group, what leaves is
         taken off again:

@@ -82,7 +82,8 @@ Rules that hold for all of them:
 
 A function of your own is a class: `errata.Compensating` works on columns,
 `errata.CompensatingByValue` is plain Python on one group and one row, and slower. Where rows can
-only enter, say `compensates = False`: what a row leaves is then read again.
+only enter, say `compensates = False`: what a row leaves is then read again. What becomes of tuples
+that it raises for: [networks.md](networks.md#when-a-function-of-yours-raises).
 
 """
 

@@ -65,7 +65,7 @@ class Map:
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
         made, there, _ = self._made(inputs[0])
-        return made.filter(there)
+        return made if there.all() else made.filter(there)
 
     def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of the output that a frame of revisions of the input causes."""

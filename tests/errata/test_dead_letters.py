@@ -1,14 +1,19 @@
 """`errata dead-letters`: what was refused, listed, shown and sent again, byte for byte."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from errata import Network, python
+from errata.cli.deployed import Deployment
 from errata.testing import Driver
 from processors.dead_letter import decode, encode
+from processors.deployed import deploy
 from tests.errata.conftest import Errata
 from topics.cluster import TopicPartition
+from topics.registry import SchemaRegistry
 
 PLACE = TopicPartition("source.prices", 0)
 LATE = b'{"op": "delete", "before": {"key": "later"}}'
@@ -122,3 +127,61 @@ def test_what_is_not_there_is_told_with_what_is(
     assert (done.status, done.out) == (status, "")
     assert told in done.err
     assert fed.cluster.end(PLACE) == end
+
+
+# -------------------------------------------------------------------------------- tuples of boxes
+
+
+def one_by(price: int) -> int:
+    return 1 // price
+
+
+@pytest.fixture
+def brittle(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """Refused: bytes that are no text, and by a box the tuple of price 0."""
+    net = Network("brittle")
+    fields = {"key": "string", "at": "timestamp-millis", "price": "long"}
+    prices = net.source("prices", identity=["key"], event_time="at", keep="1d", fields=fields)
+    prices.map("scaled", share=python(one_by, "long", "price"))
+    with Driver(net) as running:
+        deploy(running.cluster, running.plan)
+        found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster))
+        monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
+        running.send_raw("prices", b"\xff")
+        for key, price in (("a", 1), ("b", 0)):
+            line = {"op": "insert", "after": {"key": key, "at": 60_000, "price": price}}
+            running.send("prices", line)
+        running.close_epoch()
+        yield running
+
+
+def test_a_tuple_that_a_box_refused_is_listed_with_its_arc(brittle: Driver, errata: Errata) -> None:
+    done = errata("dead-letters", "tape.py", "--json")
+    assert (done.status, done.err) == (0, "")
+    (letter,) = [x for x in lines(done.out) if x["reason"] == "function raised"]
+    assert (letter["topic"], letter["partition"], letter["offset"]) == ("brittle.prices", 0, -1)
+    assert letter["detail"].startswith("box 'scaled', epoch 1: function python:")
+
+
+def test_its_record_is_shown_decoded(brittle: Driver, errata: Errata) -> None:
+    (shown,) = lines(errata("dead-letters", "show", "tape.py", "brittle.prices:0:-1").out)
+    assert shown["key_decoded"] == {"key": "b"}
+    assert (shown["value_decoded"]["op"], shown["value_decoded"]["after"]["key"]) == ("insert", "b")
+
+
+@pytest.mark.parametrize("how", [("--reason", "function raised"), ("--at", "0:-1")])
+def test_it_is_not_sent_again(brittle: Driver, errata: Errata, how: tuple[str, str]) -> None:
+    done = errata("dead-letters", "resend", "tape.py", *how)
+    assert (done.status, done.out) == (1, "")
+    assert "a tuple that was refused (function raised) can't be sent again" in done.err
+
+
+def test_all_are_all_records_and_the_tuples_are_told(brittle: Driver, errata: Errata) -> None:
+    done = errata("dead-letters", "resend", "tape.py", "--all")
+    assert done.out == "1 of 2 dead letters sent; 1 that boxes refused can't be sent\n"
+
+
+def test_status_counts_it(brittle: Driver, errata: Errata) -> None:
+    (found,) = lines(errata("status", "tape.py", "--json").out)
+    (counts,) = [t["counts"] for t in found["tasks"] if "scaled.refused" in t["counts"]]
+    assert (counts["dead_letters"], counts["scaled.refused"]) == (1, 1)

@@ -88,6 +88,7 @@ def test_no_address_names_every_way_to_give_one(tmp_path: Path) -> None:
         ("[state]\nfodler = 'x'", "no setting 'state.fodler'"),
         ("[stat]\nfolder = 'x'", "no setting 'stat.folder'"),
         ("kafka = 1", "'kafka' needs to be a table"),
+        ("[boxes]\non_error = 'hunter2'", "boxes.on_error needs to be dead-letter or stop"),
         ("[kafka]\n'sasl.password' = ['hunter2']", "kafka.sasl.password needs a text or a number"),
     ],
 )
@@ -117,14 +118,16 @@ def test_every_setting_is_read_from_the_variables_that_the_page_names(
     setting: Setting, tmp_path: Path
 ) -> None:
     key = setting.key or "client.id"
+    value = "stop" if key == "on_error" else "7h"
     variables = [setting.variable.replace("<KEY>", "CLIENT_ID"), setting.plain]
     for variable in filter(None, variables):
-        environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", variable: "7h"}
+        environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", variable: value}
         found = read_settings(environ, folder=tmp_path)
         told = {
             "kafka": found.kafka.get(key),
             "schema_registry": found.registry_url,
             "state": str(found.state),
+            "boxes": found.on_error,
             "topics": "7h" if found.compaction_lag_ms == 7 * 3_600_000 else None,
         }
-        assert told[setting.table] == "7h"
+        assert told[setting.table] == value

@@ -235,6 +235,8 @@ def trial(seed: int, folder: Path, *, ticks: int = 20) -> tuple[dict[str, list[s
         simulation.run()
         audit = FailingAudit(simulation)
         audit.check_letters()
+    except Exception as error:
+        raise AssertionError(f"Progress: a process died of itself: {error}") from error
     finally:
         simulation.close()
     return dict(audit.found), simulation.seen

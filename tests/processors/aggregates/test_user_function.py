@@ -169,6 +169,51 @@ def test_the_row_that_a_function_fails_on_is_found(at: int) -> None:
         assert isinstance(caught.value.__cause__, ValueError)
 
 
+@pytest.mark.parametrize("bad", [[], [0], [99], [3, 4, 50], list(range(100))])
+def test_each_row_that_a_function_does_not_take_is_found(bad: list[int]) -> None:
+    total = UserFunction(Total("size"))
+    values = [-7 if row in bad else 1 for row in range(100)]
+    refused = total.refused(pl.DataFrame({"0": values}))
+    assert sorted(refused) == bad
+    assert all("accumulate: raised ValueError: below zero: -7" in why for why in refused.values())
+
+
+def test_a_row_is_judged_by_itself_whatever_stands_beside_it() -> None:
+    class Rising(Total):
+        """Takes nothing into a group that has something."""
+
+        def accumulate(self, states: Any, groups: Any, values: Any) -> Any:
+            if (states["total"] > 0).any() or groups.is_duplicated().any():
+                raise ValueError("not the first")
+            return super().accumulate(states, groups, values)
+
+    assert UserFunction(Rising("size")).refused(pl.DataFrame({"0": [1, 2, 3]})) == {}
+
+
+@pytest.mark.parametrize("bad", [[], [0], [1, 2], [4], [0, 1, 2, 3, 4]])
+def test_results_are_null_where_emit_raises_and_right_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, bad: list[int]
+) -> None:
+    total = UserFunction(Total("size"))
+    states = total.init(5).with_columns(total=pl.Series([-1 if r in bad else r for r in range(5)]))
+
+    def emit(self: Total, states: pl.DataFrame) -> pl.Series:
+        if (states["total"] < 0).any():
+            raise ValueError("below zero")
+        return states["total"]
+
+    monkeypatch.setattr(Total, "emit", emit)
+    results, failures = total.emitted(states)
+    assert results.to_list() == [None if row in bad else row for row in range(5)]
+    assert sorted(failures) == bad
+
+
+def test_a_function_whose_init_raises_refuses_no_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Total, "init", lambda self, count: 1 / 0)
+    with pytest.raises(UserFunctionError, match="init: raised ZeroDivisionError"):
+        UserFunction(Total("size")).refused(pl.DataFrame({"0": [1]}))
+
+
 @pytest.mark.parametrize(
     ("attributes", "text"),
     [
