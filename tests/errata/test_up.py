@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,18 @@ pytestmark = pytest.mark.kafka
 
 MINUTE = 60_000
 LIMIT_S = 60.0
+
+
+BRITTLE = """
+from errata import Network, python
+
+net = Network("brittle")
+prices = net.source(
+    "prices", topic="brittle-prices", format="json", identity=["key"], event_time="at",
+    fields={"key": "string", "at": "timestamp-millis", "price": "long"},
+)
+prices.map("scaled", share=python(lambda price: 1 // price, "long", "price"))
+"""
 
 
 @pytest.fixture
@@ -68,10 +81,10 @@ def up(tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker) -> Ite
     running.process.wait()
 
 
-def send(broker: EmbeddedBroker, *lines: bytes) -> None:
+def send(broker: EmbeddedBroker, *lines: bytes, topic: str = "upped-prices") -> None:
     producer = Producer(broker.settings)
     for line in lines:
-        producer.produce("upped-prices", line, partition=0)
+        producer.produce(topic, line, partition=0)
     assert producer.flush(30) == 0
 
 
@@ -130,6 +143,36 @@ def test_a_network_is_upped_fed_ended_asked_for_its_dead_letters_and_stopped(
     assert up.process.wait(10) == 0
     assert up.children() == []
     assert "Traceback" not in up.log.read_text()
+
+
+def test_a_function_that_raises_ends_all_or_leaves_a_dead_letter_as_the_setting_says(
+    tmp_path: Path, on_broker: dict[str, str], broker: EmbeddedBroker
+) -> None:
+    (tmp_path / "tape.py").write_text(BRITTLE)
+    create_topics(broker.settings, [TopicSpec("brittle-prices", 1)])
+    send(broker, price("a", 100, 0), price("b", 110, 1), topic="brittle-prices")
+    strict = on_broker | {"ERRATA_BOXES__ON_ERROR": "stop"}
+    ended = errata_in(tmp_path, strict, "up", "tape.py")
+    assert ended.status != 0
+    assert re.search(r"box 'scaled', epoch \d+: .* ZeroDivisionError: .*'key': 'a'", ended.err)
+    assert errata_in(tmp_path, on_broker, "dead-letters", "tape.py", "--json").out == ""
+
+    up = Up(tmp_path, on_broker)
+    found: list[str] = []
+
+    def is_told() -> bool:
+        letters = errata_in(tmp_path, on_broker, "dead-letters", "tape.py", "--json")
+        found[:] = letters.out.splitlines()
+        return len(found) > 0
+
+    try:
+        wait_for(is_told, up)
+    finally:
+        up.process.kill()
+        up.process.wait()
+    (letter,) = map(json.loads, found)
+    assert (letter["reason"], letter["offset"]) == ("function raised", -1)
+    assert "'key': 'a'" in letter["detail"]
 
 
 def test_a_source_that_is_not_there_is_told_without_starting_anything(
