@@ -145,7 +145,7 @@ def brittle(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]
     prices.map("scaled", share=python(one_by, "long", "price"))
     with Driver(net) as running:
         deploy(running.cluster, running.plan)
-        found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster))
+        found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster), {})
         monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
         running.send_raw("prices", b"\xff")
         for key, price in (("a", 1), ("b", 0)):
