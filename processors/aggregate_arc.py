@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from processors import declarations as declared
-from processors.aggregate_results import RESERVED_RESULTS, type_results
+from processors.aggregate_results import type_results
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.counting import Counting
 from processors.boxes.in_order import SlidingInOrder
 from processors.boxes.states import END, START
+from processors.counting_arc import counting_arc
 from processors.exchanges import repartitioned
 from processors.network import Network
+from processors.row_windows import HoppingRows, RowWindow, SlidingRows
 from processors.typed import Typed, duration, fault, known, positive, visible
-from processors.windows import History, Hopping, Sliding
+from processors.windows import AnyWindow, History, Hopping, Sliding
 from schemas.arc import HIDDEN_PREFIX, Arc
 from schemas.fields import FieldType
 
@@ -29,8 +35,8 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
     by = tuple(box.by)
-    if known(typed, box, by, visible(above), "by") and box.window is not None:
-        for name in set(by) & set(RESERVED_RESULTS):
+    if known(typed, box, by, visible(above), "by"):
+        for name in [] if isinstance(box.window, SlidingRows | None) else {*by} & {START, END}:
             fault(
                 typed,
                 box,
@@ -55,6 +61,20 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
     elif box.partitions is not None or not set(partition_by) <= set(by):
         above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
         partition_by = above.partition_by
+    common: dict[str, Any] = {
+        "input": above,
+        "by": by,
+        "results": results,
+        "states": states,
+        "mode": box.mode,
+        "on_update": box.emit == ON_UPDATE,
+    }
+    if isinstance(box.window, RowWindow):
+        arc = counting_arc(box.name, box.window, above, by, results)
+        arc = replace(arc, partition_by=partition_by, keep_ms=keep)
+        typed.arcs[box.name] = arc
+        typed.boxes[box.name] = Counting(arc=arc, window=box.window, **common)
+        return
     prefix = "" if box.window is not None else HIDDEN_PREFIX
     start, end = prefix + START, prefix + END
     make = SlidingInOrder if isinstance(box.window, Sliding) else Aggregate
@@ -74,16 +94,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         keep_ms=keep,
     )
     typed.arcs[box.name] = arc
-    typed.boxes[box.name] = make(
-        arc,
-        above,
-        by,
-        History() if box.window is None else box.window,
-        results,
-        states,
-        box.mode,
-        on_update=box.emit == ON_UPDATE,
-    )
+    typed.boxes[box.name] = make(arc=arc, window=box.window or History(), **common)
 
 
 def _judge_place(box: declared.Aggregate, typed: Typed) -> bool:
@@ -95,6 +106,10 @@ def _judge_place(box: declared.Aggregate, typed: Typed) -> bool:
     if box.horizon is not None and not on_spark:
         found, remedy = repr(box.horizon), f"leave horizon out, or write place={SPARK!r}"
         fault(typed, box, f"horizon= beside place={SPARK!r} only", found, remedy)
+    if isinstance(box.window, RowWindow) and on_spark:
+        found = f"windows that count tuples, beside place={SPARK!r}"
+        remedy = "leave place out, or take windows of time"
+        fault(typed, box, "windows of time for a job on Spark", found, remedy)
     if box.partitions is not None and on_spark:
         found, remedy = (
             repr(box.partitions),
@@ -109,7 +124,7 @@ def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
     window = box.window
     if window is None:
         return
-    if not isinstance(window, Hopping | Sliding):
+    if not isinstance(window, AnyWindow):
         fault(
             typed,
             box,
@@ -124,6 +139,14 @@ def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
             f"at most {MOST_WINDOWS} windows that hold a tuple",
             f"windows of {window.size_ms} ms every {window.slide_ms} ms",
             f"let windows start less often, or take sliding({window.size_ms})",
+        )
+    elif isinstance(window, HoppingRows) and window.rows > MOST_WINDOWS * window.every:
+        fault(
+            typed,
+            box,
+            f"at most {MOST_WINDOWS} windows that hold a tuple",
+            f"windows of {window.rows} tuples every {window.every}",
+            f"let windows start less often, or take sliding(rows={window.rows})",
         )
     if above.event_time == HIDDEN_PREFIX + END:
         fault(

@@ -17,12 +17,11 @@ from processors.boxes.states import END, START, Emission, Result, State
 from processors.expressions.aggregate_call import AggregateCall, parse_aggregate
 from processors.expressions.errors import ExpressionError
 from processors.expressions.expression import Expression, compile_expression
+from processors.row_windows import HoppingRows, SlidingRows
 from processors.typed import NAME_RULE, Typed, bad_name, fault, visible
 from schemas.arc import HIDDEN_PREFIX, Arc
 from schemas.errors import ErrataError
 from schemas.fields import Fields, FieldType
-
-RESERVED_RESULTS = (START, END)
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,12 @@ def type_results(
     """Return the results of an aggregate by name, and their states, each once; notes faults."""
     results: dict[str, Result] = {}
     groups = {name: kind for name, kind in visible(above).items() if name in box.by}
-    if box.window is not None:
-        groups[START] = FieldType("timestamp-millis")
+    taken = {*box.by, START, END}
+    if isinstance(box.window, SlidingRows):
+        taken = {*box.by, *above.identity, above.event_time}
+    elif box.window is not None:
+        is_number = isinstance(box.window, HoppingRows)
+        groups[START] = FieldType("long" if is_number else "timestamp-millis")
     try:
         making = Results(above, groups, tuple(box.order_by))
     except ErrataError as error:
@@ -138,11 +141,11 @@ def type_results(
         fault(typed, box, "fields to order by", error, remedy)
         return {}, ()
     for name, given in box.results.items():
-        if bad_name(name) or name in box.by or name in RESERVED_RESULTS:
+        if bad_name(name) or name in taken:
             fault(
                 typed,
                 box,
-                f"{NAME_RULE}, and is neither a group nor the window, for a result",
+                f"{NAME_RULE}, and is none of {', '.join(sorted(taken))}, for a result",
                 repr(name),
                 "rename the result",
             )

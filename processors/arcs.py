@@ -15,6 +15,7 @@ from processors.exchanges import exchange_of
 from processors.expressions.expression import Expression, compile_event_time, compile_expression
 from processors.expressions.opaque import Opaque
 from processors.join_arc import type_join
+from processors.lag_arc import type_lag
 from processors.network import Network
 from processors.sinks import type_sinks
 from processors.source_arc import type_source
@@ -34,6 +35,7 @@ def type_boxes(network: Network) -> Typed:
         declared.Aggregate: type_aggregate,
         declared.Union: type_union,
         declared.Join: type_join,
+        declared.Lag: type_lag,
     }
     for declaration in network.declarations.values():
         above = declaration.reads

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from processors.faults import Place
-from processors.windows import Window
+from processors.windows import AnyWindow
 
 Duration = str | int
 EARLIEST, LATEST = "earliest", "latest"
@@ -100,11 +100,21 @@ class Map(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lag(Declaration):
+    """Keeps the fields; adds some of the tuple that is `offset` before each in its group."""
+
+    by: Sequence[str]
+    offset: int
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Aggregate(Declaration):
     """Windows by group."""
 
     by: Sequence[str]
-    window: Window | None
+    window: AnyWindow | None
     mode: str
     emit: str
     place_of_work: str | None

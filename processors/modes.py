@@ -13,23 +13,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.aggregating import RESIDENT, Aggregating
 from processors.boxes.asking import Asking
+from processors.boxes.counting import Counting
 from processors.boxes.forward import Forward
 from processors.boxes.join import Join
+from processors.boxes.lag import Lag
 from processors.boxes.map import Map
+from processors.boxes.ordered import Ordered
 from processors.boxes.states import DOWNSTREAM, UPSTREAM, Result
 from processors.boxes.union import Union
 from processors.boxes.where import Where
-from processors.boxes.windowed import RESIDENT
 from processors.exchanges import owner_of
 from processors.faults import Fault
 from processors.network import Network
-from processors.replay import Anchor, Box, ReplayPath
+from processors.replay import Box, ReplayPath
+from processors.replay_path import find_path
 from processors.typed import Typed
 from processors.windows import FOREVER_MS
-from schemas.arc import Arc
 
 ADAPTIVE = "adaptive"
+NO_RADIUS = "a tuple more or less moves all that follow it: nothing says how far a revision reaches"
 MODES = (UPSTREAM, DOWNSTREAM, RESIDENT, ADAPTIVE)
 
 
@@ -38,7 +42,8 @@ class Choice:
     """How an aggregate revises its closed windows.
 
     Args:
-        mode: ``upstream``, ``downstream`` or ``resident``.
+        mode: ``upstream``, ``downstream`` or ``resident``; ``adaptive`` of a box that goes by the
+            order of tuples.
         asked: What the user asked for.
         reason: Why this mode, or why not the other.
         results: Downstream: the connection point that holds the results emitted before.
@@ -65,18 +70,18 @@ def choose(
             faults.append(no_anchor(network, typed, name))
         else:
             paths[name] = path
-        if not isinstance(box, Aggregate):
+        if isinstance(box, Join):
             continue
-        if name in typed.spark:
-            choice = judge_on_spark(network, box)
-        else:
-            choice = judge(network, typed, box, asked=mode or box.mode)
+        choice = _judged(network, typed, box, mode)
         if isinstance(choice, Fault):
             faults.append(choice)
             continue
         choices[name] = choice
-        filters = filters_between(network, typed, name, choice.results)
-        typed.boxes[name] = replace(box, mode=choice.mode, filters=filters)
+        if isinstance(box, Aggregate):
+            filters = filters_between(network, typed, name, choice.results)
+            typed.boxes[name] = replace(box, mode=choice.mode, filters=filters)
+        elif isinstance(box, Counting):
+            typed.boxes[name] = replace(box, mode=choice.mode)
     faults += radius_faults(network, typed, paths)
     paths = {
         name: replace(
@@ -107,6 +112,8 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     need = "a connection point upstream to replay closed windows from"
     if isinstance(typed.boxes[name], Join):
         need = "a connection point upstream of each side, to look its tuples up in"
+    elif isinstance(typed.boxes[name], Ordered):
+        need = "a connection point upstream to read the tuples of a group from, in order"
     return Fault(
         name,
         need,
@@ -129,49 +136,13 @@ def _asking(box: Box) -> Asking:
     return box
 
 
-def find_path(typed: Typed, box: Asking) -> ReplayPath | None:
-    """Return the ways from the nearest connection points upstream to a box that asks.
-
-    None if there is a way without one, or with a map on it that replaces the event time (nothing
-    says then which event times of the anchor are needed), or with an aggregate on Spark.
-    """
-    anchors: dict[str, Anchor] = {}
-    between: set[str] = set()
-
-    def walk(arc: Arc, pushed: tuple[str, ...], extent_ms: int, everywhere: bool) -> bool:
-        if arc.is_connection_point:
-            known = anchors.get(arc.name) or Anchor(arc, pushed, extent_ms, everywhere)
-            anchors[arc.name] = Anchor(
-                arc,
-                tuple(name for name in known.pushed if name in pushed),
-                max(known.extent_ms, extent_ms),
-                known.everywhere or everywhere,
-            )
-            return True
-        producer = typed.boxes.get(arc.name)
-        if producer is None or (isinstance(producer, Map) and producer.moves):
-            return False
-        if arc.name in typed.spark:
-            return False  # it coalesces epochs: what it held at one can't be had from above it
-        between.add(arc.name)
-        if isinstance(producer, Map):
-            pushed = tuple(name for name in pushed if name not in producer.expressions)
-        elif isinstance(producer, Union):
-            pushed = tuple(name for name in pushed if name != producer.tag)
-        elif isinstance(producer, Asking):
-            whole = set.intersection(*(set(above.by) for above in producer.above))
-            pushed = tuple(name for name in pushed if name in whole)
-            extent_ms += producer.extent_ms
-        everywhere |= arc.exchange
-        return all(
-            walk(typed.arcs[name], pushed, extent_ms, everywhere) for name in producer.inputs
-        )
-
-    path = ReplayPath((), (), box)
-    if not all([walk(above.arc, above.by, 0, False) for above in box.above]):
-        return None
-    ordered = tuple(found for name, found in typed.boxes.items() if name in between)
-    return replace(path, anchors=tuple(anchors.values()), between=ordered)
+def _judged(network: Network, typed: Typed, box: Asking, mode: str | None) -> Choice | Fault:
+    if isinstance(box, Ordered):
+        return judge_in_order(network, box, mode=mode)
+    assert isinstance(box, Aggregate)
+    if box.arc.name in typed.spark:
+        return judge_on_spark(network, box)
+    return judge(network, typed, box, asked=mode or box.mode)
 
 
 def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choice | Fault:
@@ -198,6 +169,26 @@ def judge(network: Network, typed: Typed, box: Aggregate, *, asked: str) -> Choi
         why_not,
         remedy,
         place,
+    )
+
+
+def judge_in_order(network: Network, box: Ordered, *, mode: str | None) -> Choice | Fault:
+    """Return the mode of a box that goes by the order of tuples.
+
+    What is asked for all aggregates doesn't concern it, unless that is to keep everything.
+    """
+    if not isinstance(box, Counting):
+        return Choice(ADAPTIVE, ADAPTIVE, "reads a group again from its beginning")
+    asked = RESIDENT if mode == RESIDENT else box.mode
+    if asked in (ADAPTIVE, RESIDENT):
+        reason = "asked for" if asked == RESIDENT else "reads a group again from its beginning"
+        return Choice(asked, asked, reason)
+    return Fault(
+        box.arc.name,
+        f"mode={ADAPTIVE!r} or mode={RESIDENT!r} with windows that count tuples",
+        f"{asked!r}, but {NO_RADIUS}",
+        "leave mode= out",
+        network.declarations[box.arc.name].place,
     )
 
 
@@ -234,11 +225,11 @@ def find_results(network: Network, typed: Typed, name: str) -> tuple[str | None,
     why = f"arc {name!r} keeps no history and no box reads it" if not readers else ""
     for reader in readers:
         box = typed.boxes.get(reader)
-        if isinstance(box, Aggregate):
+        if isinstance(box, Aggregating):
             why = f"aggregate {reader!r} below it does not keep its results' identity"
         elif isinstance(box, Forward) or typed.arcs[reader].exchange:
             why = f"{owner_of(reader)!r} below it repartitions its results"
-        elif isinstance(box, Union | Join):
+        elif isinstance(box, Union | Join | Lag):
             kind = type(box).__name__.lower()
             why = f"{kind} {reader!r} below it does not carry the states behind its results"
         elif isinstance(box, Map) and box.moves:

@@ -18,6 +18,7 @@ from processors.declarations import (
     Declaration,
     Duration,
     Join,
+    Lag,
     Map,
     Sink,
     Source,
@@ -25,7 +26,7 @@ from processors.declarations import (
     Where,
 )
 from processors.faults import Fault, NetworkError, Place
-from processors.windows import Window
+from processors.windows import AnyWindow
 from schemas.arc import HIDDEN_PREFIX
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -344,6 +345,49 @@ class Stream:
             )
         )
 
+    def lag(
+        self,
+        name: str,
+        *,
+        by: Sequence[str],
+        offset: int = 1,
+        scope: str | None = None,
+        partitions: int | None = None,
+        keep: Duration | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **results: Any,
+    ) -> Stream:
+        """Put beside each tuple what the one before it in its group holds, as SQL's ``lag``.
+
+        Tuples keep their fields, identity and event time. They are in the order of event time, then
+        of identity. A tuple that is revised revises itself and the one it stands before.
+
+        Args:
+            name: Name of the box and of its arc.
+            by: Group fields; none: one group.
+            offset: How many tuples before each the other one is.
+            scope: The scope whose process runs the box; its input's when not given.
+            partitions: Partitions of its arc if its groups have to be brought together from several
+                partitions; its input's when not given.
+            keep: Makes the arc a connection point.
+            fields: Results by name, for names that are also options.
+            results: SQL expression over the other tuple, by name of the field it gives, as
+                ``previous="price"``; null where there is no other one.
+        """
+        return self.network._add(
+            Lag(
+                name=name,
+                place=Place.of_caller(),
+                input=self.name,
+                by=_names(by),
+                offset=offset,
+                expressions=self._results(name, fields, results),
+                partitions=partitions,
+                scope=scope,
+                keep=keep,
+            )
+        )
+
     def sink(self, topic: str, *, envelope: str = "native", format: str = "avro") -> None:
         """Write this arc's revisions to a topic of the user's, in the transaction that makes them.
 
@@ -361,7 +405,7 @@ class Stream:
         name: str,
         *,
         by: Sequence[str] = (),
-        window: Window | None,
+        window: AnyWindow | None,
         mode: str = "adaptive",
         emit: str = "on_close",
         order_by: Sequence[str] = (),
@@ -382,10 +426,15 @@ class Stream:
             name: Name of the box and of its arc.
             by: Group fields; none: one group.
             window: `hopping`, `tumbling` or `sliding`; None: a group's whole history, whose result
-                has no window and an event time at the end of time.
+                has no window and an event time at the end of time. With ``rows=`` windows count
+                tuples in the order of event time and identity: of ``hopping`` and ``tumbling`` ones
+                ``window_start`` and ``window_end`` are numbers, from 0, and the event time is that
+                of the last tuple; a result of ``sliding`` ones has the identity and the event time
+                of the tuple that its window ends with.
             mode: How closed windows are revised: ``upstream``, ``downstream``, ``resident`` (all
                 windows are kept in memory) or ``adaptive`` (the cheapest legal one).
-            emit: ``on_close``: a result appears when the watermark passes the window's end.
+            emit: ``on_close``: a result appears when the watermark passes the window's end, or, of
+                one that counts, when it is full and the watermark passes its last tuple.
                 ``on_update``: it appears, and is revised, in every epoch that changes it.
             order_by: What ``first`` and ``last`` go by, ``"field"`` or ``"field desc"``; event time
                 when not given. Ties are broken by identity.

@@ -32,13 +32,15 @@ def partition_fields(
 
 
 def _groups(network: Network, arc: str, usable: frozenset[str]) -> Iterator[list[str]]:
-    """Yield, for each aggregate behind an arc, the fields of the source that it groups by."""
+    """Yield, for each box behind an arc that groups, the fields of the source that it groups by."""
     for box in network.declarations.values():
         if arc not in box.reads:
             continue
         below = usable
         if isinstance(box, declared.Map):
             below = usable - set(box.expressions)
+        elif isinstance(box, declared.Lag):
+            yield [name for name in box.by if name in usable]
         elif isinstance(box, declared.Aggregate):
             yield [name for name in box.by if name in usable]
             below = usable & set(box.by)

@@ -39,7 +39,7 @@ class Plan:
         arcs: By name: what each carries.
         topics: Names of the arcs that are written to topics.
         paths: By name of an aggregate: how its inputs are replayed.
-        choices: By name of an aggregate: its mode, and why.
+        choices: By name of an aggregate, or a lag: its mode, and why.
         sources_of: By arc: the sources it comes from.
         kept_ms: By connection point: how much event time it really keeps.
         exchanged: By exchange: the partitions asked for; None: as many as its input has.

@@ -51,18 +51,21 @@ class Anchor:
         pushed: Group fields that no box in between computes: only their values are asked for.
         extent_ms: Sum of the window extents in between: how much further back it has to go.
         everywhere: Whether there is an exchange in between, so that all partitions are needed.
+        ahead: Whether what a box in between gives depends on later tuples: then all are needed.
     """
 
     arc: Arc
     pushed: tuple[str, ...]
     extent_ms: int
     everywhere: bool
+    ahead: bool = False
 
     def ranges(self, needed: pl.DataFrame) -> pl.DataFrame:
         """Return what to ask so that a box's inputs are complete in these event times of groups."""
         extent_ms = min(self.extent_ms, FOREVER_MS)
         from_ms = pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms
-        return needed.select(*self.pushed, from_ms, "to_ms").unique()
+        to_ms = pl.lit(FOREVER_MS).alias("to_ms") if self.ahead else pl.col("to_ms")
+        return needed.select(*self.pushed, from_ms, to_ms).unique()
 
     def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
         """Return what to ask for all inputs from an event time on."""

@@ -7,8 +7,7 @@ exclusive.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import polars as pl
@@ -18,20 +17,16 @@ from processors.durations import duration_ms as duration_ms
 from processors.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
 from processors.event_times import EventTimeError as EventTimeError
 from processors.event_times import Times, checked
+from processors.row_windows import HoppingRows, RowWindow, SlidingRows
 from processors.wall_time import Zone, zone
-from schemas.errors import ErrataError
+from processors.window_spec import WindowSpecError as WindowSpecError
+from processors.window_spec import given, origin_ms, rows_alone
 
 FOREVER_MS = 2**62
 """Beyond every event time, and as an extent longer than all of them."""
 
 HISTORY_START_MS, HISTORY_END_MS = -30_610_224_000_000, 221_845_392_000_001
 """The years 1000 to 8999, which sources' event times lie in: the window that holds all tuples."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class WindowSpecError(ErrataError):
-    """Windows can't be as they are asked for, or tuples would be lost between them."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +198,7 @@ class History:
 
 
 Window = Hopping | Sliding
+AnyWindow = Window | RowWindow
 
 
 def _one_each(starts: Times) -> tuple[pl.Series, pl.Series]:
@@ -210,18 +206,30 @@ def _one_each(starts: Times) -> tuple[pl.Series, pl.Series]:
     return pl.Series("row", rows), pl.Series("window_start", starts)
 
 
+@overload
 def hopping(
     size: str | int,
     *,
     every: str | int,
     origin: str | int | None = None,
     tz: str | None = None,
-) -> Hopping:
-    """Return windows of a size that start every so often.
+) -> Hopping: ...
+@overload
+def hopping(*, rows: int, every: int) -> HoppingRows: ...
+def hopping(
+    size: str | int | None = None,
+    *,
+    every: str | int,
+    rows: int | None = None,
+    origin: str | int | None = None,
+    tz: str | None = None,
+) -> Hopping | HoppingRows:
+    """Return windows of a size, or of so many tuples, that start every so often.
 
     Args:
         size: Window length, as ``"30m"`` or in ms.
-        every: Distance between window starts, at most the size.
+        every: Distance between window starts, at most the size; in tuples, beside `rows`.
+        rows: Tuples in a window, instead of a size, an origin and a zone.
         origin: When one of the windows starts: ms since 1970 UTC, or ISO-8601 text, which without
             an offset of its own is UTC, or what clocks in `tz` show. 1970-01-01 when not given.
         tz: IANA name of a zone: windows start and end by its clocks.
@@ -234,52 +242,57 @@ def hopping(
     Example:
         >>> hopping("30m", every="20m", origin="2026-07-15T00:10")
         Hopping(size_ms=1800000, slide_ms=1200000, origin_ms=600000, tz=None)
+        >>> hopping(rows=100, every=20)
+        HoppingRows(rows=100, every=20)
     """
+    if rows is not None:
+        return HoppingRows(rows_alone(rows, size, origin, tz), every)  # type: ignore[arg-type]  # refused there
     slide_ms = duration_ms(every, what="window slide (every)")
-    windows = Hopping(duration_ms(size, what="window size"), slide_ms, tz=tz)
+    windows = Hopping(duration_ms(given(size), what="window size"), slide_ms, tz=tz)
     if origin is None:
         return windows
-    return replace(windows, origin_ms=_origin_ms(origin, tz) % slide_ms)
+    return replace(windows, origin_ms=origin_ms(origin, tz) % slide_ms)
 
 
-def tumbling(size: str | int, *, origin: str | int | None = None, tz: str | None = None) -> Hopping:
+@overload
+def tumbling(
+    size: str | int, *, origin: str | int | None = None, tz: str | None = None
+) -> Hopping: ...
+@overload
+def tumbling(*, rows: int) -> HoppingRows: ...
+def tumbling(
+    size: str | int | None = None,
+    *,
+    rows: int | None = None,
+    origin: str | int | None = None,
+    tz: str | None = None,
+) -> Hopping | HoppingRows:
     """Return windows of a size, each starting where the one before it ends; see `hopping`.
 
     Example:
         >>> tumbling("1d", tz="America/New_York")
         Hopping(size_ms=86400000, slide_ms=86400000, origin_ms=0, tz='America/New_York')
+        >>> tumbling(rows=100)
+        HoppingRows(rows=100, every=100)
     """
-    return hopping(size, every=size, origin=origin, tz=tz)
+    if rows is not None:
+        return HoppingRows(rows_alone(rows, size, origin, tz), rows)
+    return hopping(given(size), every=given(size), origin=origin, tz=tz)
 
 
-def sliding(size: str | int) -> Sliding:
+@overload
+def sliding(size: str | int) -> Sliding: ...
+@overload
+def sliding(*, rows: int) -> SlidingRows: ...
+def sliding(size: str | int | None = None, *, rows: int | None = None) -> Sliding | SlidingRows:
     """Return, for each instant at which a group has a tuple, the window of a size that ends there.
 
+    With `rows`, for each tuple of a group the window of so many tuples that ends with it.
+
     Example:
-        >>> sliding("1000s")
-        Sliding(size_ms=1000000)
+        >>> sliding("1000s"), sliding(rows=20)
+        (Sliding(size_ms=1000000), SlidingRows(rows=20))
     """
-    return Sliding(duration_ms(size, what="window size"))
-
-
-def _origin_ms(origin: object, tz: str | None) -> int:
-    """Return an origin in ms since 1970, UTC or on the clocks of a zone."""
-    instant = origin if isinstance(origin, int) and not isinstance(origin, bool) else None
-    if isinstance(origin, str):
-        try:
-            at = datetime.fromisoformat(origin)
-        except ValueError:
-            at = None
-        if at is not None:
-            since = at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH
-            instant, rest = divmod(since, timedelta(milliseconds=1))
-            if rest:
-                instant = None
-            elif at.tzinfo is None:
-                return instant
-    if instant is None or abs(instant) > EVENT_TIME_BOUND_MS:
-        raise WindowSpecError(
-            f"window origin {origin!r}: needs ms since 1970 (an int within +-{EVENT_TIME_BOUND_MS})"
-            " or ISO-8601 text in whole ms, as '2026-07-15T09:30' or '2026-07-15T09:30Z'"
-        )
-    return instant if tz is None else int(zone(tz).walls(np.array([instant]))[0])
+    if rows is not None:
+        return SlidingRows(rows_alone(rows, size))
+    return Sliding(duration_ms(given(size), what="window size"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.aggregating import Aggregating
 from processors.boxes.join import Join
 from processors.boxes.map import Map
 from processors.plan import Plan
@@ -237,7 +238,7 @@ class Auditor:
         for name in self._recomputed(arc):
             wm = self.view.watermark_then(self.plan.scope_of(name), epoch)
             box = computed(self.plan, name)
-            if wm is None and isinstance(box, Aggregate) and not box.on_update:
+            if wm is None and isinstance(box, Aggregating) and not box.on_update:
                 raise NotAuditableError(
                     f"arc {arc!r} can't be audited as of epoch {epoch}: reports that tell which "
                     f"windows of {name!r} were closed then are gone; take a later epoch"

@@ -12,11 +12,13 @@ from errata.loading import load
 from errata.worker import DAY_MS
 from processors import declarations as declared
 from processors.arcs import type_boxes
-from processors.boxes.aggregate import Aggregate
+from processors.boxes.aggregating import Aggregating
+from processors.boxes.lag import Lag
+from processors.boxes.ordered import Ordered
 from processors.boxes.states import DOWNSTREAM, UPSTREAM
 from processors.deployed import topic_specs
 from processors.exchanges import owner_of
-from processors.modes import find_results
+from processors.modes import NO_RADIUS, find_results
 from processors.network import Network
 from processors.plan import Plan, compile_network, describe_box
 from processors.typed import Typed
@@ -27,8 +29,8 @@ from processors.windows import FOREVER_MS
 def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
     """Show the plan of a network and why it is so; needs no cluster.
 
-    For every box its scope, for an aggregate its mode, which others are illegal and why, the
-    connection point it replays (anchor) and how much event time that takes (radius); for every
+    For every box its scope, for an aggregate or a lag its mode, which others are illegal and why,
+    the connection point it replays (anchor) and how much event time that takes (radius); for every
     source how it is partitioned; and the topics. As JSON also the order in which a scope runs its
     boxes.
     """
@@ -92,10 +94,10 @@ def _partitioned_why(plan: Plan, source: declared.Source) -> str:
     behind = [
         name
         for name, box in plan.boxes.items()
-        if isinstance(box, Aggregate) and source.name in plan.sources_of[name]
+        if isinstance(box, Aggregating | Lag) and source.name in plan.sources_of[name]
     ]
     if not behind:
-        return "the identity, since no aggregate is behind it"
+        return "the identity, since no aggregate or lag is behind it"
     if not plan.arcs[source.name].partition_by:
         return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
     if plan.exchanged:
@@ -108,7 +110,7 @@ def _kind(plan: Plan, name: str) -> str:
     if plan.arcs[name].exchange:
         return "exchange"
     box = plan.boxes[name]
-    return "aggregate" if isinstance(box, Aggregate) else type(box).__name__.lower()
+    return "aggregate" if isinstance(box, Aggregating) else type(box).__name__.lower()
 
 
 def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any]:
@@ -122,12 +124,15 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
         "topic": plan.topic(name) if name in plan.topics else None,
         "keep_ms": plan.kept_ms.get(name),
     }
-    if not isinstance(box, Aggregate):
+    if name not in plan.choices:
         return found
     path, choice = plan.paths[name], plan.choices[name]
     anchors = [anchor.arc.name for anchor in path.anchors]
     told = " and ".join(map(repr, anchors))
     results, why_not = find_results(network, typed, name)
+    upstream = {"legal": True, "why": f"replays {told}"}
+    if isinstance(box, Ordered):
+        results, why_not, upstream = None, NO_RADIUS, {"legal": False, "why": NO_RADIUS}
     if name in plan.spark:
         results, why_not = None, "on Spark states are at hand"
         found |= {"place": "spark", "horizon_ms": plan.spark[name]}
@@ -136,7 +141,7 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
         "asked": choice.asked,
         "reason": choice.reason,
         "modes": {
-            UPSTREAM: {"legal": True, "why": f"replays {told}"},
+            UPSTREAM: upstream,
             DOWNSTREAM: {
                 "legal": results is not None,
                 "why": why_not if results is None else f"results are kept on {results!r}",
@@ -213,7 +218,7 @@ def _print(found: dict[str, Any]) -> None:
     if aggregates:
         print_table(
             "modes",
-            ["aggregate", "mode", "why", *(f"{mode} legal?" for mode in (UPSTREAM, DOWNSTREAM))],
+            ["box", "mode", "why", *(f"{mode} legal?" for mode in (UPSTREAM, DOWNSTREAM))],
             (
                 (name, box["mode"], box["reason"], *map(_legality, box["modes"].values()))
                 for name, box in aggregates.items()

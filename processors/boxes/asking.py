@@ -58,6 +58,11 @@ class Asking(ABC):
     def extent_ms(self) -> int:
         """How far back in event time it asks for one revision."""
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether what it gives at some event time may depend on tuples that happened later."""
+        return False
+
     @abstractmethod
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""

@@ -103,6 +103,11 @@ class Join(Asking):
         """How far back in event time it asks: one tuple of a pair may be as old as it likes."""
         return FOREVER_MS
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether later tuples matter: a left one is alone as long as no right one has come."""
+        return self.is_left
+
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""
         return {

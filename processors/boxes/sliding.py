@@ -67,12 +67,6 @@ class SlidingAggregate(Aggregate):
         last = ending.select(pl.col(ROWS).alias(LAST))
         return pl.concat([ending.select(self.keys), merged, last], how="horizontal")
 
-    def _merged(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        parts = [one[ROWS] + other[ROWS]]
-        for state in self.states:
-            parts += state.merge(one, other)
-        return pl.DataFrame(parts)
-
     def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether some window that holds an instant is open, or closed lately."""
         return self.ends(states) + (self.window.extent_ms - 1) > wm - self.horizon_ms

@@ -11,10 +11,12 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from tests.laws.rows import AT as AT
+from tests.laws.rows import Content as Content
+from tests.laws.rows import Counting as Counting
+from tests.laws.rows import Lag as Lag
+from tests.laws.rows import Tuple as Tuple
 from tests.laws.windows import Windows, hopping
-
-Tuple = dict[str, Any]
-Content = dict[tuple[Any, ...], Tuple]
 
 NEVER, FOREVER = -(2**62), 2**62
 IDLE = FOREVER + 1
@@ -178,16 +180,12 @@ def carried(alias: str, name: str) -> str:
     return f"__{alias}_{name[2:]}" if name.startswith("__") else f"{alias}_{name}"
 
 
-AT = ("at", "__at")
-"""Event times that are fields as they are; others are ends of windows."""
-
-
 def closed_at(result: Tuple) -> int:
     """Return the event time of an aggregate's result."""
     return int(result["window_end"]) - 1
 
 
-Box = Where | Map | Aggregate | Union | Join
+Box = Where | Map | Aggregate | Union | Join | Lag | Counting
 
 
 def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> dict[str, Content]:

@@ -224,6 +224,35 @@ class Declaring:
             kinds[field] = (one if alias == "l" else other).kinds[of]
         return Flow(stream, kinds, (*on, *rest), time)
 
+    def lag(self, flow: Flow, groups: tuple[str, ...]) -> Flow:
+        """Put something of the tuple before beside each."""
+        dice, name = self.dice, self.fresh("lag")
+        chosen = dice.sample(list(flow.kinds), min(dice.choice([1, 2]), len(flow.kinds)))
+        drawn = {f"{name}of{number}": of for number, of in enumerate(chosen)}
+        offset = dice.choice([1, 1, 2, 4])
+        stream = flow.stream.lag(
+            name,
+            by=groups,
+            offset=offset,
+            keep=self.kept(0.3),
+            scope=self.scope(name),
+            partitions=dice.choice([None, None, None, 1, 3]),
+            fields=drawn,
+        )
+        self.boxes.append(
+            oracle.Lag(
+                name=name,
+                input=flow.name,
+                by=groups,
+                identity=flow.identity,
+                time=flow.time,
+                offset=offset,
+                results={field: partial(_field, name=of) for field, of in drawn.items()},
+            )
+        )
+        kinds = {**flow.kinds, **{field: flow.kinds[of] for field, of in drawn.items()}}
+        return replace(flow, stream=stream, kinds=kinds)
+
     def union(self, *flows: Flow, tag: str | None = None) -> Flow:
         """Bring arcs of the same fields together; a tag is part of the identity."""
         name = self.fresh("union")
@@ -234,6 +263,10 @@ class Declaring:
             return united
         kinds = {**united.kinds, tag: "string"}
         return replace(united, kinds=kinds, identity=(*united.identity, tag))
+
+
+def _field(t: Tuple, *, name: str) -> Any:
+    return t[name]
 
 
 def _of_side(left: Tuple, right: Tuple, *, alias: str, name: str) -> Any:

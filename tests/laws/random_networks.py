@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from errata import Compensating, CompensatingByValue, Network, Stream
-from processors.declarations import Declaration, Sink
+from errata import Stream, hopping, sliding
 from processors.plan import compile_network
 from tests.laws import oracle, windows
 from tests.laws.envelopes import ENVELOPES
@@ -20,6 +19,7 @@ from tests.laws.random_boxes import FIELDS, Declaring, Flow, kind
 from tests.laws.random_results import Rows, draw_predicate, draw_results
 from tests.laws.random_times import Times, draw_times
 from tests.laws.tape import Tape
+from tests.laws.told import tell
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
 
@@ -35,15 +35,17 @@ class RandomShape(Shape):
     told: str = ""
 
 
-def random_shape(seed: int, *, spark: bool = False, joins: bool = False) -> RandomShape:
-    """Return the network of a seed, always the same; at will with aggregates on Spark, or joins.
+def random_shape(
+    seed: int, *, spark: bool = False, joins: bool = False, rows: bool = False
+) -> RandomShape:
+    """Return the network of a seed, always the same; at will with jobs on Spark, joins, or rows.
 
     Raises:
         AssertionError: If it is refused, which no network that is made here should be.
     """
     dice = random.Random(f"network {seed}")
     rim = random.Random(f"rim {seed}")
-    made = RandomNetwork(dice, draw_times(dice), rim=rim, spark=spark, joins=joins)
+    made = RandomNetwork(dice, draw_times(dice), rim=rim, spark=spark, joins=joins, rows=rows)
     made.declare()
     made.sink()
     told = tell(made.net)
@@ -72,13 +74,21 @@ class RandomNetwork(Declaring):
         rim: The dice for what meets others: envelopes, sinks, Spark.
         spark: Whether some aggregates are on Spark.
         joins: Whether arcs meet in joins.
+        rows: Whether there are lags, and windows that count.
     """
 
     def __init__(
-        self, dice: random.Random, times: Times, *, rim: random.Random, spark: bool, joins: bool
+        self,
+        dice: random.Random,
+        times: Times,
+        *,
+        rim: random.Random,
+        spark: bool = False,
+        joins: bool = False,
+        rows: bool = False,
     ) -> None:
         super().__init__(dice, times)
-        self.rim, self.spark, self.joins = rim, spark, joins
+        self.rim, self.spark, self.joins, self.rows = rim, spark, joins, rows
 
     def declare(self) -> None:
         """Declare it."""
@@ -88,18 +98,22 @@ class RandomNetwork(Declaring):
             flows.append(flow := self.stateless(flow))
         if self.joins and self.chance(0.6):
             flow = self._meet(flows) or flow
+        if self.rows and self.chance(0.5):
+            flows.append(flow := self.lag(flow, self._groups(flow)))
+            if FIELDS.keys() <= flow.kinds.keys() and self.chance(0.3):
+                flows.append(flow := self.stateless(flow))
         results = self._aggregates(flow, stem="res" if self.joins else "r")
         if self.joins:
             flows += [*results, *filter(None, [self._meet([*flows, *results])])]
             results = [self.dice.choice(flows)]
+        if self.rows and self.chance(0.4):
+            results = [self.lag(above := self.dice.choice(results), self._groups(above))]
         if self.chance(0.5):
             self._aggregates(self.dice.choice(results), stem="sec" if self.joins else "s")
 
     def _meet(self, flows: list[Flow]) -> Flow | None:
         """Join two arcs, or one with itself or another of its descent; None if they can't be."""
-        dice = self.dice
-        one, other = dice.choice(flows), dice.choice(flows)
-        return self.join(one, other)
+        return self.join(self.dice.choice(flows), self.dice.choice(flows))
 
     def _sources(self) -> Flow:
         by = self.dice.choice([["product"], ["product"], ["desk"], ["product", "lots"], [], None])
@@ -139,6 +153,9 @@ class RandomNetwork(Declaring):
 
     def _aggregates(self, flow: Flow, *, stem: str) -> list[Flow]:
         """Declare one aggregate in several modes; return its arcs."""
+        can_count = flow.time != "__window_end" and "n" not in flow.identity
+        if self.rows and can_count and self.chance(0.6):
+            return self._counting(flow, stem=stem)
         dice, (window, known) = self.dice, self.times.window(self.dice)
         if flow.time == "__window_end":  # a whole history's result is at the end of time
             window, known = None, windows.whole
@@ -193,6 +210,54 @@ class RandomNetwork(Declaring):
         self.agree += [(found[0].name, other.name) for other in found[1:]]
         return found
 
+    def _counting(self, flow: Flow, *, stem: str) -> list[Flow]:
+        """Declare one aggregate over windows that count tuples in both modes."""
+        dice, groups, orders = self.dice, self._groups(flow)[:1], self._orders(flow)
+        results = draw_results(dice, self._rows(flow, groups, orders), stem=stem)
+        rows, every = dice.choice([(1, 1), (2, 2), (2, 1), (5, 3), (1, None), (2, None), (5, None)])
+        on_update, partitions = self.chance(0.4), dice.choice([None, None, None, 1, 2, 3])
+        kinds = {name: flow.kinds[name] for name in groups}
+        identity, time = (*groups, "window_start"), "__at"
+        if every is None:
+            identity = tuple(dict.fromkeys((*groups, *flow.identity)))
+            time = flow.time
+            own = (*flow.identity, time)
+            kinds |= {n: flow.kinds.get(n, "timestamp") for n in own if not n.startswith("__")}
+        else:
+            kinds |= dict.fromkeys(("window_start", "window_end"), "long")
+        kinds |= {name: drawn.kind for name, drawn in results.items()}
+        found = []
+        for mode in ("adaptive", "resident"):
+            name = self.fresh(f"c{mode[:2]}")
+            stream = flow.stream.aggregate(
+                name,
+                by=groups,
+                window=sliding(rows=rows) if every is None else hopping(rows=rows, every=every),
+                mode=mode,
+                emit="on_update" if on_update else "on_close",
+                order_by=[f"{name} desc" if largest else name for name, largest in orders],
+                partitions=partitions,
+                scope=self.scope(name),
+                keep=self.kept(0.3),
+                fields={name: drawn.text for name, drawn in results.items()},
+            )
+            self.boxes.append(
+                oracle.Counting(
+                    name=name,
+                    input=flow.name,
+                    by=groups,
+                    identity=flow.identity,
+                    time=flow.time,
+                    rows=rows,
+                    every=every,
+                    results={name: drawn.means for name, drawn in results.items()},
+                    on_update=on_update,
+                )
+            )
+            found.append(Flow(stream, kinds, identity, time))
+        self.agree.append((found[0].name, found[1].name))
+        return found
+
     def _rows(
         self, flow: Flow, groups: tuple[str, ...], orders: tuple[tuple[str, bool], ...]
     ) -> Rows:
@@ -233,29 +298,3 @@ class RandomNetwork(Declaring):
 
 def _event_time(t: Tuple, *, name: str) -> int:
     return int(t[name]) - (name not in oracle.AT)
-
-
-# -------------------------------------------------------------------------------- in a message
-
-_UNSAID = ("name", "arc", "place", "fields", "identity", "start")
-
-
-def tell(net: Network) -> str:
-    """Return the declarations of a network, a line a box, without what all sources have."""
-    return "\n".join(map(_tell, [*net.declarations.values(), *net.sinks]))
-
-
-def _tell(box: Declaration | Sink) -> str:
-    given = [
-        f"{name}={_plain(value)!r}"
-        for name, value in vars(box).items()
-        if name not in _UNSAID and (value not in (None, (), False) or name == "window")
-    ]
-    name = box.arc if isinstance(box, Sink) else box.name
-    return f"{type(box).__name__.lower()}({name!r}, {', '.join(given)})"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Compensating | CompensatingByValue):
-        return f"{type(value).__name__}{value.arguments}"
-    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -12,7 +12,10 @@ import pytest
 
 from processors import desk
 from processors.boxes.aggregate import Aggregate
+from processors.boxes.counting import Counting
+from processors.boxes.forward import Forward
 from processors.boxes.join import Join
+from processors.boxes.ordered import Ordered
 from spark_jobs import slabs
 from tests.laws.audit import Audit
 from tests.laws.envelopes import ENVELOPES
@@ -24,9 +27,9 @@ EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
 TICKS = 16
 
 
-def judge(seed: int, *, spark: bool = False, joins: bool = False) -> None:
+def judge(seed: int, **boxes: bool) -> None:
     """Run the network of a seed, and see that it breaks no law."""
-    shape = random_shape(seed, spark=spark, joins=joins)
+    shape = random_shape(seed, **boxes)
     small = mock.patch.object(desk, "BLOCK_BYTES", 200)
     short = mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1)
     with tempfile.TemporaryDirectory() as folder, small, short:
@@ -56,6 +59,33 @@ def test_laws_hold_in_a_random_network_with_jobs_on_spark(seed):
 @pytest.mark.parametrize("seed", range(EXAMPLES * 3 // 5))
 def test_laws_hold_in_a_random_network_with_joins(seed):
     judge(seed, joins=True)
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES * 3 // 5))
+def test_laws_hold_in_a_random_network_with_rows(seed):
+    judge(seed, rows=True, joins=seed % 3 == 0)
+
+
+def test_a_few_networks_have_windows_that_count_and_lags_and_boxes_below_them():
+    found = set()
+    for seed in range(FEW):
+        plan = random_shape(seed, rows=True, joins=seed % 3 == 0).plan
+        for box in plan.boxes.values():
+            kind = type(getattr(box, "window", box)).__name__
+            if isinstance(box, Counting):
+                kind = f"{kind} {'on_update' if box.on_update else 'on_close'}"
+            above = [plan.boxes[arc] for arc in box.inputs if arc in plan.boxes]
+            while above and isinstance(above[0], Forward):
+                above = [plan.boxes[arc] for arc in above[0].inputs if arc in plan.boxes]
+            if isinstance(box, Ordered):
+                found.add(kind)
+            found |= {f"{type(box).__name__} below {type(a).__name__}" for a in above}
+    assert found >= {
+        *("Lag", "SlidingRows on_close", "SlidingRows on_update"),
+        *("HoppingRows on_close", "HoppingRows on_update"),
+        *("Counting below Lag", "Lag below Counting", "Aggregate below Counting"),
+        "Aggregate below Lag",
+    }
 
 
 def test_a_few_networks_have_joins_of_every_kind():

@@ -40,7 +40,7 @@ BOXES = [
     ),
     Mutant(
         "a replay through an exchange asks one partition",
-        "processors/modes.py",
+        "processors/replay_path.py",
         "everywhere |= arc.exchange",
         "everywhere |= False",
         network=RANDOM,

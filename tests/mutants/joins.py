@@ -40,7 +40,7 @@ JOINS = [
     ),
     Mutant(
         "pairs below which windows are replayed are looked for in the windows alone",
-        "processors/modes.py",
+        "processors/replay_path.py",
         "extent_ms += producer.extent_ms",
         "extent_ms += producer.extent_ms % FOREVER_MS",
         network=WITH_JOINS,

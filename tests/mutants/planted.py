@@ -5,8 +5,12 @@ from tests.mutants.failing import FAILURES
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.jobs import JOBS
 from tests.mutants.joins import JOINS
+from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
 from tests.mutants.protocol import PROTOCOL
 from tests.mutants.rim import RIM
 
-MUTANTS = [*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES]
+MUTANTS = [
+    *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
+    *ORDERED,
+]

@@ -1,0 +1,142 @@
+"""Results by group and the states behind them: what every aggregate box is made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from processors.aggregates.user_function import UserFunctionError
+from processors.boxes.answers import Failures, without
+from processors.boxes.states import ROWS, Result, State
+from schemas.arc import Arc
+
+RESIDENT = "resident"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregating(ABC):
+    """Named results of contents, by group.
+
+    A frame of *states* has a row a content: its *key*, how many rows it holds, and the columns of
+    every state.
+
+    Args:
+        arc: The arc it writes; its fields are the key, the results, the hidden part.
+        input: The arc it reads.
+        by: Group fields.
+        results: By name.
+        states: The states behind the results, each once.
+        mode: How results that are out already are revised.
+        on_update: Whether a result is there as soon as there is something to tell, not only once
+            the watermark has passed it.
+    """
+
+    counted: ClassVar[tuple[str, ...]] = (ROWS,)
+    """Hidden counts of a result, beside its states."""
+
+    arc: Arc
+    input: Arc
+    by: tuple[str, ...]
+    results: Mapping[str, Result]
+    states: tuple[State, ...]
+    mode: str
+    on_update: bool = False
+
+    @property
+    @abstractmethod
+    def keys(self) -> list[str]:
+        """Names of the columns that name a content."""
+
+    @property
+    def looked_at(self) -> list[str]:
+        """The fields of its input that it looks at."""
+        used = {*self.by, *self.input.identity, self.input.event_time}
+        for state in self.states:
+            used.update(*(argument.columns for argument in state.arguments))
+            used.update(state.condition.columns if state.condition is not None else ())
+        return [name for name in self.input.fields if name in used]
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether it keeps everything."""
+        return self.mode == RESIDENT
+
+    def nothing(self, count: int) -> pl.DataFrame:
+        """Return the states of contents that hold nothing, without their keys."""
+        columns = [pl.repeat(0, count, dtype=pl.Int64, eager=True).alias(ROWS)]
+        for state in self.states:
+            columns += state.init(count)
+        return pl.DataFrame(columns)
+
+    def empty(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Return the states of contents that hold nothing."""
+        return keys.select(self.keys).with_columns(self.nothing(keys.height).get_columns())
+
+    def exact(self, states: pl.DataFrame) -> pl.Series:
+        """Whether each state can be emitted from."""
+        exact = pl.repeat(True, states.height, dtype=pl.Boolean, eager=True)
+        for state in self.states:
+            exact &= state.exact(states)
+        return exact
+
+    def emit(self, states: pl.DataFrame) -> pl.DataFrame:
+        """Return the result tuples of the states, hidden part included, but those left out."""
+        results, failures = self.emitted(states)
+        return results.filter(without(failures, states.height)) if failures else results
+
+    def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
+        """Return a result tuple for each state, and by row why a user's function fails for one."""
+        named, failures = [], dict[int, str]()
+        for name, result in self.results.items():
+            values, failed_here = result.emitted(states)
+            named.append(values.alias(name))
+            failures = {**failed_here, **failures}
+        return states.with_columns(named).select(list(self.arc.fields)), failures
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether windows that hold tuples may lack a result: a user's function emits it."""
+        return any(result.is_of_user for result in self.results.values())
+
+    def _refused(self, tuples: pl.DataFrame) -> Failures:
+        """Return why a user's function does not take a tuple, by row: it is in no window."""
+        failures: Failures = {}
+        for state in self.states:
+            failures = {**state.refused(tuples), **failures}
+        return failures
+
+    def _change(
+        self,
+        states: pl.DataFrame,
+        tuples: pl.DataFrame,
+        rows: pl.Series,
+        groups: pl.Series,
+        sign: int,
+    ) -> pl.DataFrame:
+        """Let tuples enter (sign 1) or leave (-1): the tuple of rows[i] in the state groups[i]."""
+        if groups.is_empty():
+            return states
+        moved = pl.DataFrame({"g": groups}).group_by("g").agg(pl.len().cast(pl.Int64) * sign)
+        count = states[ROWS].clone()
+        count.scatter(moved["g"], count.gather(moved["g"]) + moved["len"])
+        columns = [count]
+        try:
+            for state in self.states:
+                columns += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
+        except UserFunctionError as error:
+            if error.row is not None:
+                shown = tuples.select(n for n in self.input.visible if n in tuples.columns)
+                error.add_note(f"tuple {shown.row(error.row, named=True)}")
+            raise
+        return states.with_columns(columns)
+
+    def _merged(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Return the states of united contents, row by row, without their keys."""
+        parts = [one[ROWS] + other[ROWS]]
+        for state in self.states:
+            parts += state.merge(one, other)
+        return pl.DataFrame(parts)

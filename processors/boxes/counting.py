@@ -1,0 +1,119 @@
+"""Aggregates over windows that count tuples (`processors.row_windows`).
+
+A *sliding* window ends with each tuple of a group; it is told of that tuple, by its identity, so
+that one which comes or goes changes no more than the windows that hold it. *Hopping* windows start
+with each tuple whose number is a multiple of `every`; one that comes or goes moves all that follow.
+A window is the union of the tuples in it, so a function is asked for nothing but to merge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from processors.boxes.aggregating import Aggregating
+from processors.boxes.answers import Failures
+from processors.boxes.ordered import Line, Numbers, Ordered
+from processors.boxes.states import END, START
+from processors.boxes.timeline import unions
+from processors.row_windows import HoppingRows, RowWindow
+from schemas.arc import HIDDEN_PREFIX
+
+TIME = HIDDEN_PREFIX + "at"
+"""The event time of a hopping window: that of the last tuple in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(Aggregating, Ordered):
+    """An aggregate box over windows that count tuples.
+
+    A result that waits is there once the watermark has passed the last tuple of its window, and the
+    window is full if it is a hopping one. Sliding windows are less than full at the beginning.
+
+    Args:
+        window: Which tuples a window holds.
+    """
+
+    window: RowWindow
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the columns that name a window, and of its event time."""
+        if isinstance(self.window, HoppingRows):
+            return [*self.by, START, END, TIME]
+        return list(dict.fromkeys([*self.by, *self.input.identity, self.input.event_time]))
+
+    @property
+    def reach(self) -> int:
+        """How many tuples before one are looked at for it; one at least tells the number."""
+        return max(1, self.window.rows - 1)
+
+    @property
+    def waits(self) -> bool:
+        """Whether results are told only once the watermark has passed them."""
+        return not self.on_update
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether later tuples matter: a window that fills happens when its last tuple does."""
+        return self.on_update and isinstance(self.window, HoppingRows)
+
+    def refused(self, tuples: pl.DataFrame) -> Failures:
+        """Return why a user's function does not take a tuple, by row: it is in no window."""
+        return self._refused(tuples)
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        return {
+            "aggregate": {name: result.text for name, result in self.results.items()},
+            "by": list(self.by),
+            **self.window.describe(),
+            **({"emit": "on_update"} if self.on_update else {}),
+            "input": self.input.name,
+        }
+
+    def made(self, line: Line, *, wm: int) -> pl.DataFrame:
+        """Return the results of the windows of which all tuples are known, and that are told."""
+        size, number = self.window.rows, line.first + line.place
+        times = self.input.event_times(line.tuples).to_numpy()
+        if isinstance(self.window, HoppingRows):
+            first = np.flatnonzero(number % self.window.every == 0)
+            end = np.minimum(first + size, line.end[first])
+            full = end - first == size
+        else:
+            whole = (line.place >= size - 1) | (line.first == 0)
+            end = line.rows[whole] + 1
+            first = np.maximum(end - size, line.start[whole])
+            full = np.ones(len(end), np.bool_)
+        told = (full & (times[end - 1] < wm)) | self.on_update
+        return self._results(line.tuples, number, first[told], end[told])
+
+    def _results(
+        self, tuples: pl.DataFrame, number: Numbers, first: Numbers, end: Numbers
+    ) -> pl.DataFrame:
+        """Return the results of runs of tuples."""
+        keys = tuples[end - 1]
+        if isinstance(self.window, HoppingRows):
+            starts = pl.Series(number[first])
+            keys = keys.with_columns(
+                starts.alias(START),
+                (starts + self.window.rows).alias(END),
+                self.input.event_times(keys).alias(TIME),
+            )
+        held, first, end = _held(tuples, first, end)
+        rows = pl.Series(np.arange(held.height, dtype=np.uint32))
+        alone = self._change(self.nothing(held.height), held, rows, rows, 1)
+        merged = unions(alone, self.nothing(1), first, end, self._merged)
+        return self.emit(pl.concat([keys.select(self.keys), merged], how="horizontal"))
+
+
+def _held(
+    tuples: pl.DataFrame, first: Numbers, end: Numbers
+) -> tuple[pl.DataFrame, Numbers, Numbers]:
+    """Return the tuples that some runs hold, and these runs of them."""
+    edges = [np.bincount(places, minlength=tuples.height + 1) for places in (first, end)]
+    held = np.cumsum(edges[0] - edges[1])[:-1] > 0
+    before = np.concatenate([[0], np.cumsum(held)])
+    return tuples.filter(pl.Series(held)), before[first], before[end]

@@ -1,0 +1,55 @@
+"""Bugs in boxes that go by the order of tuples."""
+
+from tests.mutants.mutant import WITH_ROWS, Mutant
+
+ORDERED = [
+    Mutant(
+        "one known tuple before a revision is enough, however many are looked at",
+        "processors/boxes/ordered.py",
+        "known.cum_sum().over(_GROUP) >= self.reach",
+        "known.cum_sum().over(_GROUP) > 0",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "what leaves a group that is asked for was never there",
+        "processors/boxes/ordered.py",
+        "self._replaced(whole, come, left)",
+        "self._replaced(whole, come, left.clear())",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "tuples that happen together are in any order",
+        "processors/boxes/ordered.py",
+        "return [self.input.event_time, *self.input.identity]",
+        "return [self.input.event_time]",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "tuples are numbered from where memory begins",
+        "processors/boxes/counting.py",
+        "number = self.window.rows, line.first + line.place",
+        "number = self.window.rows, line.place",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "a window that counts reaches into the group before",
+        "processors/boxes/counting.py",
+        "first = np.maximum(end - size, line.start[whole])",
+        "first = np.maximum(end - size, 0)",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "a window that counts is told before its last tuple is passed",
+        "processors/boxes/counting.py",
+        "(times[end - 1] < wm)",
+        "(times[end - 1] <= wm)",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "the first tuples of a group, with none before them, are left out",
+        "processors/boxes/lag.py",
+        "whole = has_one | pl.Series(line.first == 0)",
+        "whole = has_one",
+        network=WITH_ROWS,
+    ),
+]
