@@ -19,7 +19,7 @@ from processors.progress.location import Location, Source, Target, fully_connect
 from processors.progress.reachability import Builder, Tracker
 from processors.progress.summary import IDENTITY
 from processors.progress.timestamp import Epoch
-from processors.report import NEVER, NONE_OPEN, Report
+from processors.report import NEVER, Report
 from processors.scopes import INGEST
 from processors.watermarks import Watermarks
 from topics.cluster import TopicPartition
@@ -139,7 +139,7 @@ class Frontiers:
         """
         scope, report = task.rpartition(".")[0], self.of(task)
         closes = report.closes if closes is None else closes
-        if closes == NONE_OPEN or not self.plan.closes_windows(scope):
+        if not self.plan.closes_windows(scope):
             return None
         line = self.watermarks.line(self.plan.sources_behind(scope))
         return line.first(max(closes, report.watermark + 1), after=after)

@@ -23,9 +23,6 @@ FOREVER = 2**62
 IDLE = FOREVER + 1
 """In place of a watermark: the partition does not hold the others back."""
 
-NONE_OPEN = FOREVER + 1
-"""In place of the end of a window: none is open."""
-
 SETTLED = "settled_ms"
 """Count of a report: no tuple of an event time before this can be revised any more."""
 
@@ -147,7 +144,7 @@ class Report:
         watermarks: Ingest: (epoch, watermark) pairs until every reader has passed them.
         floors: Ingest: what readers' watermarks were when older pairs were forgotten.
         closes: When the first of its open windows ends; until the watermark has come there, it
-            gives nothing without input. `NONE_OPEN` if none is.
+            gives nothing without input. `FOREVER` if none is open.
         counts: Running totals, exactly once like everything in a report.
     """
 
@@ -161,7 +158,7 @@ class Report:
     resume: Mapping[TopicPartition, int] = field(default_factory=dict)
     watermarks: tuple[tuple[int, int], ...] = ()
     floors: tuple[Floor, ...] = ()
-    closes: int = NONE_OPEN
+    closes: int = FOREVER
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def covers(self, attempt: int, epoch: int) -> bool:

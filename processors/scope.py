@@ -23,7 +23,7 @@ from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.propagation.choice import ORDERS
 from processors.replay import Ask, Revising, overlay
-from processors.report import NONE_OPEN
+from processors.report import FOREVER
 from processors.scopes import Scope, graph_of
 from processors.spread import Spread
 from schemas import revisions as frames
@@ -151,8 +151,8 @@ class ScopeRun:
         }
 
     def closes(self, memory: Memory) -> int:
-        """Return when the first open window of any box ends; `NONE_OPEN` if none is open."""
-        return min(memory.closes.values(), default=NONE_OPEN)
+        """Return when the first open window of any box ends; `FOREVER` if none is open."""
+        return min(memory.closes.values(), default=FOREVER)
 
     def epoch(
         self,

@@ -12,7 +12,7 @@ from errata.progress import NetworkStatus, Progress, status
 from errata.testing import Driver
 from processors import report as reports
 from processors.plan import compile_network
-from processors.report import FOREVER, IDLE, NONE_OPEN, Report
+from processors.report import FOREVER, IDLE, Report
 from schemas import framing
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
@@ -76,7 +76,7 @@ def by_task(found: NetworkStatus) -> dict:
     return {task.task: task for task in found.tasks}
 
 
-def scope(world: World, partition: int, done: int, resume: int = 10, closes: int = NONE_OPEN):
+def scope(world: World, partition: int, done: int, resume: int = 10, closes: int = FOREVER):
     at = {TopicPartition(ARC, partition): resume}
     world.report(f"prices.{partition}", done, resume=at, closes=closes)
 
