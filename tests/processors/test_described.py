@@ -58,7 +58,7 @@ def answers(plan: Plan) -> dict[str, Any]:
     scopes = [f"ingest.{source}" for source in plan.sources] + list(plan.scopes)
     return {
         "tasks": {scope: plan.tasks(scope) for scope in scopes},
-        "scopes": plan.scopes,
+        "scopes": {name: replace(scope, order="any") for name, scope in plan.scopes.items()},
         "topics": {arc: plan.topic(arc) for arc in plan.topics},
         "written by": {arc: plan.scope_of(arc) for arc in plan.topics},
         "partitions": {arc: plan.partition_count(arc) for arc in plan.arcs},
