@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from processors import declarations as declared
@@ -11,11 +12,13 @@ from processors.aggregate_arc import type_aggregate
 from processors.boxes.forward import Forward
 from processors.boxes.map import Map
 from processors.boxes.where import Where
-from processors.exchanges import exchange_of
+from processors.exchanges import passing
 from processors.expressions.expression import Expression, compile_event_time, compile_expression
 from processors.expressions.opaque import Opaque
 from processors.join_arc import type_join
 from processors.lag_arc import type_lag
+from processors.lookup_arc import type_lookup
+from processors.loop_arc import type_iterate
 from processors.network import Network
 from processors.sinks import type_sinks
 from processors.source_arc import type_source
@@ -28,6 +31,13 @@ from schemas.errors import ErrataError
 def type_boxes(network: Network) -> Typed:
     """Type every arc of a network, collecting all faults."""
     typed = Typed()
+    _type_all(network, network.declarations.values(), typed)
+    type_sinks(network, typed)
+    return typed
+
+
+def _type_all(network: Network, declarations: Iterable[declared.Declaration], typed: Typed) -> None:
+    """Type the arcs of some boxes, each behind those that it reads."""
     makers: Mapping[type, Callable[..., None]] = {
         declared.Source: type_source,
         declared.Where: _where,
@@ -36,16 +46,16 @@ def type_boxes(network: Network) -> Typed:
         declared.Union: type_union,
         declared.Join: type_join,
         declared.Lag: type_lag,
+        declared.Lookup: type_lookup,
+        declared.Iterate: partial(type_iterate, type_all=_type_all),
     }
-    for declaration in network.declarations.values():
+    for declaration in declarations:
         above = declaration.reads
         if not all(name in typed.arcs for name in above):
             continue  # a fault further up is told already
         sources = [source for name in above for source in typed.sources_of[name]]
         typed.sources_of[declaration.name] = tuple(dict.fromkeys(sources)) or (declaration.name,)
         makers[type(declaration)](network, declaration, typed)
-    type_sinks(network, typed)
-    return typed
 
 
 def _compiled(text: Any, above: Arc) -> Expression:
@@ -120,10 +130,7 @@ def _map(network: Network, box: declared.Map, typed: Typed) -> None:
     if box.partitions is None and not set(expressions) & set(above.partition_by):
         typed.boxes[box.name] = Map(arc, above.name, expressions, read)
     else:
-        passing = replace(arc, name=exchange_of(box.name), keep_ms=None, exchange=True)
-        typed.arcs[passing.name] = passing
-        typed.sources_of[passing.name] = typed.sources_of[box.name]
-        typed.exchanged[passing.name] = box.partitions
-        typed.boxes[passing.name] = Map(passing, above.name, expressions, read)
-        typed.boxes[box.name] = Forward(arc, passing.name)
+        made = passing(typed, arc, partitions=box.partitions)
+        typed.boxes[made.name] = Map(made, above.name, expressions, read)
+        typed.boxes[box.name] = Forward(arc, made.name)
     typed.arcs[box.name] = arc

@@ -31,6 +31,17 @@ class Declaration:
         return () if self.input is None else (self.input,)
 
 
+@dataclass(frozen=True)
+class Sink:
+    """A user's topic that an arc's revisions are written to, without their hidden part."""
+
+    arc: str
+    topic: str
+    envelope: str
+    format: str
+    place: Place
+
+
 @dataclass(frozen=True, kw_only=True)
 class Source(Declaration):
     """A user's topic, taken in by ingest (DESIGN 4)."""
@@ -92,6 +103,47 @@ class Join(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lookup(Declaration):
+    """Tuples of an arc, each with the one of another arc, `other`, whose identity is in it."""
+
+    other: str
+    alias: str
+    on: Mapping[str, str]
+    how: str
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return tuple(dict.fromkeys((self.input or "", self.other)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterate(Declaration):
+    """A loop: `body` are its boxes, which read its own name as what goes round.
+
+    Args:
+        rounds: How often the body may change a tuple.
+        body: Its boxes, in the order in which they were declared.
+        gives: The one whose arc goes into the next round.
+        sinks: Sinks that were declared in it.
+    """
+
+    rounds: int
+    body: Sequence[Declaration] = ()
+    gives: str = ""
+    sinks: Sequence[Sink] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that enter the loop; what it starts with is the first."""
+        inside = {self.name, *(box.name for box in self.body)}
+        read = [name for box in self.body for name in box.reads if name not in inside]
+        return tuple(dict.fromkeys([self.input or "", *read]))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Map(Declaration):
     """Keeps the fields; adds some, or replaces them."""
 
@@ -122,14 +174,3 @@ class Aggregate(Declaration):
     order_by: Sequence[str] = ()
     partitions: int | None = None
     horizon: Duration | None = None
-
-
-@dataclass(frozen=True)
-class Sink:
-    """A user's topic that an arc's revisions are written to, without their hidden part."""
-
-    arc: str
-    topic: str
-    envelope: str
-    format: str
-    place: Place

@@ -180,7 +180,7 @@ def _reads(told: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the arcs that a box reads, of what `describe_box` gave."""
     if "union" in told:
         return tuple(told["union"])
-    if "join" in told:
+    if "inputs" in told:
         return tuple(told["inputs"])
     return (told["forward"] if "forward" in told else told["input"],)
 

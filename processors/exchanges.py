@@ -51,6 +51,23 @@ def owner_of(name: str) -> str:
     return name.partition(".")[0].partition("-")[0]
 
 
+def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
+    """Put an exchange before an arc whose box computes what it is partitioned by; return its arc.
+
+    The box writes the exchange; who reads it writes the arc (`Forward`).
+
+    Args:
+        typed: What is typed so far; gets the exchange.
+        arc: The arc.
+        partitions: Those of both; None: as many as the box's input has.
+    """
+    made = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
+    typed.arcs[made.name] = made
+    typed.sources_of[made.name] = typed.sources_of[arc.name]
+    typed.exchanged[made.name] = partitions
+    return made
+
+
 def repartitioned(
     typed: Typed,
     box: str,
@@ -61,6 +78,8 @@ def repartitioned(
 ) -> Arc:
     """Put an exchange between an arc and a box that reads it; return the exchange's arc.
 
+    In a loop there is one partition, and no exchange: the arc itself is returned.
+
     Args:
         typed: What is typed so far; gets the exchange.
         box: The reading box.
@@ -69,6 +88,8 @@ def repartitioned(
         partitions: Its partitions; None: as many as the arc has; names: as many as the widest of
             these arcs.
     """
+    if typed.is_loop:
+        return above
     name = exchange_of(box)
     arc = replace(above, name=name, partition_by=by, keep_ms=None, exchange=True)
     typed.arcs[name] = arc

@@ -31,6 +31,10 @@ TIME = HIDDEN_PREFIX + "at"
 
 _INEXACT = ("float", "double")
 
+Sides = tuple[Side, Side]
+Keys = tuple[tuple[str, ...], tuple[str, ...]]
+"""The fields of either side that must be equal, in the same order."""
+
 
 def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     """Add the arc and the box of a join to what is typed, or its faults."""
@@ -38,14 +42,14 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     keep = duration(typed, box, box.keep, "keep")
     positive(typed, box, box.partitions, "partitions")
     arcs = [typed.arcs[name] for name in box.inputs]
-    if box.how not in HOWS:
-        fault(typed, box, f"how={HOWS[0]!r} or how={HOWS[1]!r}", repr(box.how), "use one of those")
-    _judge_keys(typed, box, arcs)
+    judge_how(typed, box)
+    on = tuple(box.on)
+    judge_keys(typed, box, (arcs[0], arcs[1]), (on, on))
     if len(typed.faults) > before:
         return
-    on, is_left = tuple(box.on), box.how == "left"
+    is_left = box.how == "left"
     columns, names = _names(box.aliases, arcs, on, is_left)
-    expressions = _expressions(typed, box, columns | {n: columns[c] for n, c in names.items()})
+    expressions = type_expressions(typed, box, columns | {n: columns[c] for n, c in names.items()})
     event_time, shift = _event_time(arcs)
     sides = Side(box.aliases[0], arcs[0]), Side(box.aliases[1], arcs[1])
     own = {name: arcs[0].fields[name] for name in on}
@@ -62,7 +66,7 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     if len(typed.faults) > before:
         return
     fields = own | {name: expression.type for name, expression in expressions.items()}
-    sides, shared = _brought_together(typed, box, sides)
+    sides, shared = brought_together(typed, box, sides, (on, on))
     arc = Arc(
         box.name,
         fields,
@@ -76,21 +80,31 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     typed.boxes[box.name] = Join(arc, sides, on, is_left, expressions, names, shared)
 
 
-def _judge_keys(typed: Typed, box: declared.Join, arcs: list[Arc]) -> None:
+def judge_how(typed: Typed, box: declared.Join | declared.Lookup) -> None:
+    """Note a fault unless it is said what becomes of a left tuple without a right one."""
+    if box.how not in HOWS:
+        fault(typed, box, f"how={HOWS[0]!r} or how={HOWS[1]!r}", repr(box.how), "use one of those")
+
+
+def judge_keys(
+    typed: Typed, box: declared.Join | declared.Lookup, arcs: tuple[Arc, Arc], keys: Keys
+) -> None:
     """Note what is wrong with the fields that are joined on."""
     if not box.on:
         remedy = 'name fields that both sides have, on=["key"]'
         fault(typed, box, "fields to join on", "none", remedy)
-    if not all(known(typed, box, tuple(box.on), visible(arc), "on") for arc in arcs):
+    sides = zip(keys, arcs, strict=True)
+    if not all([known(typed, box, names, visible(arc), "on") for names, arc in sides]):
         return
     left, right = arcs
-    for name in box.on:
-        one, other = left.fields[name].required, right.fields[name].required
+    for name, its in zip(*keys, strict=True):
+        one, other = left.fields[name].required, right.fields[its].required
         if one.kind in _INEXACT:
             remedy = "cast it to a decimal in a map"
             fault(typed, box, "fields to join on whose values are exact", f"{name!r} {one}", remedy)
         elif (one.kind, one.scale) != (other.kind, other.scale):
-            found = f"{name!r} {one} of {left.name!r} and {other} of {right.name!r}"
+            named = "" if its == name else f"{its!r} "
+            found = f"{name!r} {one} of {left.name!r} and {named}{other} of {right.name!r}"
             fault(typed, box, "fields to join on of the same type", found, "map one of them")
 
 
@@ -109,9 +123,10 @@ def _names(
     return columns, names
 
 
-def _expressions(
-    typed: Typed, box: declared.Join, fields: Mapping[str, FieldType]
+def type_expressions(
+    typed: Typed, box: declared.Join | declared.Lookup, fields: Mapping[str, FieldType]
 ) -> dict[str, Expression]:
+    """Return the results over fields of both sides, and note what is wrong with them."""
     found = {}
     for name, text in box.expressions.items():
         if bad_name(name):
@@ -129,40 +144,42 @@ def _event_time(arcs: list[Arc]) -> tuple[str, int]:
     return (one, shift) if (one, shift) == (other, its) else (TIME, 0)
 
 
-Sides = tuple[Side, Side]
-
-
-def _brought_together(typed: Typed, box: declared.Join, sides: Sides) -> tuple[Sides, Arc | None]:
+def brought_together(
+    typed: Typed, box: declared.Join | declared.Lookup, sides: Sides, keys: Keys
+) -> tuple[Sides, Arc | None]:
     """Return the sides so that tuples of equal keys meet, and the arc that both come from.
 
     That arc, if they are joined on its identity, or else each side goes through an exchange where
     it is not partitioned alike by what is joined on.
     """
-    on, (left, right) = tuple(box.on), sides
+    left, right = sides
+    alike = {name for name, its in zip(*keys, strict=True) if name == its}
     ways = [upward(typed, side.arc.name) for side in sides]
     for name in ways[0]:
         top = typed.arcs[name]
-        if name in ways[1] and not top.exchange and set(top.identity) <= set(on):
-            if box.partitions is not None or not set(top.partition_by) <= set(on):
-                top = repartitioned(typed, box.name, top, by=on, partitions=box.partitions)
+        if name in ways[1] and not top.exchange and set(top.identity) <= alike:
+            by = top.identity  # no box in between computes it
+            if box.partitions is not None or not set(top.partition_by) <= set(by):
+                top = repartitioned(typed, box.name, top, by=by, partitions=box.partitions)
             one, other = (way[name] for way in ways)
             return (replace(left, chain=one), replace(right, chain=other)), top
-    if box.partitions is None and _together(typed, [left.arc, right.arc], on):
+    if box.partitions is None and _together(typed, [left.arc, right.arc], keys):
         return sides, None
     counts = box.partitions or (left.arc.name, right.arc.name)
 
-    def exchanged(side: Side) -> Side:
+    def exchanged(side: Side, by: tuple[str, ...]) -> Side:
         name = f"{box.name}-{side.alias}"
-        return replace(side, arc=repartitioned(typed, name, side.arc, by=on, partitions=counts))
+        return replace(side, arc=repartitioned(typed, name, side.arc, by=by, partitions=counts))
 
-    return (exchanged(left), exchanged(right)), None
+    return (exchanged(left, keys[0]), exchanged(right, keys[1])), None
 
 
-def _together(typed: Typed, arcs: list[Arc], on: tuple[str, ...]) -> bool:
+def _together(typed: Typed, arcs: list[Arc], keys: Keys) -> bool:
     """Whether tuples of equal keys are in partitions of the same number on both sides."""
     left, right = arcs
     by = left.partition_by
-    if not by or by != right.partition_by or not set(by) <= set(on):
+    its = dict(zip(*keys, strict=True))
+    if not by or tuple(map(its.get, by)) != right.partition_by:
         return False
     return _count_of(typed, left.name) == _count_of(typed, right.name)
 

@@ -70,7 +70,7 @@ def choose(
             faults.append(no_anchor(network, typed, name))
         else:
             paths[name] = path
-        if isinstance(box, Join):
+        if not isinstance(box, Aggregate | Ordered):
             continue
         choice = _judged(network, typed, box, mode)
         if isinstance(choice, Fault):
@@ -109,18 +109,12 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
         moves = owner_of(mover.arc.name)
         found = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
         remedy = f'give map {moves!r} keep="..." (e.g. keep="1d")'
-    need = "a connection point upstream to replay closed windows from"
-    if isinstance(typed.boxes[name], Join):
-        need = "a connection point upstream of each side, to look its tuples up in"
-    elif isinstance(typed.boxes[name], Ordered):
+    owner, need = owner_of(name), "a connection point upstream to replay closed windows from"
+    if isinstance(typed.boxes[name], Ordered):
         need = "a connection point upstream to read the tuples of a group from, in order"
-    return Fault(
-        name,
-        need,
-        found,
-        remedy,
-        network.declarations[name].place,
-    )
+    elif not isinstance(typed.boxes[name], Aggregate):
+        need = "a connection point upstream of each side, to look its tuples up in"
+    return Fault(owner, need, found, remedy, network.declarations[owner].place)
 
 
 def _above(typed: Typed, name: str) -> Iterator[Box]:

@@ -7,8 +7,8 @@ turns it into something that runs, or says everything that keeps it from running
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from processors.declarations import (
@@ -17,8 +17,10 @@ from processors.declarations import (
     Aggregate,
     Declaration,
     Duration,
+    Iterate,
     Join,
     Lag,
+    Lookup,
     Map,
     Sink,
     Source,
@@ -223,6 +225,73 @@ class Network:
             )
         )
 
+    def iterate(
+        self,
+        name: str,
+        start: Stream,
+        body: Callable[[Stream], Stream],
+        *,
+        rounds: int = 100,
+        scope: str | None = None,
+        keep: Duration | None = None,
+    ) -> Stream:
+        """Apply a body of boxes to an arc again and again, until nothing changes.
+
+        X(0) is the content of `start`, X(k + 1) = body(X(k)); the arc holds the X that stays. The
+        loop runs on one partition: let small relations go round, and look up in what they come to.
+
+        Args:
+            name: Name of the loop and of its arc, and within the loop of what goes round.
+            start: What it starts with.
+            body: Called once, now: declares the boxes of a round on the arc that it is given, and
+                returns the one whose arc goes into the next round, with the identity, the event
+                time and the fields of `start`. Filters, routes, maps, unions, joins, lookups and
+                aggregates of whole histories on every update; they may read arcs from outside,
+                and nobody outside sees them.
+            rounds: How often the body may change a tuple. One that would change again is left out
+                and is a dead letter; it comes back when a revision lets it settle.
+            scope: The scope whose process runs the loop.
+            keep: Makes the arc a connection point.
+        """
+        loop = Iterate(
+            name=name,
+            place=Place.of_caller(),
+            input=start.name if isinstance(start, Stream) else str(start),
+            rounds=rounds,
+            scope=scope,
+            keep=keep,
+        )
+        outside, sinks = self.declarations, self.sinks
+        self.declarations, self.sinks = dict(outside), []
+        try:
+            gives = body(self._add(loop))
+        finally:
+            inside, sunk = self.declarations, self.sinks
+            self.declarations, self.sinks = outside, sinks
+        boxes = tuple(box for n, box in inside.items() if n not in outside and n != name)
+        names = [loop.name, *(box.name for box in boxes)]
+        if not isinstance(gives, Stream) or gives.name not in names:
+            need = "a body that returns what goes into the next round, an arc of the loop"
+            found = repr(gives.name) if isinstance(gives, Stream) else repr(gives)
+            self._refuse(name, need, found, "return the last box of the round")
+        return self._add(replace(loop, body=boxes, gives=gives.name, sinks=tuple(sunk)))
+
+    def _see(self, box: str, arc: str) -> None:
+        """Refuse what reads an arc that is not there, or not there outside of a loop."""
+        if arc in self.declarations:
+            return
+        loop = self._inside.get(arc)
+        if loop is None:
+            self._refuse(box, "an arc of this network", repr(arc), "read one of its own")
+        found = f"{arc!r}, which is seen in loop {loop!r} only"
+        self._refuse(box, "an arc that is seen there", found, f"read {loop!r}, what it comes to")
+
+    @property
+    def _inside(self) -> dict[str, str]:
+        """The loops by the names of their boxes."""
+        loops = [box for box in self.declarations.values() if isinstance(box, Iterate)]
+        return {box.name: loop.name for loop in loops for box in loop.body}
+
     def _add(self, declaration: Declaration) -> Stream:
         name = declaration.name
         if not isinstance(name, str) or not NAME.fullmatch(name):
@@ -236,6 +305,11 @@ class Network:
                 f"another box of that name at {self.declarations[name].place}",
                 "rename one of them",
             )
+        if name in self._inside:
+            found = f"a box of that name in loop {self._inside[name]!r}"
+            self._refuse(name, "a name of its own", found, "rename one of them")
+        for arc in declaration.reads:
+            self._see(name, arc)
         self.declarations[name] = declaration
         return Stream(self, name)
 
@@ -388,6 +462,64 @@ class Stream:
             )
         )
 
+    def lookup(
+        self,
+        name: str,
+        other: Stream,
+        *,
+        on: Mapping[str, str] | Sequence[str],
+        alias: str | None = None,
+        how: str = "left",
+        scope: str | None = None,
+        partitions: int | None = None,
+        keep: Duration | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **expressions: Any,
+    ) -> Stream:
+        """Give each tuple what is known about it elsewhere: the one tuple that it names there.
+
+        The result has this arc's identity, fields and event time (a lookup does not move a tuple
+        in time), and the named results besides or in their place. Either side may be revised at
+        any time.
+
+        Args:
+            name: Name of the box and of its arc.
+            other: The arc that is looked up in.
+            on: By field of this arc the field of the other one that must be equal, or the fields,
+                where they have one name; all of the other's identity is among them. Null equals
+                nothing.
+            alias: The name that expressions have for the other arc; its own when not given.
+            how: ``left``, or ``inner``: tuples that meet none are left out.
+            scope: The scope whose process runs the box.
+            partitions: Partitions of its arc if the sides have to be brought together from several
+                partitions; as many as the wider of its sides when not given.
+            keep: Makes the arc a connection point.
+            fields: Results by name, for names that are also options.
+            expressions: SQL expression over both sides, by name of the field that it gives, as
+                ``symbol="coalesce(renames.new, symbol)"``; this arc's fields need no alias.
+        """
+        its = other.name if isinstance(other, Stream) else str(other)
+        alias = its if alias is None else alias
+        if not NAME.fullmatch(alias):
+            need = f"a name for {its!r} of letters, digits and _"
+            self.network._refuse(name, need, repr(alias), 'give it one, with alias="..."')
+        pairs = on if isinstance(on, Mapping) else {field: field for field in _names(on)}
+        return self.network._add(
+            Lookup(
+                name=name,
+                place=Place.of_caller(),
+                input=self.name,
+                other=its,
+                alias=alias,
+                on=dict(pairs),
+                how=how,
+                expressions=self._results(name, fields, expressions),
+                partitions=partitions,
+                scope=scope,
+                keep=keep,
+            )
+        )
+
     def sink(self, topic: str, *, envelope: str = "native", format: str = "avro") -> None:
         """Write this arc's revisions to a topic of the user's, in the transaction that makes them.
 
@@ -398,6 +530,7 @@ class Stream:
             format: ``avro`` (with a schema id in front) or ``json``.
         """
         place = Place.of_caller()
+        self.network._see(self.name, self.name)
         self.network.sinks.append(Sink(self.name, topic, envelope, format, place))
 
     def aggregate(

@@ -13,8 +13,8 @@ def partition_fields(
 ) -> tuple[str, ...]:
     """Return the fields that need the fewest exchanges behind a source.
 
-    Those that all aggregates behind it group by; if there are none, those that the first one with
-    groups groups by, the others get an exchange; its identity if there is no aggregate. Nothing
+    Those that all aggregates behind it group by, and lookups match; if there are none, those of the
+    first one that has any, the others get an exchange; its identity if there is neither. Nothing
     (one partition does all the work) if no aggregate has groups that are fields of the source.
 
     Args:
@@ -32,15 +32,19 @@ def partition_fields(
 
 
 def _groups(network: Network, arc: str, usable: frozenset[str]) -> Iterator[list[str]]:
-    """Yield, for each box behind an arc that groups, the fields of the source that it groups by."""
+    """Yield the fields of the source that each box behind an arc groups by, or matches."""
     for box in network.declarations.values():
-        if arc not in box.reads:
+        if arc not in box.reads or isinstance(box, declared.Iterate):  # that is on one partition
             continue
         below = usable
         if isinstance(box, declared.Map):
             below = usable - set(box.expressions)
         elif isinstance(box, declared.Lag):
             yield [name for name in box.by if name in usable]
+        elif isinstance(box, declared.Lookup):
+            matched = box.on if arc == box.input else box.on.values()
+            yield [name for name in matched if name in usable]
+            below = usable - set(box.expressions) if arc == box.input else frozenset()
         elif isinstance(box, declared.Aggregate):
             yield [name for name in box.by if name in usable]
             below = usable & set(box.by)

@@ -7,7 +7,7 @@ recomputed from scratch over the replayed tuples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -48,14 +48,16 @@ class Anchor:
 
     Args:
         arc: The connection point.
-        pushed: Group fields that no box in between computes: only their values are asked for.
+        pushed: Group fields that no box in between computes: only their values are asked for. By
+            field of the arc: the field of what is needed.
         extent_ms: Sum of the window extents in between: how much further back it has to go.
         everywhere: Whether there is an exchange in between, so that all partitions are needed.
-        ahead: Whether what a box in between gives depends on later tuples: then all are needed.
+        ahead: Whether later tuples are needed too, however late: what a box in between gives comes
+            of them.
     """
 
     arc: Arc
-    pushed: tuple[str, ...]
+    pushed: Mapping[str, str]
     extent_ms: int
     everywhere: bool
     ahead: bool = False
@@ -64,8 +66,9 @@ class Anchor:
         """Return what to ask so that a box's inputs are complete in these event times of groups."""
         extent_ms = min(self.extent_ms, FOREVER_MS)
         from_ms = pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms
-        to_ms = pl.lit(FOREVER_MS).alias("to_ms") if self.ahead else pl.col("to_ms")
-        return needed.select(*self.pushed, from_ms, to_ms).unique()
+        groups = (pl.col(asked).alias(name) for name, asked in self.pushed.items())
+        to_ms = pl.lit(FOREVER_MS, pl.Int64).alias("to_ms") if self.ahead else pl.col("to_ms")
+        return needed.select(*groups, from_ms, to_ms).unique()
 
     def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
         """Return what to ask for all inputs from an event time on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 
 from processors.boxes.asking import Asking
 from processors.boxes.map import Map
@@ -22,13 +22,13 @@ def find_path(typed: Typed, box: Asking) -> ReplayPath | None:
     between: set[str] = set()
 
     def walk(
-        arc: Arc, pushed: tuple[str, ...], extent_ms: int, everywhere: bool, ahead: bool
+        arc: Arc, pushed: dict[str, str], extent_ms: int, everywhere: bool, ahead: bool
     ) -> bool:
         if arc.is_connection_point:
-            known = anchors.get(arc.name) or Anchor(arc, pushed, extent_ms, everywhere, ahead)
+            known = anchors.get(arc.name) or Anchor(arc, pushed, extent_ms, everywhere)
             anchors[arc.name] = Anchor(
                 arc,
-                tuple(name for name in known.pushed if name in pushed),
+                dict(known.pushed.items() & pushed.items()),
                 max(known.extent_ms, extent_ms),
                 known.everywhere or everywhere,
                 known.ahead or ahead,
@@ -41,21 +41,30 @@ def find_path(typed: Typed, box: Asking) -> ReplayPath | None:
             return False  # it coalesces epochs: what it held at one can't be had from above it
         between.add(arc.name)
         if isinstance(producer, Map):
-            pushed = tuple(name for name in pushed if name not in producer.expressions)
+            pushed = _without(pushed, producer.expressions)
         elif isinstance(producer, Union):
-            pushed = tuple(name for name in pushed if name != producer.tag)
-        elif isinstance(producer, Asking):
-            whole = set.intersection(*(set(above.by) for above in producer.above))
-            pushed = tuple(name for name in pushed if name in whole)
+            pushed = _without(pushed, (producer.tag,))
+        everywhere |= arc.exchange
+        if not isinstance(producer, Asking):
+            above = [(typed.arcs[name], pushed) for name in producer.inputs]
+        else:
+            pushed = _without(pushed, producer.computed)
             extent_ms += producer.extent_ms
             ahead |= producer.looks_ahead
-        everywhere |= arc.exchange
-        return all(
-            walk(typed.arcs[name], pushed, extent_ms, everywhere, ahead) for name in producer.inputs
-        )
+            above = [(arc, _passed(pushed, by)) for arc, by in producer.keyed]
+        return all(walk(arc, pushed, extent_ms, everywhere, ahead) for arc, pushed in above)
 
-    path = ReplayPath((), (), box)
-    if not all([walk(above.arc, above.by, 0, False, False) for above in box.above]):
+    asked = [(arc, {own: name for name, own in by.items()}) for arc, by in box.keyed]
+    if not all([walk(arc, pushed, 0, False, False) for arc, pushed in asked]):
         return None
     ordered = tuple(found for name, found in typed.boxes.items() if name in between)
-    return replace(path, anchors=tuple(anchors.values()), between=ordered)
+    return ReplayPath(tuple(anchors.values()), ordered, box)
+
+
+def _passed(pushed: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
+    """Return what is pushed to an arc through a box, of its keys there."""
+    return {by[name]: asked for name, asked in pushed.items() if name in by}
+
+
+def _without(pushed: Mapping[str, str], names: Collection[str | None]) -> dict[str, str]:
+    return {name: asked for name, asked in pushed.items() if name not in names}

@@ -53,7 +53,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
         elif apart or len(near) > 1:
-            scopes[name] = name
+            scopes[name] = name.replace(".", "-")  # an exchange may be written by a box like that
         elif above[0] in typed.spark:
             scopes[name] = above[0] + _READERS
         else:

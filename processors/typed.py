@@ -67,6 +67,7 @@ class Typed:
         sinks: The users' topics that results go to, each with the arc that is written there.
         spark: By aggregate placed on Spark: the horizon asked for in ms, None if none was.
         faults: What is wrong.
+        is_loop: Whether these are the arcs within a loop, which runs on one partition.
     """
 
     arcs: dict[str, Arc] = field(default_factory=dict)
@@ -77,6 +78,7 @@ class Typed:
     sinks: list[declared.Sink] = field(default_factory=list)
     spark: dict[str, int | None] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    is_loop: bool = False
 
 
 def fault(typed: Typed, box: declared.Declaration, need: str, found: object, remedy: str) -> None:
@@ -132,6 +134,15 @@ def bad_name(name: str) -> bool:
 def visible(arc: Arc) -> dict[str, FieldType]:
     """Return the fields of an arc that expressions may name."""
     return {name: arc.fields[name] for name in arc.visible}
+
+
+def carried(arc: Arc) -> dict[str, FieldType]:
+    """Return the fields of an arc without the states behind results of an aggregate.
+
+    Of the hidden ones its identity and event time are left.
+    """
+    kept = {*arc.visible, *arc.identity, arc.event_time}
+    return {name: kind for name, kind in arc.fields.items() if name in kept}
 
 
 def upward(typed: Typed, arc: str) -> dict[str, Chain]:

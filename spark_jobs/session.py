@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from processors.aggregates.user_function import UserWritten
+from processors.declarations import Iterate
 from processors.expressions.opaque import Opaque
 from processors.network import Network
 from schemas.errors import ErrataError
@@ -169,7 +170,9 @@ def by_value(network: Network) -> None:
 
 def _given(network: Network) -> Iterator[object]:
     """Yield the functions of a network that are not text."""
-    for declaration in network.declarations.values():
+    declarations = [*network.declarations.values()]
+    declarations += [box for loop in declarations if isinstance(loop, Iterate) for box in loop.body]
+    for declaration in declarations:
         for given in vars(declaration).values():
             for value in given.values() if isinstance(given, Mapping) else (given,):
                 if isinstance(value, Opaque):

@@ -14,6 +14,7 @@ from processors import declarations as declared
 from processors.arcs import type_boxes
 from processors.boxes.aggregating import Aggregating
 from processors.boxes.lag import Lag
+from processors.boxes.lookup import Lookup
 from processors.boxes.ordered import Ordered
 from processors.boxes.states import DOWNSTREAM, UPSTREAM
 from processors.deployed import topic_specs
@@ -92,12 +93,12 @@ def _partitioned_why(plan: Plan, source: declared.Source) -> str:
     if source.partition_by is not None:
         return "declared"
     behind = [
-        name
+        owner_of(name)
         for name, box in plan.boxes.items()
-        if isinstance(box, Aggregating | Lag) and source.name in plan.sources_of[name]
+        if isinstance(box, Aggregating | Lag | Lookup) and source.name in plan.sources_of[name]
     ]
     if not behind:
-        return "the identity, since no aggregate or lag is behind it"
+        return "the identity, since no aggregate, lag or lookup is behind it"
     if not plan.arcs[source.name].partition_by:
         return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
     if plan.exchanged:
@@ -124,10 +125,18 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
         "topic": plan.topic(name) if name in plan.topics else None,
         "keep_ms": plan.kept_ms.get(name),
     }
+    if name not in plan.paths:
+        return found
+    path = plan.paths[name]
+    anchors = [anchor.arc.name for anchor in path.anchors]
+    found |= {
+        "anchor": ", ".join(anchors),
+        "pushed_down": {anchor.arc.name: tuple(anchor.pushed) for anchor in path.anchors},
+        "radius_ms": max(path.radius_ms(anchor) for anchor in anchors),
+    }
     if name not in plan.choices:
         return found
-    path, choice = plan.paths[name], plan.choices[name]
-    anchors = [anchor.arc.name for anchor in path.anchors]
+    choice = plan.choices[name]
     told = " and ".join(map(repr, anchors))
     results, why_not = find_results(network, typed, name)
     upstream = {"legal": True, "why": f"replays {told}"}
@@ -147,9 +156,6 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
                 "why": why_not if results is None else f"results are kept on {results!r}",
             },
         },
-        "anchor": ", ".join(anchors),
-        "pushed_down": {anchor.arc.name: anchor.pushed for anchor in path.anchors},
-        "radius_ms": max(path.radius_ms(anchor.arc.name) for anchor in path.anchors),
         "results": choice.results,
     }
 
@@ -175,6 +181,17 @@ def _topics(plan: Plan) -> list[dict[str, Any]]:
 
 def _legality(mode: dict[str, Any]) -> str:
     return f"{'yes' if mode['legal'] else 'no'}: {mode['why']}"
+
+
+def _worded(does: dict[str, Any]) -> str:
+    """Return what defines a box, in words."""
+
+    def plain(value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{name} = {each}" for name, each in value.items())
+        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+    return "; ".join(f"{what} {plain(value)}" for what, value in does.items() if what != "inputs")
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -214,6 +231,17 @@ def _print(found: dict[str, Any]) -> None:
             for name, box in found["boxes"].items()
         ),
     )
+    loops = {name: box["does"] for name, box in found["boxes"].items() if box["kind"] == "iterate"}
+    if loops:
+        print_table(
+            "loops",
+            ["loop", "starts with", "rounds", "box", "does"],
+            (
+                (name, does["iterate"], does["rounds"], box, _worded(inside))
+                for name, does in loops.items()
+                for box, inside in does["body"].items()
+            ),
+        )
     aggregates = {name: box for name, box in found["boxes"].items() if "mode" in box}
     if aggregates:
         print_table(

@@ -40,8 +40,8 @@ class Need:
 
     Args:
         kind: ``inputs`` (as of the epoch in hand) or ``results`` (as emitted before it).
-        ranges: Group fields, ``from_ms`` and ``to_ms`` (half-open event times). The answers may
-            hold more.
+        ranges: Group fields as the first input has them, ``from_ms`` and ``to_ms`` (half-open
+            event times). The answers may hold more.
     """
 
     kind: str

@@ -18,7 +18,8 @@ class Above:
 
     Args:
         arc: The arc.
-        by: Tuples that are alike in these fields are worked on in one place.
+        by: Tuples that are alike in these fields are worked on in one place; field by field those
+            of the first arc that the box reads, whose names ranges go by.
         columns: The fields that are looked at.
     """
 
@@ -44,9 +45,20 @@ class Asking(ABC):
         """What it reads; of what is asked for, only tuples whose `by` is among the asked ranges."""
 
     @property
+    def keyed(self) -> list[tuple[Arc, dict[str, str]]]:
+        """The arcs of `above`, each with its `by`, by what the first one calls these fields."""
+        first = self.above[0].by
+        return [(above.arc, dict(zip(first, above.by, strict=True))) for above in self.above]
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the arcs it reads, each once."""
         return tuple(dict.fromkeys(above.arc.name for above in self.above))
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The fields of its arc that are not the first input's, though they have their names."""
+        return frozenset()
 
     @property
     def asks(self) -> bool:

@@ -1,4 +1,4 @@
-"""What leads from one content of an arc to another."""
+"""What leads from one content of an arc to another, and back."""
 
 from __future__ import annotations
 
@@ -34,3 +34,11 @@ def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFr
         return found.select(list(arc.fields)), found["@there"].fill_null(False)
 
     return frames.between(*side(before), *side(after))
+
+
+def undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+    """Return tuples as they were before some revisions of theirs."""
+    identity, names = list(arc.identity), list(arc.fields)
+    touched = frames.identities(revisions, identity)
+    left = now.join(touched, on=identity, how="anti", nulls_equal=True)
+    return pl.concat([left, frames.leaving(revisions, names)])

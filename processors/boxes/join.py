@@ -19,7 +19,7 @@ import polars as pl
 
 from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
 from processors.boxes.asking import Above, Asking
-from processors.boxes.difference import difference
+from processors.boxes.difference import difference, undone
 from processors.boxes.forward import Forward
 from processors.boxes.map import Map
 from processors.boxes.where import Where
@@ -87,11 +87,17 @@ class Join(Asking):
     shared: Arc | None = None
 
     @property
+    def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The fields of either side that must be equal, in the same order."""
+        return self.on, self.on
+
+    @property
     def above(self) -> list[Above]:
         """Both sides, or the one arc that they come from."""
         if self.shared is not None:
             return [Above(self.shared, self.shared.identity, list(self.shared.fields))]
-        return [Above(side.arc, self.on, list(side.arc.fields)) for side in self.sides]
+        sides = zip(self.sides, self.keys, strict=True)
+        return [Above(side.arc, own, list(side.arc.fields)) for side, own in sides]
 
     @property
     def asks(self) -> bool:
@@ -150,8 +156,8 @@ class Join(Asking):
         )
         met = one.join(
             other,
-            left_on=[self.sides[0].column(name) for name in self.on],
-            right_on=[self.sides[1].column(name) for name in self.on],
+            left_on=[self.sides[0].column(name) for name in self.keys[0]],
+            right_on=[self.sides[1].column(name) for name in self.keys[1]],
             how="left" if self.is_left else "inner",
             coalesce=False,
         )
@@ -191,32 +197,27 @@ class Join(Asking):
             after = self.recompute(frames.entering(revisions[0], names))
             return Outcome(live, difference(self.arc, before, after))
         given = self._of_sides(revisions)
-        keys = self._keys(given)
+        keys = self._touched(given)
         answers = yield Need(INPUTS, keys.with_columns(from_ms=-FOREVER_MS, to_ms=FOREVER_MS))
         now = [
             tuples.select(list(side.arc.fields)).join(
-                keys, on=list(self.on), how="semi", nulls_equal=True
+                keys, left_on=list(own), right_on=list(self.on), how="semi", nulls_equal=True
             )
-            for side, tuples in zip(self.sides, answers, strict=True)
+            for side, own, tuples in zip(self.sides, self.keys, answers, strict=True)
         ]
         then = [
-            _undone(side.arc, tuples, own)
+            undone(side.arc, tuples, own)
             for side, tuples, own in zip(self.sides, now, given, strict=True)
         ]
         counts = {"replayed": sum(tuples.height for tuples in answers)}
         revised = difference(self.arc, self._joined(*then), self._joined(*now))
         return Outcome(live, revised, counts)
 
-    def _keys(self, revisions: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Return the keys that revisions of either side touch."""
-        on = list(self.on)
-        found = [half(some, on) for some in revisions for half in (frames.leaving, frames.entering)]
+    def _touched(self, revisions: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the keys that revisions of either side touch, as the left one has them."""
+        found = [
+            half(some, own).rename(dict(zip(own, self.on, strict=True)))
+            for some, own in zip(revisions, self.keys, strict=True)
+            for half in (frames.leaving, frames.entering)
+        ]
         return pl.concat(found).unique(maintain_order=True)
-
-
-def _undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
-    """Return tuples as they were before some revisions of theirs."""
-    identity, names = list(arc.identity), list(arc.fields)
-    touched = frames.identities(revisions, identity)
-    left = now.join(touched, on=identity, how="anti", nulls_equal=True)
-    return pl.concat([left, frames.leaving(revisions, names)])

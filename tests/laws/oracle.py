@@ -186,6 +186,7 @@ def closed_at(result: Tuple) -> int:
 
 
 Box = Where | Map | Aggregate | Union | Join | Lag | Counting
+"""And those of `tests.laws.loops`."""
 
 
 def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> dict[str, Content]:
@@ -194,10 +195,10 @@ def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> d
     for box in boxes:
         if isinstance(box, Union):
             found[box.name] = box.united(found)
-        elif isinstance(box, Join):
-            found[box.name] = box.joined(found)
-        else:
+        elif isinstance(box, Where | Map | Aggregate):
             found[box.name] = box.content(found[box.input], wm)
+        else:
+            found[box.name] = box.joined(found)
     return found
 
 

@@ -15,7 +15,8 @@ from tests.laws import oracle, windows
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.networks import IDLE_AFTER_MS, PARTITIONS, SOURCE, Shape
 from tests.laws.oracle import Aggregate, Tuple
-from tests.laws.random_boxes import FIELDS, Declaring, Flow, kind
+from tests.laws.random_boxes import FIELDS, Flow, kind
+from tests.laws.random_loops import Looping, has_links
 from tests.laws.random_results import Rows, draw_predicate, draw_results
 from tests.laws.random_times import Times, draw_times
 from tests.laws.tape import Tape
@@ -36,16 +37,36 @@ class RandomShape(Shape):
 
 
 def random_shape(
-    seed: int, *, spark: bool = False, joins: bool = False, rows: bool = False
+    seed: int,
+    *,
+    spark: bool = False,
+    joins: bool = False,
+    rows: bool = False,
+    loops: bool = False,
 ) -> RandomShape:
-    """Return the network of a seed, always the same; at will with jobs on Spark, joins, or rows.
+    """Return the network of a seed, always the same.
+
+    Args:
+        seed: The seed.
+        spark: Whether some aggregates are on Spark.
+        joins: Whether arcs meet in joins.
+        rows: Whether there are lags, and windows that count.
+        loops: Whether they meet in joins and lookups, and go round in loops.
 
     Raises:
         AssertionError: If it is refused, which no network that is made here should be.
     """
     dice = random.Random(f"network {seed}")
     rim = random.Random(f"rim {seed}")
-    made = RandomNetwork(dice, draw_times(dice), rim=rim, spark=spark, joins=joins, rows=rows)
+    made = RandomNetwork(
+        dice,
+        draw_times(dice),
+        rim=rim,
+        spark=spark,
+        joins=joins or loops,
+        rows=rows,
+        loops=loops,
+    )
     made.declare()
     made.sink()
     told = tell(made.net)
@@ -67,7 +88,7 @@ def random_shape(
     )
 
 
-class RandomNetwork(Declaring):
+class RandomNetwork(Looping):
     """Declares a whole network; `agree` has the pairs of arcs that must carry the same.
 
     Args:
@@ -75,6 +96,7 @@ class RandomNetwork(Declaring):
         spark: Whether some aggregates are on Spark.
         joins: Whether arcs meet in joins.
         rows: Whether there are lags, and windows that count.
+        loops: Whether they also meet in lookups, and go round in loops.
     """
 
     def __init__(
@@ -86,9 +108,11 @@ class RandomNetwork(Declaring):
         spark: bool = False,
         joins: bool = False,
         rows: bool = False,
+        loops: bool = False,
     ) -> None:
         super().__init__(dice, times)
         self.rim, self.spark, self.joins, self.rows = rim, spark, joins, rows
+        self.loops = loops
 
     def declare(self) -> None:
         """Declare it."""
@@ -96,6 +120,8 @@ class RandomNetwork(Declaring):
         flows = [flow := self._sources()]
         for _ in range(self.dice.choice([0, 1, 1, 2, 2, 3])):
             flows.append(flow := self.stateless(flow))
+        if self.loops and self.chance(0.7):
+            flows.append(flow := self.loop(flow))
         if self.joins and self.chance(0.6):
             flow = self._meet(flows) or flow
         if self.rows and self.chance(0.5):
@@ -113,7 +139,13 @@ class RandomNetwork(Declaring):
 
     def _meet(self, flows: list[Flow]) -> Flow | None:
         """Join two arcs, or one with itself or another of its descent; None if they can't be."""
-        return self.join(self.dice.choice(flows), self.dice.choice(flows))
+        dice = self.dice
+        one, other = dice.choice(flows), dice.choice(flows)
+        ends = "__window_end" in (one.time, other.time)  # at which no clocks are known
+        if self.loops and (self.chance(0.6) or ends):
+            other = dice.choice([other, self._links(one)]) if has_links(one) else other
+            return self.lookup(one, other) or self.loop(one)
+        return self.join(one, other)
 
     def _sources(self) -> Flow:
         by = self.dice.choice([["product"], ["product"], ["desk"], ["product", "lots"], [], None])

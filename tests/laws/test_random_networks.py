@@ -14,7 +14,9 @@ from processors import desk
 from processors.boxes.aggregate import Aggregate
 from processors.boxes.counting import Counting
 from processors.boxes.forward import Forward
+from processors.boxes.iterate import Iterate
 from processors.boxes.join import Join
+from processors.boxes.lookup import Lookup
 from processors.boxes.ordered import Ordered
 from spark_jobs import slabs
 from tests.laws.audit import Audit
@@ -86,6 +88,30 @@ def test_a_few_networks_have_windows_that_count_and_lags_and_boxes_below_them():
         *("Counting below Lag", "Lag below Counting", "Aggregate below Counting"),
         "Aggregate below Lag",
     }
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES * 3 // 5))
+def test_laws_hold_in_a_random_network_with_loops(seed):
+    judge(seed, loops=True)
+
+
+def test_a_few_networks_have_loops_and_lookups_of_every_kind():
+    boxes = [
+        box
+        for seed in range(FEW)
+        for box in random_shape(seed, loops=True).plan.boxes.values()
+        if isinstance(box, Iterate | Lookup)
+    ]
+    loops = [box for box in boxes if isinstance(box, Iterate)]
+    assert {(box.body.is_linear, bool(box.body.enters)) for box in loops} == {
+        (False, False), (False, True), (True, False), (True, True),
+    }  # fmt: skip
+    assert {type(box).__name__ for loop in loops for box in loop.body.boxes} >= {
+        *("Where", "Map", "Union", "Lookup", "Aggregate"),
+    }
+    lookups = [box for box in boxes if isinstance(box, Lookup)]
+    assert {box.is_left for box in lookups} == {False, True}
+    assert {box.arc.exchange for box in lookups} == {False, True}
 
 
 def test_a_few_networks_have_joins_of_every_kind():

@@ -6,13 +6,13 @@ JOINS = [
     Mutant(
         "a left tuple without a key is forgotten",
         "processors/boxes/join.py",
-        'keys, on=list(self.on), how="semi", nulls_equal=True',
-        'keys, on=list(self.on), how="semi", nulls_equal=False',
+        'right_on=list(self.on), how="semi", nulls_equal=True',
+        'right_on=list(self.on), how="semi", nulls_equal=False',
         network=WITH_JOINS,
     ),
     Mutant(
         "what a revision took away was never there",
-        "processors/boxes/join.py",
+        "processors/boxes/difference.py",
         "return pl.concat([left, frames.leaving(revisions, names)])",
         "return left.select(names)",
         network=WITH_JOINS,
@@ -27,14 +27,14 @@ JOINS = [
     Mutant(
         "sides that are partitioned by other fields are taken to lie together",
         "processors/join_arc.py",
-        "if not by or by != right.partition_by or not set(by) <= set(on):",
+        "if not by or tuple(map(its.get, by)) != right.partition_by:",
         "if not by:",
         network=WITH_JOINS,
     ),
     Mutant(
         "sides joined on less than the identity of the arc they come from need no history",
         "processors/join_arc.py",
-        "not top.exchange and set(top.identity) <= set(on):",
+        "not top.exchange and set(top.identity) <= alike:",
         "not top.exchange:",
         network=WITH_JOINS,
     ),

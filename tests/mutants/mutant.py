@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RANDOM, ON_SPARK, WITH_JOINS, WITH_ROWS = "random", "on_spark", "with_joins", "with_rows"
-FAILING = "failing"
+WITH_LOOPS, FAILING = "with_loops", "failing"
 """The random networks, one after another (`tests/laws/random_networks.py`); those with jobs on
-Spark, with joins, or with boxes that go by the order of tuples; those of functions that raise
-(`tests/laws/failing.py`)."""
+Spark, with joins, with boxes that go by the order of tuples, or with lookups and loops; those of
+functions that raise (`tests/laws/failing.py`)."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Mutant:
         old: The line, or the part of it, that is changed; unique in the file.
         new: What it becomes.
         network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`,
-            `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS` or `FAILING`.
+            `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS` or `FAILING`.
     """
 
     name: str

@@ -5,6 +5,7 @@ from tests.mutants.failing import FAILURES
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.jobs import JOBS
 from tests.mutants.joins import JOINS
+from tests.mutants.loops import LOOPS
 from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
 from tests.mutants.protocol import PROTOCOL
@@ -12,5 +13,5 @@ from tests.mutants.rim import RIM
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *ORDERED,
+    *(*ORDERED, *LOOPS),
 ]

@@ -66,6 +66,16 @@ def test_sides_of_one_source_joined_on_its_identity_ask_for_no_history():
     assert plan.boxes["ratio"].inputs == ("a",)
 
 
+def test_pairs_lie_where_a_field_says_that_no_side_computes():
+    net = Network("apart")
+    a = source(net, "a", partition_by=["x"])
+    sides = {"n": a.map("one", x="x + 1"), "d": a.map("other", x="x + 1")}
+    net.join("met", sides, on=["key", "x"], s="n.note")
+    plan = compile_network(net)
+    assert plan.boxes["met"].inputs == ("met.exchange",)
+    assert plan.arcs["met"].partition_by == ("key",)
+
+
 def two(*, how="inner", on=("key",), keep="1d", **options):
     net = Network("two")
     one, other = source(net, "one", keep=keep), source(net, "other", keep=keep)

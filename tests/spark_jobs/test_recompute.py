@@ -96,6 +96,42 @@ def test_a_join_is_recomputed_from_both_its_sides_or_from_the_arc_that_they_shar
         assert starts(plan, [way]) == read
 
 
+def test_a_loop_is_recomputed_in_one_place_from_all_that_enters_it() -> None:
+    net = Network("n")
+    links = net.source(
+        "links",
+        fields={"old": "string", "at": "timestamp-millis", "new": "string"},
+        identity=["old"],
+        event_time="at",
+        keep="1d",
+    )
+    odd = links.where("odd", "old <> 'C'")
+    net.iterate(
+        "last",
+        links,
+        lambda x: x.lookup("next", odd, on={"new": "old"}, new="coalesce(odd.new, new)"),
+    )
+    plan = compile_network(net)
+    (way,) = ways_to(plan, "last")
+    box = computed(plan, "last")
+    assert way.is_computed
+    assert [above.by for above in box.above] == [(), ()]
+    assert starts(plan, [way]) == ["links"]
+    schema = {"old": pl.String, "at": pl.Int64, "new": pl.String}
+    content = pl.DataFrame({"old": list("ABCD"), "at": range(4), "new": list("BCDE")}, schema)
+    inputs, buckets = [], set()
+    for number, above in enumerate(box.above):
+        chains = tuple(way.boxes for way in ways_from(plan, above.arc.name))
+        division = Division(chains, above.arc, (), tuple(above.columns), 16, number)
+        table = pa.Table.from_batches(list(division.rows(content)))
+        buckets |= set(table["bucket"].to_pylist())
+        inputs.append(unpacked(table, above.arc, above.columns, side=number))
+    assert len(buckets) == 1
+    assert sorted(box.recompute(*inputs).select("old", "new").rows()) == [
+        ("A", "C"), ("B", "C"), ("C", "E"), ("D", "E"),
+    ]  # fmt: skip
+
+
 def on(ways: list[Way], tuples: pl.DataFrame) -> list[pl.DataFrame]:
     """What comes of tuples on some ways, a frame a bucket."""
     last: Stateless = ways[0].boxes[-1]

@@ -1,0 +1,151 @@
+"""Iterate: what an arc comes to when a body of boxes is applied to it until nothing changes.
+
+X(0) is what the loop starts with, X(k + 1) what the body makes of X(k) and of what enters from
+outside; the loop's arc holds the X that is its own successor. In Timely's terms the loop is a
+nested scope: its times are (epoch, round) (`progress.timestamp.Product`); what enters is there from
+round 0 on; feedback leads from (e, k) to (e, k + 1), and lets nothing through beyond the bound
+(`progress.summary.Advance`), so that the cycle advances; what leaves loses its round. Since an
+epoch is processed as one batch its rounds run one after the other, and nobody outside sees them.
+
+A linear body is evaluated semi-naively: only what changed in a round goes on to the next one.
+Others are evaluated whole. Nothing is kept between epochs: the content of all inputs is had as of
+the epoch; the epoch's own revisions undone give it as it was; what leads from the one fixpoint to
+the other is the revision.
+
+Not every body comes to an end. A tuple that would change again after the last round is left out,
+and refused with its last values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
+from processors.boxes.asking import Above, Asking
+from processors.boxes.body import Body, Contents
+from processors.boxes.difference import difference, undone
+from processors.boxes.unsettled import SHOWN_ROUNDS, Unsettled
+from processors.windows import FOREVER_MS
+from schemas import revisions as frames
+from schemas.arc import Arc
+
+FIRST_MARK = 8
+"""The round from which on circles are looked for."""
+
+
+@dataclass(frozen=True)
+class Iterate(Asking):
+    """A loop, seen from outside: a box.
+
+    Args:
+        arc: The arc it writes, which is the variable of its body too.
+        start: Name of the arc that it starts with.
+        entering: The arcs that enter it, by name: what it starts with and what its body reads.
+        body: What it does in a round.
+        rounds: How often the body may change a tuple.
+    """
+
+    arc: Arc
+    start: str
+    entering: Mapping[str, Arc]
+    body: Body
+    rounds: int
+
+    @property
+    def above(self) -> list[Above]:
+        """All that enters, as a whole: a chain may pass through any key."""
+        return [Above(arc, (), list(arc.fields)) for arc in self.entering.values()]
+
+    @property
+    def asks(self) -> bool:
+        """Whether it ever needs history: not where each tuple goes round all by itself."""
+        return bool(self.body.enters) or not self.body.is_linear
+
+    @property
+    def extent_ms(self) -> int:
+        """How far back in event time it asks: a link of a chain may be as old as it likes."""
+        return FOREVER_MS
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether what it gives may come of tuples that happened later."""
+        return self.asks
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        return {
+            "iterate": self.start,
+            "body": self.body.describe(),
+            "gives": self.body.gives,
+            "rounds": self.rounds,
+            "inputs": list(self.inputs),
+        }
+
+    # ---------------------------------------------------------------- whole collections
+
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return the fixpoint over whole collections, in the order of `inputs`."""
+        return self._settled(dict(zip(self.entering, inputs, strict=True)))[0]
+
+    def _settled(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled]:
+        """Return what the loop comes to, and what it does not settle.
+
+        A round that gives what an earlier one gave closes a circle: what follows has been seen, and
+        is passed over (Brent's search for one: the earlier round is 8, 16, 32, ...).
+        """
+        identity = list(self.arc.identity)
+        start = contents[self.start].select(list(self.arc.fields))
+        entered = self.body.entered({name: contents[name] for name in self.body.enters})
+        settled, trail = [start.clear()], [start]
+        done, left = 0, self.rounds + 1  # the last one only tells what would go on
+        marked, mark = 0, start
+        while left:
+            moving, made = trail[-1], self.body.turned(trail[-1], entered)
+            changed = frames.identities(difference(self.arc, moving, made), identity)
+            rest = moving.join(changed, on=identity, how="anti", nulls_equal=True)
+            if self.body.is_linear:  # what a round leaves as it is stays so
+                settled.append(rest)
+                made = made.join(changed, on=identity, how="semi", nulls_equal=True)
+            else:
+                settled = [rest]
+            trail = [*trail[1 - SHOWN_ROUNDS :], made]
+            done, left = done + 1, left - 1
+            if changed.is_empty():
+                break
+            if marked and difference(self.arc, mark, made).is_empty():
+                left %= done - marked
+            elif done >= FIRST_MARK and done.bit_count() == 1:
+                marked, mark = done, made
+        known = pl.concat([start, *trail[-2:]]).unique(identity, keep="first", maintain_order=True)
+        unsettled = known.join(changed, on=identity, how="semi", nulls_equal=True)
+        return pl.concat(settled), Unsettled(unsettled, trail)
+
+    # ---------------------------------------------------------------- revisions
+
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+        """Take one epoch's revisions; yields what it needs and is sent a frame for each input."""
+        if not any(some.height for some in revisions):
+            return Outcome(live, frames.none(self.arc.fields))
+        given = dict(zip(self.entering, revisions, strict=True))
+        now, counts = {}, {}
+        if self.asks:
+            ends = {"from_ms": [-FOREVER_MS], "to_ms": [FOREVER_MS]}
+            answers = yield Need(INPUTS, pl.DataFrame(ends, schema=dict.fromkeys(ends, pl.Int64)))
+            now = {
+                name: tuples.select(list(arc.fields))
+                for (name, arc), tuples in zip(self.entering.items(), answers, strict=True)
+            }
+            counts = {"replayed": sum(tuples.height for tuples in answers)}
+        then = {name: undone(self.entering[name], now[name], given[name]) for name in now}
+        if self.body.is_linear and not any(given[name].height for name in self.body.enters):
+            fields = list(self.entering[self.start].fields)  # the others are where they were
+            now[self.start] = frames.entering(given[self.start], fields)
+            then[self.start] = frames.leaving(given[self.start], fields)
+        (before, failed), (after, failing) = self._settled(then), self._settled(now)
+        revised = difference(self.arc, before, after)
+        fresh = failing.beyond(failed)
+        refused = [failing.refused(fresh, arc=self.arc, rounds=self.rounds)] if fresh.height else []
+        return Outcome(live, revised, counts, refused)

@@ -1,0 +1,69 @@
+"""Bugs in lookups and loops."""
+
+from tests.mutants.mutant import WITH_LOOPS, Mutant
+
+LOOPS = [
+    Mutant(
+        "a loop stops one round early",
+        "processors/boxes/iterate.py",
+        "done, left = 0, self.rounds + 1",
+        "done, left = 0, max(1, self.rounds)",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "what entered a loop before an epoch is taken to be what enters after it",
+        "processors/boxes/iterate.py",
+        "then = {name: undone(self.entering[name], now[name], given[name]) for name in now}",
+        "then = dict(now)",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "what a round leaves as it is goes lost in the next one",
+        "processors/boxes/iterate.py",
+        "                settled.append(rest)",
+        "                settled = [rest]",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "tuples that never settle stay as they are in the last round",
+        "processors/boxes/iterate.py",
+        'rest = moving.join(changed, on=identity, how="anti", nulls_equal=True)',
+        "rest = moving",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "a tuple that looks up in what goes round is taken to be alone",
+        "processors/boxes/body.py",
+        "return left in found and right not in self._turning",
+        "return left in found and bool(right)",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "only the touched tuples of the start go round, though others are touched too",
+        "processors/boxes/iterate.py",
+        "if self.body.is_linear and not any(given[name].height for name in self.body.enters):",
+        "if self.body.is_linear:",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "what is looked up is not replayed if it happened later",
+        "processors/replay_path.py",
+        "ahead |= producer.looks_ahead",
+        "ahead &= producer.looks_ahead",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "both sides of a lookup are asked for by the fields of the left one",
+        "processors/boxes/asking.py",
+        "return [(above.arc, dict(zip(first, above.by, strict=True))) for above in self.above]",
+        "return [(above.arc, dict(zip(first, first, strict=True))) for above in self.above]",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "a lookup that replaces what its arc is partitioned by writes it where it is",
+        "processors/lookup_arc.py",
+        "if set(expressions) & set(arc.partition_by) else arc",
+        "if set(expressions) < set(arc.partition_by) else arc",
+        network=WITH_LOOPS,
+    ),
+]
