@@ -45,6 +45,7 @@ class Audit:
         self.pairs, self.arrived = intake.pairs, intake.arrived
         self._epochs()
         self._agree()
+        self._glitches()
         self._compacted()
         SinkAudit(simulation, self.contents, self.found)
         self._cover()
@@ -212,6 +213,15 @@ class Audit:
             ]
             for text in ((told[0] - told[1]) + (told[1] - told[0])).elements():
                 self.found["L5"].append(f"{one} and {other} differ: {text.decode()}")
+
+    def _glitches(self) -> None:
+        """L4: whatever was ever told of a diamond comes of one content of the arc above it."""
+        for arc in self.simulation.shape.glitch_free:
+            for revision in (r for part in self.revisions[arc] for r in part):
+                for side in filter(None, (revision["before"], revision["after"])):
+                    self.seen["tuples of diamonds"] += 1
+                    if side["low"] != side["top"] + 1:
+                        self.found["L4"].append(f"{arc} epoch {revision['epoch']}: {side}")
 
     def _compacted(self) -> None:
         """Compaction doesn't change what an arc folds to."""

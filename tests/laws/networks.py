@@ -75,6 +75,7 @@ class Shape:
         keep: That of its sources, in ms.
         lateness: That of its sources, in ms.
         tape: Makes the records of a source.
+        glitch_free: Arcs whose tuples' ``low`` is ``top`` + 1 if both come of one content (L4).
     """
 
     plan: Plan
@@ -83,6 +84,7 @@ class Shape:
     keep: int = KEEP
     lateness: int = LATENESS
     tape: Callable[..., Tape] = Tape
+    glitch_free: tuple[str, ...] = ()
 
 
 def _source(net: Network, name: str, **more: Any) -> Stream:
@@ -273,6 +275,59 @@ def rekeyed(*, kept: bool) -> Shape:
     return replace(shape, tape=partial(Tape, scattered=True))
 
 
+def diamond(*, kept: bool) -> Shape:
+    """(A + 1) / (A + 2): one arc by two ways that meet again, A being how many tuples a window has.
+
+    In one scope; in processes of their own; and behind exchanges.
+    """
+    net, scaled = front(kept=kept)
+    boxes: list[Box] = []
+    for arc, by, scopes in (
+        ("together", ("product", "desk"), ("one", "one", "one")),
+        ("across", ("product", "desk"), ("left", "right", "meet")),
+        ("regrouped", ("desk",), ("lefts", "rights", "meets")),
+    ):
+        sides = {}
+        for side, more, scope in zip(("n", "d"), (1, 2), scopes, strict=False):
+            name = f"{arc}_{side}"
+            sides[side] = scaled.aggregate(
+                name,
+                by=by,
+                window=tumbling(12),
+                emit="on_update",
+                scope=scope,
+                keep=KEEP,
+                partitions=3 if by == ("desk",) else None,
+                fields={side: f"count(*) + {more}"},
+            )
+            results = {side: partial(_plus, more)}
+            boxes.append(Aggregate(name, "scaled", by, 12, 12, results, on_update=True))
+        on = (*by, "window_start")
+        ratio = {"top": "n.n", "low": "d.d", "ratio": "n.n / d.d"}
+        net.join(arc, sides, on=on, scope=scopes[2], keep=KEEP, fields=ratio)
+        boxes.append(
+            oracle.Join(
+                arc,
+                (f"{arc}_n", f"{arc}_d"),
+                on,
+                is_left=False,
+                identities=(on, on),
+                times=("window_end", "window_end"),
+                results={
+                    "top": lambda n, _: n["n"],
+                    "low": lambda _, d: d["d"],
+                    "ratio": lambda n, d: n["n"] / d["d"],
+                },
+            )
+        )
+    shape = shape_of(net, tuple(boxes))
+    return replace(shape, glitch_free=("together", "across", "regrouped"))
+
+
+def _plus(more: int, tuples: list[oracle.Tuple]) -> int:
+    return len(tuples) + more
+
+
 SHAPES: tuple[Callable[..., Shape], ...] = (
     apart,
     together,
@@ -283,4 +338,5 @@ SHAPES: tuple[Callable[..., Shape], ...] = (
     routed,
     united,
     rekeyed,
+    diamond,
 )

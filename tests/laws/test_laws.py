@@ -26,6 +26,7 @@ MUST_HAPPEN = [
     "moved event times",
     "moved partitions",
     "dead letters",
+    "tuples of diamonds",
     "fall-backs",
     "coalesced epochs",
     *(f"killed at {call}" for call in ("begin", "produce", "flush", "report", "offsets")),
