@@ -108,7 +108,7 @@ def ours(text: str) -> list[Any]:
         empty = pl.DataFrame(state.init(GROUPS))
         groups = tuples["g"].cast(pl.UInt32)
         columns += state.move(empty, tuples, rows=numbers, groups=groups, sign=1)
-    values = result.emit(pl.DataFrame(columns)).to_list()
+    values = result.emitted(pl.DataFrame(columns))[0].to_list()
     if result.type.kind != "decimal":
         return values
     scale = result.type.scale
