@@ -16,7 +16,7 @@ from processors.graves import Emission
 from processors.letters import posted
 from processors.refused_tuples import check, letters_of, tally
 from processors.replay import Ask
-from processors.report import NEVER, SETTLED
+from processors.report import NEVER, SETTLED, Report
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
 from processors.spread import Spread
@@ -130,7 +130,6 @@ class ScopeTask(Task):
             yield from self._rest(frontier)
             return
         last = results[-1].memory
-        resume = {reader.place: reader.drop(last.done) for reader in self.inputs.values()}
         counts = dict(self.report.counts)
         for result in results:
             for name, count in result.counts.items():
@@ -139,14 +138,7 @@ class ScopeTask(Task):
         for name, count in tally(dead).items():
             counts[name] = counts.get(name, 0) + count
         counts[SETTLED] = self._settled(last.done)
-        report = replace(
-            self.report,
-            done=last.done,
-            watermark=last.watermark,
-            closes=self.run.closes(last),
-            resume=resume,
-            counts=counts,
-        )
+        report = self._reported(last, counts)
         emissions = [
             emission
             for result in results
@@ -169,11 +161,22 @@ class ScopeTask(Task):
             yield from self.bury()
             return
         done = max(frontier, self.report.done)
-        wm = self.view.watermark(self.name, upto=done)
-        resume = {reader.place: reader.drop(done) for reader in self.inputs.values()}
-        report = replace(self.report, done=done, watermark=wm, closes=closes, resume=resume)
-        yield from self.commit([], report)
-        self.memory = replace(self.memory, done=done, watermark=wm)
+        memory = replace(
+            self.memory, done=done, watermark=self.view.watermark(self.name, upto=done)
+        )
+        yield from self.commit([], self._reported(memory, self.report.counts))
+        self.memory = memory
+
+    def _reported(self, memory: Memory, counts: Mapping[str, int]) -> Report:
+        """Return the report of what is done by now; epochs up to there are read no more."""
+        return replace(
+            self.report,
+            done=memory.done,
+            watermark=memory.watermark,
+            closes=self.run.closes(memory),
+            resume={reader.place: reader.drop(memory.done) for reader in self.inputs.values()},
+            counts=counts,
+        )
 
     def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
         """Return an arc's revisions with their partitions: all in one's own, but in an exchange."""
@@ -218,18 +221,9 @@ class ScopeTask(Task):
             settled = self.report.counts.get(SETTLED, NEVER)
             changed = rebuild.difference(arc, emitted, made[name], settled=settled)
             emissions += self._emissions(name, changed, epoch)
-        resume = {reader.place: reader.drop(epoch) for reader in self.inputs.values()}
         counts = {**self.report.counts, "rebuilt": self.report.counts.get("rebuilt", 0) + 1}
         counts[SETTLED] = self._settled(epoch)
-        report = replace(
-            self.report,
-            done=epoch,
-            watermark=wm,
-            closes=self.run.closes(memory),
-            resume=resume,
-            counts=counts,
-        )
-        yield from self.commit(emissions, report)
+        yield from self.commit(emissions, self._reported(memory, counts))
         self.memory = memory
 
     def _settled(self, epoch: int) -> int:
@@ -247,19 +241,15 @@ class ScopeTask(Task):
         found = [reader.epochs(frontier) for reader in self.inputs.values()]
         given = sorted({epoch for own in found for epoch in own})[:EPOCHS_A_COMMIT]
         upto = given[-1] if len(given) == EPOCHS_A_COMMIT else frontier
-        taken = {arc: reader.take(upto) for arc, reader in self.inputs.items()}
         memory, rows = self.memory, 0
+        epoch = self._following(given, memory, upto)
+        if epoch is None:
+            return []
+        taken = {arc: reader.take(upto) for arc, reader in self.inputs.items()}
         results: list[EpochResult] = []
         own: dict[str, list[pl.DataFrame]] = {}
         line = self.view.line(self.scope.name)
-        while rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
-            closing = self.view.frontiers.closing(
-                self.name, after=memory.done, closes=self.run.closes(memory)
-            )
-            following = [*given[:1], *([] if closing is None or closing > upto else [closing])]
-            if not following:
-                break
-            epoch = min(following)
+        while epoch is not None and rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
             given = [later for later in given if later > epoch]
             inputs = {arc: frame.filter(pl.col("epoch") == epoch) for arc, frame in taken.items()}
             wm = max(memory.watermark, line.at(epoch))
@@ -268,7 +258,16 @@ class ScopeTask(Task):
             results.append(result)
             for arc, revisions in result.revisions.items():
                 own.setdefault(arc, []).append(revisions)
+            epoch = self._following(given, memory, upto)
         return results
+
+    def _following(self, given: list[int], memory: Memory, upto: int) -> int | None:
+        """Return the next epoch that brings input or closes a window; None if there is none yet."""
+        closing = self.view.frontiers.closing(
+            self.name, after=memory.done, closes=self.run.closes(memory)
+        )
+        closings = [] if closing is None or closing > upto else [closing]
+        return min([*given[:1], *closings], default=None)
 
     def _epoch(
         self,
