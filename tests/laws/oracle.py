@@ -14,6 +14,7 @@ from typing import Any
 from tests.laws.rows import AT as AT
 from tests.laws.rows import Content as Content
 from tests.laws.rows import Counting as Counting
+from tests.laws.rows import InOrder as InOrder
 from tests.laws.rows import Lag as Lag
 from tests.laws.rows import Tuple as Tuple
 from tests.laws.windows import Windows, hopping
@@ -195,7 +196,7 @@ def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> d
     for box in boxes:
         if isinstance(box, Union):
             found[box.name] = box.united(found)
-        elif isinstance(box, Where | Map | Aggregate):
+        elif isinstance(box, Where | Map | Aggregate | InOrder):
             found[box.name] = box.content(found[box.input], wm)
         else:
             found[box.name] = box.joined(found)
