@@ -16,7 +16,7 @@ demo: .venv/ready ## the main job on real data: a real broker, both modes, an au
 	@$(BIN)/errata demo $(if $(FAST),--fast) $(ARGS)
 
 test: lint ## everything that CI runs
-	@$(BIN)/python -m pytest -q $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: .venv/ready ## style, types, layers
 	@$(BIN)/ruff check -q .
