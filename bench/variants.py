@@ -9,7 +9,7 @@ import polars as pl
 
 from bench import tape
 from errata import Network, hopping
-from processors.network import Stream
+from processors.stream import Stream
 from schemas import revisions as frames
 
 NOTIONAL = "notional * coalesce(index_factor, 1)"

@@ -10,7 +10,8 @@ from processors.aggregates.compensating import Compensating
 from processors.aggregates.ohlc import ohlc
 from processors.expressions.opaque import python
 from processors.faults import NetworkError
-from processors.network import Network, Stream
+from processors.network import Network
+from processors.stream import Stream
 from processors.windows import hopping, sliding, tumbling
 from schemas.errors import ErrataError
 

@@ -15,8 +15,8 @@ from errata import rows
 from errata.deployment import Deployment, as_it_runs, open_network
 from errata.holds import holder
 from errata.settings import as_variables, read_settings
-from processors.network import Stream
 from processors.report import FOREVER, NEVER
+from processors.stream import Stream
 from schemas.fields import physical
 from spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from spark_jobs.as_of import Reports

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,17 @@ from typing import Any
 from processors.faults import Place
 from processors.windows import AnyWindow
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What boxes, arcs, fields and aliases may be called."""
 Duration = str | int
 EARLIEST, LATEST = "earliest", "latest"
 REST = "rest"
 """The predicate of a route's last output: whatever no other one took."""
+
+
+def names(given: Sequence[str]) -> tuple[str, ...]:
+    """Return names as they are given: several, or one as a text."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,37 +1,33 @@
 """What a user declares: a network of boxes and the arcs between them.
 
 Declaring never runs anything, so a network can be checked, drawn and explained. `processors.plan`
-turns it into something that runs, or says everything that keeps it from running.
+turns it into something that runs, or says everything that keeps it from running. Boxes that read
+one arc are declared on it (`processors.stream`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from processors.declarations import (
     EARLIEST,
-    REST,
-    Aggregate,
+    NAME,
     Declaration,
     Duration,
     Iterate,
     Join,
-    Lag,
-    Lookup,
-    Map,
     Sink,
     Source,
     Union,
-    Where,
+    names,
 )
 from processors.faults import Fault, NetworkError, Place
-from processors.windows import AnyWindow
+from processors.stream import Stream, arc_of
 from schemas.arc import HIDDEN_PREFIX
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_ARCS = {"progress", "plan"}
 
@@ -60,13 +56,8 @@ class Network:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NETWORK_NAME.fullmatch(self.name):
-            self._refuse(
-                str(self.name), "a name of letters, digits, _ and -", repr(self.name), "rename it"
-            )
-
-    def _refuse(self, box: str, need: str, found: str, remedy: str) -> None:
-        fault = Fault(box, need, found, remedy, Place.of_caller())
-        raise NetworkError(str(self.name), [fault])
+            need = "a name of letters, digits, _ and -"
+            self.refuse(str(self.name), need, repr(self.name), "rename it")
 
     def source(
         self,
@@ -115,24 +106,22 @@ class Network:
             start: Where a first run begins to read the topic: ``earliest``, ``latest``, or a record
                 timestamp, as ms or ISO-8601 text.
         """
-        return self._add(
-            Source(
-                name=name,
-                place=Place.of_caller(),
-                topic=name if topic is None else topic,
-                envelope=envelope,
-                format=format,
-                fields=None if fields is None else dict(fields),
-                identity=None if identity is None else _names(identity),
-                event_time=event_time,
-                partition_by=None if partition_by is None else _names(partition_by),
-                partitions=partitions,
-                lateness=lateness,
-                idle_after=idle_after,
-                keep=keep,
-                rekey=rekey,
-                start=start,
-            )
+        return self.declare(
+            Source,
+            name,
+            topic=name if topic is None else topic,
+            envelope=envelope,
+            format=format,
+            fields=None if fields is None else dict(fields),
+            identity=None if identity is None else names(identity),
+            event_time=event_time,
+            partition_by=None if partition_by is None else names(partition_by),
+            partitions=partitions,
+            lateness=lateness,
+            idle_after=idle_after,
+            keep=keep,
+            rekey=rekey,
+            start=start,
         )
 
     def union(
@@ -153,21 +142,13 @@ class Network:
             scope: The scope whose process runs the box.
             keep: Makes the arc a connection point.
         """
-        inputs = tuple(s.name if isinstance(s, Stream) else str(s) for s in streams)
+        inputs = tuple(map(arc_of, streams))
         unknown = [s for s in inputs if s not in self.declarations]
         if len(set(inputs)) < max(2, len(inputs)) or unknown:
             found = ", ".join(map(repr, inputs)) or "none"
-            self._refuse(name, "two or more different arcs of this network", found, "name them")
-        return self._add(
-            Union(
-                name=name,
-                place=Place.of_caller(),
-                input=inputs[0],
-                inputs=inputs,
-                tag=tag,
-                scope=scope,
-                keep=keep,
-            )
+            self.refuse(name, "two or more different arcs of this network", found, "name them")
+        return self.declare(
+            Union, name, input=inputs[0], inputs=inputs, tag=tag, scope=scope, keep=keep
         )
 
     def join(
@@ -202,27 +183,25 @@ class Network:
             expressions: SQL expression over both sides, by name of the field that it gives, as
                 ``r="n.x / d.x"``; what only one side has, or is joined on, needs no alias.
         """
-        inputs = tuple(s.name if isinstance(s, Stream) else str(s) for s in streams.values())
+        inputs = tuple(map(arc_of, streams.values()))
         aliases = tuple(streams)
         bad = [a for a in aliases if not isinstance(a, str) or not NAME.fullmatch(a)]
         if len(inputs) != 2 or bad or any(s not in self.declarations for s in inputs):
             found = ", ".join(f"{a!r}: {s!r}" for a, s in zip(aliases, inputs, strict=True))
             need = "two arcs of this network, each by a name for it"
-            self._refuse(name, need, found or "none", 'write {"n": one, "d": other}')
-        return self._add(
-            Join(
-                name=name,
-                place=Place.of_caller(),
-                input=inputs[0],
-                inputs=inputs,
-                aliases=(aliases[0], aliases[1]),
-                on=_names(on),
-                how=how,
-                expressions=Stream(self, name)._results(name, fields, expressions),
-                partitions=partitions,
-                scope=scope,
-                keep=keep,
-            )
+            self.refuse(name, need, found or "none", 'write {"n": one, "d": other}')
+        return self.declare(
+            Join,
+            name,
+            input=inputs[0],
+            inputs=inputs,
+            aliases=aliases,
+            on=names(on),
+            how=how,
+            expressions=self.results(name, fields, expressions),
+            partitions=partitions,
+            scope=scope,
+            keep=keep,
         )
 
     def iterate(
@@ -253,38 +232,61 @@ class Network:
             scope: The scope whose process runs the loop.
             keep: Makes the arc a connection point.
         """
-        loop = Iterate(
-            name=name,
-            place=Place.of_caller(),
-            input=start.name if isinstance(start, Stream) else str(start),
-            rounds=rounds,
-            scope=scope,
-            keep=keep,
-        )
+        loop = {"input": arc_of(start), "rounds": rounds, "scope": scope, "keep": keep}
         outside, sinks = self.declarations, self.sinks
         self.declarations, self.sinks = dict(outside), []
         try:
-            gives = body(self._add(loop))
+            gives = body(self.declare(Iterate, name, **loop))
         finally:
             inside, sunk = self.declarations, self.sinks
             self.declarations, self.sinks = outside, sinks
         boxes = tuple(box for n, box in inside.items() if n not in outside and n != name)
-        names = [loop.name, *(box.name for box in boxes)]
-        if not isinstance(gives, Stream) or gives.name not in names:
+        if not isinstance(gives, Stream) or gives.name not in {name, *(box.name for box in boxes)}:
             need = "a body that returns what goes into the next round, an arc of the loop"
             found = repr(gives.name) if isinstance(gives, Stream) else repr(gives)
-            self._refuse(name, need, found, "return the last box of the round")
-        return self._add(replace(loop, body=boxes, gives=gives.name, sinks=tuple(sunk)))
+            self.refuse(name, need, found, "return the last box of the round")
+        return self.declare(Iterate, name, **loop, body=boxes, gives=gives.name, sinks=tuple(sunk))
 
-    def _see(self, box: str, arc: str) -> None:
+    def declare(self, kind: type[Declaration], name: str, **given: Any) -> Stream:
+        """Add a box, with what its kind has besides name and place; refuse what can't be there."""
+        box = kind(name=name, place=Place.of_caller(), **given)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            self.refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")
+        if name in _RESERVED_ARCS or name.startswith(HIDDEN_PREFIX):
+            self.refuse(name, "a name that is not reserved", repr(name), "rename it")
+        if name in self.declarations:
+            found = f"another box of that name at {self.declarations[name].place}"
+            self.refuse(name, "a name of its own", found, "rename one of them")
+        if name in self._inside:
+            found = f"a box of that name in loop {self._inside[name]!r}"
+            self.refuse(name, "a name of its own", found, "rename one of them")
+        for arc in box.reads:
+            self.check_arc(name, arc)
+        self.declarations[name] = box
+        return Stream(self, name)
+
+    def results(
+        self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return a box's results, those of ``fields=`` and the keywords; refuse none or doubles."""
+        doubles = set(fields or ()) & set(named)
+        if doubles:
+            found = f"{sorted(doubles)} both in fields= and as a keyword"
+            self.refuse(box, "each name once", found, "drop one of them")
+        results = {**(fields or {}), **named}
+        if not results:
+            self.refuse(box, "at least one named result", "none", "name one, as x='...'")
+        return results
+
+    def check_arc(self, box: str, arc: str) -> None:
         """Refuse what reads an arc that is not there, or not there outside of a loop."""
         if arc in self.declarations:
             return
         loop = self._inside.get(arc)
         if loop is None:
-            self._refuse(box, "an arc of this network", repr(arc), "read one of its own")
+            self.refuse(box, "an arc of this network", repr(arc), "read one of its own")
         found = f"{arc!r}, which is seen in loop {loop!r} only"
-        self._refuse(box, "an arc that is seen there", found, f"read {loop!r}, what it comes to")
+        self.refuse(box, "an arc that is seen there", found, f"read {loop!r}, what it comes to")
 
     @property
     def _inside(self) -> dict[str, str]:
@@ -292,328 +294,7 @@ class Network:
         loops = [box for box in self.declarations.values() if isinstance(box, Iterate)]
         return {box.name: loop.name for loop in loops for box in loop.body}
 
-    def _add(self, declaration: Declaration) -> Stream:
-        name = declaration.name
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            self._refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")
-        if name in _RESERVED_ARCS or name.startswith(HIDDEN_PREFIX):
-            self._refuse(name, "a name that is not reserved", repr(name), "rename it")
-        if name in self.declarations:
-            self._refuse(
-                name,
-                "a name of its own",
-                f"another box of that name at {self.declarations[name].place}",
-                "rename one of them",
-            )
-        if name in self._inside:
-            found = f"a box of that name in loop {self._inside[name]!r}"
-            self._refuse(name, "a name of its own", found, "rename one of them")
-        for arc in declaration.reads:
-            self._see(name, arc)
-        self.declarations[name] = declaration
-        return Stream(self, name)
-
-
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The arc that leaves a box; further boxes are declared on it."""
-
-    network: Network
-    name: str
-
-    def where(
-        self, name: str, predicate: str, *, scope: str | None = None, keep: Duration | None = None
-    ) -> Stream:
-        """Pass only the tuples for which the predicate is true (not null)."""
-        return self.network._add(
-            Where(
-                name=name,
-                place=Place.of_caller(),
-                input=self.name,
-                predicate=predicate,
-                scope=scope,
-                keep=keep,
-            )
-        )
-
-    def route(
-        self,
-        *,
-        scope: str | None = None,
-        keep: Duration | None = None,
-        fields: Mapping[str, str] | None = None,
-        **outputs: str,
-    ) -> tuple[Stream, ...]:
-        """Give every tuple to the first output whose predicate is true for it.
-
-        Args:
-            scope: The scope whose process runs it.
-            keep: Makes every output a connection point.
-            fields: Outputs by name, for names that are also options.
-            outputs: Predicate by name of the output's arc, in order; the last may be ``"rest"``:
-                whatever no other one took. Tuples that none takes are left out.
-
-        Returns:
-            The outputs, in order.
-        """
-        predicates = self._results("route", fields, outputs)
-        made, earlier = [], ()  # type: tuple[list[Stream], tuple[str, ...]]
-        for name, predicate in predicates.items():
-            if predicate == REST and len(earlier) + 1 < len(predicates):
-                self.network._refuse(
-                    name, "'rest' as the last output", "an output behind it", "move it"
-                )
-            made.append(
-                self.network._add(
-                    Where(
-                        name=name,
-                        place=Place.of_caller(),
-                        input=self.name,
-                        predicate="true" if predicate == REST else predicate,
-                        earlier=earlier,
-                        is_route=True,
-                        scope=scope,
-                        keep=keep,
-                    )
-                )
-            )
-            earlier += (predicate,)
-        return tuple(made)
-
-    def map(
-        self,
-        name: str,
-        *,
-        scope: str | None = None,
-        keep: Duration | None = None,
-        partitions: int | None = None,
-        fields: Mapping[str, Any] | None = None,
-        **expressions: Any,
-    ) -> Stream:
-        """Keep the fields; add those named, or replace them, by expressions over the input's.
-
-        A map may replace the event time, or a field that its input is partitioned by; then its
-        tuples are repartitioned.
-
-        Args:
-            name: Name of the box and of its arc.
-            scope: The scope whose process runs the box; its input's when not given.
-            keep: Makes the arc a connection point.
-            partitions: Partitions of its arc if it repartitions; its input's when not given.
-            fields: Expressions by name, for names that are also options.
-            expressions: SQL expression, or `python` function, by name of the field it gives.
-        """
-        return self.network._add(
-            Map(
-                name=name,
-                place=Place.of_caller(),
-                input=self.name,
-                expressions=self._results(name, fields, expressions),
-                partitions=partitions,
-                scope=scope,
-                keep=keep,
-            )
-        )
-
-    def lag(
-        self,
-        name: str,
-        *,
-        by: Sequence[str],
-        offset: int = 1,
-        scope: str | None = None,
-        partitions: int | None = None,
-        keep: Duration | None = None,
-        fields: Mapping[str, Any] | None = None,
-        **results: Any,
-    ) -> Stream:
-        """Put beside each tuple what the one before it in its group holds, as SQL's ``lag``.
-
-        Tuples keep their fields, identity and event time. They are in the order of event time, then
-        of identity. A tuple that is revised revises itself and the one it stands before.
-
-        Args:
-            name: Name of the box and of its arc.
-            by: Group fields; none: one group.
-            offset: How many tuples before each the other one is.
-            scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if its groups have to be brought together from several
-                partitions; its input's when not given.
-            keep: Makes the arc a connection point.
-            fields: Results by name, for names that are also options.
-            results: SQL expression over the other tuple, by name of the field it gives, as
-                ``previous="price"``; null where there is no other one.
-        """
-        return self.network._add(
-            Lag(
-                name=name,
-                place=Place.of_caller(),
-                input=self.name,
-                by=_names(by),
-                offset=offset,
-                expressions=self._results(name, fields, results),
-                partitions=partitions,
-                scope=scope,
-                keep=keep,
-            )
-        )
-
-    def lookup(
-        self,
-        name: str,
-        other: Stream,
-        *,
-        on: Mapping[str, str] | Sequence[str],
-        alias: str | None = None,
-        how: str = "left",
-        scope: str | None = None,
-        partitions: int | None = None,
-        keep: Duration | None = None,
-        fields: Mapping[str, Any] | None = None,
-        **expressions: Any,
-    ) -> Stream:
-        """Give each tuple what is known about it elsewhere: the one tuple that it names there.
-
-        The result has this arc's identity, fields and event time (a lookup does not move a tuple
-        in time), and the named results besides or in their place. Either side may be revised at
-        any time.
-
-        Args:
-            name: Name of the box and of its arc.
-            other: The arc that is looked up in.
-            on: By field of this arc the field of the other one that must be equal, or the fields,
-                where they have one name; all of the other's identity is among them. Null equals
-                nothing.
-            alias: The name that expressions have for the other arc; its own when not given.
-            how: ``left``, or ``inner``: tuples that meet none are left out.
-            scope: The scope whose process runs the box.
-            partitions: Partitions of its arc if the sides have to be brought together from several
-                partitions; as many as the wider of its sides when not given.
-            keep: Makes the arc a connection point.
-            fields: Results by name, for names that are also options.
-            expressions: SQL expression over both sides, by name of the field that it gives, as
-                ``symbol="coalesce(renames.new, symbol)"``; this arc's fields need no alias.
-        """
-        its = other.name if isinstance(other, Stream) else str(other)
-        alias = its if alias is None else alias
-        if not NAME.fullmatch(alias):
-            need = f"a name for {its!r} of letters, digits and _"
-            self.network._refuse(name, need, repr(alias), 'give it one, with alias="..."')
-        pairs = on if isinstance(on, Mapping) else {field: field for field in _names(on)}
-        return self.network._add(
-            Lookup(
-                name=name,
-                place=Place.of_caller(),
-                input=self.name,
-                other=its,
-                alias=alias,
-                on=dict(pairs),
-                how=how,
-                expressions=self._results(name, fields, expressions),
-                partitions=partitions,
-                scope=scope,
-                keep=keep,
-            )
-        )
-
-    def sink(self, topic: str, *, envelope: str = "native", format: str = "avro") -> None:
-        """Write this arc's revisions to a topic of the user's, in the transaction that makes them.
-
-        Args:
-            topic: The topic; made with as many partitions as the arc has if it isn't there.
-            envelope: ``native``; ``debezium``: before, after, op, and a tombstone after a delete;
-                or ``upsert``: the tuple by its identity, no value for a delete.
-            format: ``avro`` (with a schema id in front) or ``json``.
-        """
-        place = Place.of_caller()
-        self.network._see(self.name, self.name)
-        self.network.sinks.append(Sink(self.name, topic, envelope, format, place))
-
-    def aggregate(
-        self,
-        name: str,
-        *,
-        by: Sequence[str] = (),
-        window: AnyWindow | None,
-        mode: str = "adaptive",
-        emit: str = "on_close",
-        order_by: Sequence[str] = (),
-        place: str | None = None,
-        horizon: Duration | None = None,
-        scope: str | None = None,
-        partitions: int | None = None,
-        keep: Duration | None = None,
-        fields: Mapping[str, Any] | None = None,
-        **results: Any,
-    ) -> Stream:
-        """Aggregate windows by group.
-
-        A result's fields are the group's, ``window_start``, ``window_end`` (exclusive) and the
-        named results; its identity is group and window start, its event time ``window_end`` - 1 ms.
-
-        Args:
-            name: Name of the box and of its arc.
-            by: Group fields; none: one group.
-            window: `hopping`, `tumbling` or `sliding`; None: a group's whole history, whose result
-                has no window and an event time at the end of time. With ``rows=`` windows count
-                tuples in the order of event time and identity: of ``hopping`` and ``tumbling`` ones
-                ``window_start`` and ``window_end`` are numbers, from 0, and the event time is that
-                of the last tuple; a result of ``sliding`` ones has the identity and the event time
-                of the tuple that its window ends with.
-            mode: How closed windows are revised: ``upstream``, ``downstream``, ``resident`` (all
-                windows are kept in memory) or ``adaptive`` (the cheapest legal one).
-            emit: ``on_close``: a result appears when the watermark passes the window's end, or, of
-                one that counts, when it is full and the watermark passes its last tuple.
-                ``on_update``: it appears, and is revised, in every epoch that changes it.
-            order_by: What ``first`` and ``last`` go by, ``"field"`` or ``"field desc"``; event time
-                when not given. Ties are broken by identity.
-            place: Where the work is done. ``"spark"``: by a Structured Streaming job, which keeps
-                the states of windows in Spark's store. Not given: by processes of Errata's.
-            horizon: On Spark: how long after it closed a window's state is kept; a window revised
-                later is replayed. Not given: as long as its tuples may be revised.
-            scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if its groups have to be brought together from several
-                partitions; its input's when not given.
-            keep: Makes the arc a connection point.
-            fields: Results by name, for names that are also options.
-            results: Results by name, e.g. ``vwap="sum(price * size) / sum(size)"``, or a
-                `Compensating` or `CompensatingByValue` function.
-        """
-        return self.network._add(
-            Aggregate(
-                name=name,
-                place=Place.of_caller(),
-                input=self.name,
-                by=_names(by),
-                window=window,
-                mode=mode,
-                emit=emit,
-                place_of_work=place,
-                results=self._results(name, fields, results),
-                order_by=_names(order_by),
-                partitions=partitions,
-                horizon=horizon,
-                scope=scope,
-                keep=keep,
-            )
-        )
-
-    def _results(
-        self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        doubles = set(fields or ()) & set(named)
-        if doubles:
-            self.network._refuse(
-                box,
-                "each name once",
-                f"{sorted(doubles)} both in fields= and as a keyword",
-                "drop one of them",
-            )
-        results = {**(fields or {}), **named}
-        if not results:
-            self.network._refuse(box, "at least one named result", "none", "name one, as x='...'")
-        return results
+    def refuse(self, box: str, need: str, found: str, remedy: str) -> NoReturn:
+        """Raise a `NetworkError` with one fault, at the user's line."""
+        fault = Fault(box, need, found, remedy, Place.of_caller())
+        raise NetworkError(str(self.name), [fault])

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from processors import declarations as declared
+from processors.declarations import NAME
 from processors.envelopes.meanings import MEANINGS, NANOS, VARIABLE, ZONED
 from processors.faults import Fault, NetworkError
-from processors.network import NAME, Network
+from processors.network import Network
 from schemas.arc import HIDDEN_PREFIX
 from schemas.errors import ErrataError
 from schemas.fields import MAX_PRECISION, PHYSICAL, FieldType

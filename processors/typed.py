@@ -9,9 +9,9 @@ from processors import declarations as declared
 from processors.boxes.forward import Forward
 from processors.boxes.map import Map
 from processors.boxes.where import Where
+from processors.declarations import NAME
 from processors.expressions.expression import Expression
 from processors.faults import Fault
-from processors.network import NAME
 from processors.replay import Box
 from processors.windows import duration_ms
 from schemas.arc import HIDDEN_PREFIX, Arc
