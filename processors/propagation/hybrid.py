@@ -34,6 +34,9 @@ class Hybrid(Dynamic):
         self._following: list[int] = []
         return super()._begin(active)
 
+    # The loops of `next` and `done` are those of Dynamic, written out: calling those costs a box
+    # that follows none 83 steps instead of 66, and moves what the planner goes by.
+
     def next(self) -> int | None:
         """Return the next box of a chain that is under way, else the first one of the queue."""
         if self._following:
