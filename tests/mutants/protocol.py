@@ -1,6 +1,6 @@
 """Bugs in what tasks read, believe, report and resume from."""
 
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import RANDOM, Mutant
 
 PROTOCOL = [
     Mutant(
@@ -14,6 +14,7 @@ PROTOCOL = [
         "processors/boxes/aggregate.py",
         "lowered = after.filter(~self.exact(after)).select(self.keys)",
         "lowered = after.filter(~self.exact(after) & was_told).select(self.keys)",
+        network=RANDOM,
     ),
     Mutant(
         "a replay through an aggregate does not reach back",
