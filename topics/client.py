@@ -45,6 +45,14 @@ _MISSING = {
 }
 
 
+_SILENCE = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._PARTIAL,  # from list_topics: a broker that has just started lists none
+}
+
+
 _MOVING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -170,7 +178,7 @@ class Connection:
             )
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicExistsError(f"{self._servers} has a {what} already; give another name")
-        if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        if code in _SILENCE:
             trouble = f" ({self._last_trouble})" if self._last_trouble else ""
             return ClusterError(
                 f"no broker answers at {self._servers} within {self._reach_s:g} s{trouble}; "
@@ -182,8 +190,25 @@ class Connection:
         return ClusterError(f"{what}, asked of {self._servers}: {self.clean(error)}; {remedy}")
 
     def _reach(self) -> None:
-        answer: Future[Any] = self.admin.describe_cluster(request_timeout=self._reach_s)
-        self.ask("the cluster", answer)
+        """Wait until a broker answers.
+
+        It is asked for the topics: librdkafka 2.16 aborts the process over `describe_cluster` when
+        a broker that has just started lists no brokers yet, and asks again here.
+        """
+        deadline, wait_s = monotonic() + self._reach_s, 0.1
+        while True:
+            try:
+                self.admin.list_topics(timeout=max(0.01, min(wait_s, deadline - monotonic())))
+            except KafkaException as error:
+                self.admin.poll(0.05)  # serves on_error, which may end the wait
+                if self._refusal:
+                    raise ClusterError(self._refusal) from None
+                if monotonic() > deadline or error.args[0].code() not in _SILENCE:
+                    raise self.failure("the cluster", error) from None
+                wait_s *= 2  # an answer that takes long comes too
+            else:
+                self._all_down = False  # what was reported meanwhile is over
+                return
 
     def clean(self, error: object) -> str:
         """Return an error's text without secrets."""
