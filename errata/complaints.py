@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from errata.holds import STALE_MS
 from processors.view import View
 
+FORGOTTEN_MS = 60_000
+"""So long a report is complained of that is of no task of the plan: no better one will follow."""
+
 
 @dataclass(frozen=True)
 class Complaint:
@@ -38,6 +41,7 @@ def complaints(
     found = [
         Complaint(task, f"its report is not believed: {disbelief.reason}", written_ms.get(task))
         for task, disbelief in sorted(view.disbelieved.items())
+        if view.believable.knows(task) or now_ms - written_ms.get(task, 0) < FORGOTTEN_MS
     ]
     for task, since_ms in sorted(silent.items()):
         if since_ms is None:

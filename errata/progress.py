@@ -159,9 +159,6 @@ def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
         now_ms: The time; the clock's when None.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    for arc in progress.plan.topics:
-        for partition in range(progress.plan.partition_count(arc)):
-            progress.doubt(arc, partition)
     ingests = [task for s in progress.plan.sources for task in progress.tasks(INGEST + s)]
     scopes = [task for scope in progress.plan.scopes for task in progress.tasks(scope)]
     sweepers = sorted(task for task in progress.reports if task.startswith("sweep."))

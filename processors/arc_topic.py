@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from time import monotonic
 from typing import cast
 
 import numpy as np
@@ -23,9 +22,6 @@ from topics.cluster import Cluster, Records, TopicPartition
 from topics.registry import Registry
 
 NOTHING_YET = -1
-PATIENCE_S = 2.0
-"""How long a reader waits for records that reports tell of before it looks whether they are there.
-"""
 """The frontier of an input of which no epoch is complete."""
 
 
@@ -164,7 +160,6 @@ class ArcInput:
         self._repeats = codec.arc.name in view.plan.spark
         self._reached = NOTHING_YET
         self._goal: tuple[int, int] | None = None
-        self._since_s = 0.0
 
     def poll(self, *, limit: int = 100_000) -> int:
         """Read what has arrived; return how many records."""
@@ -189,14 +184,10 @@ class ArcInput:
         """
         arc, partition = self.codec.arc.name, self.place.partition
         if self._goal is None:
-            self._goal, self._since_s = self.view.complete(arc, partition), monotonic()
+            self._goal = self.view.complete(arc, partition)
         epoch, end = self._goal
         if self.cursor.position >= end:
             self._reached, self._goal = max(self._reached, epoch), None
-        elif monotonic() - self._since_s > PATIENCE_S:
-            self._since_s = monotonic()
-            if self.view.doubt(arc, partition):
-                self._goal = None
         return max(self._reached, self.done)
 
     def epochs(self, upto: int) -> list[int]:

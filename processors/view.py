@@ -12,7 +12,7 @@ from functools import cached_property
 import polars as pl
 
 from processors import report as reports
-from processors.believable import Believable, Disbelief, told_of
+from processors.believable import Believable, Disbelief
 from processors.deployed import PLAN_KEY, SWITCH_KEY, declared_end
 from processors.frontiers import Frontiers
 from processors.plan import Plan
@@ -23,9 +23,6 @@ from schemas import framing
 from topics import names
 from topics.catch_up import catch_up
 from topics.cluster import Cluster, Records, TopicPartition
-
-LIES = 3
-"""How many reports of a task are remembered, in case that the newer ones turn out to be lies."""
 
 
 class View:
@@ -45,9 +42,8 @@ class View:
         self.watermarks = Watermarks(plan, self.of)
         self.disbelieved: dict[str, Disbelief] = {}
         """By task: a report that is not gone by, until it reports better."""
-        self._believable = Believable(plan)
+        self.believable = Believable(plan, cluster.ends)
         self._read: dict[str, Report] = {}
-        self._before: dict[str, list[Report]] = {}
         self.ends: dict[str, dict[int, int]] = {}
         self.version = 1
         """The newest version of the plan that was deployed or announced."""
@@ -72,26 +68,39 @@ class View:
         self.reader.close()
 
     def _take(self, records: Records) -> None:
-        take = self._take_report if records.source == self.source else self._take_told
-        for key, value in zip(records.keys, records.values, strict=True):
-            if key is not None and value is not None:
-                take(key.decode(errors="replace"), value)
-
-    def _take_report(self, key: str, value: bytes) -> None:
-        try:
-            report = reports.decode(value[framing.HEAD_BYTES :])
-        except reports.ReportError as error:
-            self.disbelieved[key] = Disbelief(None, str(error))
+        told = [
+            (key.decode(errors="replace"), value)
+            for key, value in zip(records.keys, records.values, strict=True)
+            if key is not None and value is not None
+        ]
+        if records.source == self.source:
+            self._take_reports(told)
             return
+        for key, value in told:
+            self._take_told(key, value)
+
+    def _take_reports(self, told: list[tuple[str, bytes]]) -> None:
+        found = []
+        for key, value in told:
+            try:
+                found.append((key, reports.decode(value[framing.HEAD_BYTES :])))
+            except reports.ReportError as error:
+                self.disbelieved[key] = Disbelief(None, str(error))
+        self.believable.look(report for _, report in found)
+        for key, report in found:
+            self._judge(key, report)
+
+    def _judge(self, key: str, report: Report) -> None:
+        """Go by a report that arrived, unless it can't be true."""
         why = f"it speaks of task {report.task!r}"
         if report.task == key:
-            why = self._believable.why_not(report, before=self._read.get(key, Report(key))) or ""
+            why = self.believable.why_not(report, before=self._read.get(key, Report(key))) or ""
         if why:
             self.disbelieved[key] = Disbelief(report, why)
             return
         self.disbelieved.pop(key, None)
         self._read[key] = report
-        self.note(report)
+        self._go_by(report)
 
     def _take_told(self, key: str, value: bytes) -> None:
         if key in (PLAN_KEY, SWITCH_KEY):
@@ -101,45 +110,20 @@ class View:
             self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}
 
     def note(self, report: Report) -> None:
-        """Take in a report, unless a newer one of the same task is known."""
-        known = self.of(report.task)
-        if (report.attempt, report.done) < (known.attempt, known.done):
-            return
-        self._before[report.task] = [*self._before.get(report.task, [])[1 - LIES :], known]
+        """Take in what a task of this process has committed."""
+        self.believable.note(report)
+        self.disbelieved.pop(report.task, None)
         self._go_by(report)
 
     def _go_by(self, report: Report) -> None:
+        """Go by a report, unless a newer one of the same task is known."""
         known, scope = self.of(report.task), report.task.rpartition(".")[0]
+        if (report.attempt, report.done) < (known.attempt, known.done):
+            return
         self.reports[report.task] = report
         if scope.startswith(INGEST):
             self.watermarks.changed(scope.removeprefix(INGEST))
         self.frontiers.changed(known, report)
-
-    def doubt(self, arc: str, partition: int) -> bool:
-        """See whether what reports say was written to a partition is there; drop those that lie.
-
-        Returns:
-            Whether one did, and another is gone by now. Without an older one nothing is changed:
-            then its task stands still until it has reported better.
-        """
-        place, found = TopicPartition(self.plan.topic(arc), partition), False
-        claims = [r for r in map(self.of, self.writers(arc, partition)) if place in r.ends]
-        end = self.cluster.end(place) if claims else 0
-        for lie in claims:
-            task = lie.task
-            if lie.ends[place][0] <= end:
-                continue
-            refused = self.disbelieved.get(task)
-            told = [*self._before.get(task, []), *([refused.report] if refused else [])]
-            honest = [r for r in told if r is not None and r.ends.get(place, (0, 0))[0] <= end]
-            reason = f"it has written up to offset {lie.ends[place][0]} of {told_of(place)}"
-            self.disbelieved[task] = Disbelief(lie, f"{reason}, which ends at {end}")
-            if honest:
-                best = max(honest, key=lambda report: (report.attempt, report.done))
-                self._read[task] = best
-                self._go_by(best)
-                found = True
-        return found
 
     def has_read_to(self, end: int) -> bool:
         """Whether all reports before this offset have been taken in."""

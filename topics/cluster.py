@@ -7,7 +7,7 @@ offset, compaction), for `errata local` and for tests that kill actors between a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -139,6 +139,9 @@ class Cluster(Protocol):
 
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
+
+    def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of several logs, asked for at once; see `end`."""
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record with this record timestamp or a later one.

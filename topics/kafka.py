@@ -128,24 +128,33 @@ class KafkaCluster:
 
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
-        return self._offset(source, OffsetSpec.latest())
+        return self.ends([source])[source]
+
+    def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of several logs, asked for at once; see `end`."""
+        return self._offsets(sources, OffsetSpec.latest())
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record of this time or later; the end if there is none."""
-        found = self._offset(source, OffsetSpec.for_timestamp(time_ms))
+        found = self._offsets([source], OffsetSpec.for_timestamp(time_ms))[source]
         return found if found >= 0 else self.end(source)
 
-    def _offset(self, source: TopicPartition, which: OffsetSpec) -> int:
+    def _offsets(
+        self, sources: Collection[TopicPartition], which: OffsetSpec
+    ) -> dict[TopicPartition, int]:
         self._connection.check()
-        position = Position(*source)
-        what = f"partition {source.partition} of topic '{source.topic}'"
+        asked = {source: Position(*source) for source in sources}
         deadline = monotonic() + TIMEOUT_S
         while True:
             answers = self._connection.admin.list_offsets(
-                {position: which}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+                dict.fromkeys(asked.values(), which),
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
             )
             try:
-                return int(self._connection.ask(what, answers[position]).offset)
+                return {
+                    source: int(self._connection.ask(_told(source), answers[position]).offset)
+                    for source, position in asked.items()
+                }
             except MovingLeaderError:
                 if monotonic() > deadline:
                     raise
@@ -170,3 +179,7 @@ class KafkaCluster:
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
             self._lost = f"topic '{message.topic()}': {self._connection.clean(error)}"
+
+
+def _told(source: TopicPartition) -> str:
+    return f"partition {source.partition} of topic '{source.topic}'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from topics.cluster import ClusterError, Records, TopicPartition
 from topics.memory_log import MemoryLog
@@ -100,6 +100,10 @@ class MemoryCluster:
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
         return self.log(source).end
+
+    def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of several logs."""
+        return {source: self.end(source) for source in sources}
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record of this time or later; the end if there is none."""
