@@ -120,7 +120,7 @@ class IngestTask(Task):
             # Follow the peers, never push them: two idle tasks would push each other for ever.
             yield from self.commit([], replace(self.report, done=self._largest()))
         else:
-            yield from self.rest()
+            yield from self.bury()
 
     def _read(self, now: int) -> None:
         assert self.reader is not None

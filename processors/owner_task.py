@@ -76,7 +76,7 @@ class OwnerTask(Task):
         if epochs:
             yield from self._take(self.input, epochs[0])
         else:
-            yield from self.rest()
+            yield from self.bury()
 
     def _take(self, source: ArcInput, epoch: int) -> Iterator[bool]:
         """Process one epoch."""

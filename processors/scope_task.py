@@ -158,7 +158,7 @@ class ScopeTask(Task):
         idle_ms, closes = (frontier - self.report.done) * INTERVAL_MS, self.run.closes(self.memory)
         is_old = idle_ms * REPORTS_A_LAG > self.shared.compaction_lag_ms
         if self.report.done < 0 or (closes == self.report.closes and not is_old):
-            yield from self.rest()
+            yield from self.bury()
             return
         done = max(frontier, self.report.done)
         memory = replace(

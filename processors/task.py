@@ -108,6 +108,7 @@ class Task:
             self.started = True
             yield False
             while True:
+                yield from self._gainsay()
                 yield from self.step()
         finally:
             self.close()
@@ -134,6 +135,20 @@ class Task:
         yield from self._commit(claimed)
         yield from self._cover_orphans()
         yield from self.start()
+
+    def _gainsay(self) -> Iterator[bool]:
+        """Report again, under a number that is not taken, after a lie was told in its name.
+
+        Else the lie would be the newest record of its key for as long as it idles; and one of
+        records that are not there could not be told from the truth when others have written as far.
+        """
+        lie = self.view.disbelieved.get(self.name)
+        if lie is None:
+            return
+        told = lie.report.attempt if lie.report is not None else 0
+        attempt = max(self.report.attempt, told) + 1
+        self._open().begin()
+        yield from self._commit(replace(self.report, attempt=attempt))
 
     def connect(self) -> Transactions:
         """Return the transactions of this life; those of older ones are fenced."""
@@ -258,18 +273,6 @@ class Task:
         schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
         value = framing.frame([reports.encode(report)], schema_id)
         self._open().produce(topic, partitions=[0], keys=[self.name.encode()], values=value)
-
-    def rest(self) -> Iterator[bool]:
-        """Do what there is to do when idle: gainsay what was reported in its name, or bury.
-
-        Else the newest record of the progress topic would not be its own for as long as it idles.
-        """
-        lie = self.view.disbelieved.get(self.name)
-        if lie is None or lie.report == self.report:
-            yield from self.bury()
-            return
-        self._open().begin()
-        yield from self._commit(self.report)
 
     # ---------------------------------------------------------------- the cleaner's dangers
 

@@ -1,0 +1,113 @@
+"""Nobody goes by a lie, and all goes on after it: over tasks in memory, an exchange between them.
+
+What lies there: two ingest tasks, which write to all three partitions of an exchange, and owners.
+"""
+
+import pytest
+
+from processors.arc_topic import ArcInput
+from processors.report import FOREVER, Report
+from processors.view import View
+from tests.processors.rogue import Rogue
+from tests.processors.test_rekey import World, insert, replace, row, running
+from topics.cluster import TopicPartition
+
+LIAR = "ingest.trades.0"
+
+
+def exchange(partition: int) -> TopicPartition:
+    return TopicPartition("tape.trades.exchange", partition)
+
+
+def claim(world: World, rogue: Rogue, partition: int, *, more: int) -> Report:
+    """Claim records in one partition that are not there, and to be far on, and at the end."""
+    end = world.cluster.end(exchange(partition)) + more
+    last = rogue.honest(LIAR)
+    return rogue.lie(
+        LIAR,
+        later=1_000,
+        ends={**last.ends, exchange(partition): (end, last.done + 1_000)},
+        watermark=FOREVER,
+        watermarks=((last.done, FOREVER),),
+    )
+
+
+@pytest.mark.parametrize("partition", range(3))
+@pytest.mark.parametrize("more", [1, 500])
+def test_after_a_claim_of_records_that_are_not_there_every_record_counts_once(partition, more):
+    with running() as world:
+        rogue = Rogue(world.cluster, world.plan)
+        world.send(0, *(insert(key) for key in "abcdef"))
+        world.close_epoch()
+        for price in (2, 3, 4):
+            before = world.view.of(LIAR), world.view.watermark("trades-owner.0", upto=2**40)
+            told = claim(world, rogue, partition, more=more)
+            world.view.poll()
+            assert world.view.disbelieved[LIAR].report == told
+            assert before == (
+                world.view.of(LIAR),
+                world.view.watermark("trades-owner.0", upto=2**40),
+            )
+            for number, key in enumerate("abcdef"):
+                line = replace(row(key, price - 1), row(key, price))
+                world.send(number % 2, line)
+            world.close_epoch()
+            assert world.view.disbelieved == {}
+        assert world.revisions() == [
+            *((1, "insert", key, None, 1) for key in "abcdef"),
+            *((n, "replace", key, n - 1, n) for n in (2, 3, 4) for key in "abcdef"),
+        ]
+        assert world.letters() == []
+        assert world.counted("read") == 24
+
+
+def test_a_reader_waits_for_no_record_that_is_claimed_and_takes_those_that_come():
+    with running() as world:
+        rogue, codec = Rogue(world.cluster, world.plan), world.shared.codec("trades.exchange")
+        reader = ArcInput(world.view, codec, 0, done=-1, resume=0)
+        found = []
+        for epoch in (1, 2, 3):
+            world.send(0, *(insert(f"{epoch}{n}") for n in range(20)))
+            world.close_epoch()
+            claim(world, rogue, 0, more=5)
+            world.view.poll()
+            reader.poll()
+            assert reader.frontier() == epoch
+            found += reader.take(epoch)["epoch"].to_list()
+            reader.drop(epoch)
+        assert found == sorted(found)
+        assert len(found) == world.cluster.end(exchange(0)) - 3  # marks of transactions' ends
+        reader.close()
+
+
+def test_a_lie_is_one_also_for_who_comes_when_others_have_written_as_far():
+    with running() as world:
+        rogue = Rogue(world.cluster, world.plan)
+        world.send(0, *(insert(key) for key in "abcdef"))
+        world.close_epoch()
+        told = claim(world, rogue, 0, more=1)
+        world.send(1, *(insert(f"{n}") for n in range(30)))
+        world.close_epoch()
+        assert told.ends[exchange(0)][0] <= world.cluster.end(exchange(0))
+        late = View(world.cluster, plan=world.plan)
+        late.catch_up()
+        assert late.reports == world.view.reports
+        assert late.of(LIAR).done == 2
+        assert late.disbelieved == {}
+
+
+def test_an_idle_task_gainsays_what_is_told_in_its_name_once():
+    with running() as world:
+        rogue = Rogue(world.cluster, world.plan)
+        world.send(0, insert("a"))
+        world.close_epoch()
+        for name in world.tasks:
+            honest = world.view.of(name)
+            rogue.lie(name, later=-2)
+            world.close_epoch()
+            assert world.view.disbelieved == {}
+            assert world.view.of(name).attempt == honest.attempt + 1
+            end = world.cluster.end(world.view.source)
+            for life in world.lives.values():
+                assert not next(life)
+            assert world.cluster.end(world.view.source) == end
