@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from errata.holds import STALE_MS
 from processors.view import View
 
-FORGOTTEN_MS = 60_000
-"""So long a report is complained of that is of no task of the plan: no better one will follow."""
+NAMED_MS = 10_000
+"""A report that is not believed is named for so long, and until its task reports better."""
 
 
 @dataclass(frozen=True)
@@ -27,21 +27,19 @@ class Complaint:
     since_ms: int | None
 
 
-def complaints(
-    view: View, silent: Mapping[str, int | None], *, written_ms: Mapping[str, int], now_ms: int
-) -> list[Complaint]:
+def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> list[Complaint]:
     """Return what is wrong with what tasks report.
 
     Args:
         view: What has been read of reports.
         silent: Tasks that hold themselves back, and when each last reported.
-        written_ms: When the newest record of each task was written.
         now_ms: The time.
     """
     found = [
-        Complaint(task, f"its report is not believed: {disbelief.reason}", written_ms.get(task))
-        for task, disbelief in sorted(view.disbelieved.items())
-        if view.believable.knows(task) or now_ms - written_ms.get(task, 0) < FORGOTTEN_MS
+        Complaint(task, f"its report is not believed: {lie.reason}", lie.time_ms)
+        for task, lie in sorted(view.lies.items())
+        if now_ms - lie.time_ms < NAMED_MS
+        or (task in view.disbelieved and view.believable.knows(task))
     ]
     for task, since_ms in sorted(silent.items()):
         if since_ms is None:

@@ -171,7 +171,7 @@ def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
         _known(newest),
         tasks,
         [_arc_status(progress, arc, newest) for arc in arcs],
-        complaints(progress, silent, written_ms=progress.written_ms, now_ms=now_ms),
+        complaints(progress, silent, now_ms=now_ms),
         list(watermark_holds(progress)),
         silent_filters(progress.plan, [report.counts for report in progress.reports.values()]),
     )

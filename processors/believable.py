@@ -24,10 +24,12 @@ class Disbelief:
     Args:
         report: It; None if it could not be read as one.
         reason: What gives the lie to it.
+        time_ms: When it was written.
     """
 
     report: Report | None
     reason: str
+    time_ms: int
 
 
 class Believable:

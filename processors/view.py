@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cached_property
 
 import polars as pl
@@ -22,7 +23,7 @@ from processors.watermarks import Line, Watermarks
 from schemas import framing
 from topics import names
 from topics.catch_up import catch_up
-from topics.cluster import Cluster, Records, TopicPartition
+from topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition
 
 
 class View:
@@ -42,8 +43,11 @@ class View:
         self.watermarks = Watermarks(plan, self.of)
         self.disbelieved: dict[str, Disbelief] = {}
         """By task: a report that is not gone by, until it reports better."""
+        self.lies: dict[str, Disbelief] = {}
+        """By task: the last report that was not gone by."""
         self.believable = Believable(plan, cluster.ends)
         self._read: dict[str, Report] = {}
+        self._heard: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
         self.version = 1
         """The newest version of the plan that was deployed or announced."""
@@ -52,6 +56,8 @@ class View:
         """Take in the reports, and the declared ends of sources, that have arrived."""
         for records in self.reader.poll():
             self._take(records)
+        with suppress(MovingLeaderError):  # looked at again at the next poll
+            self._judge()
 
     def catch_up(self, *, limit_s: float = 30.0) -> None:
         """Take in every report that is there now, and what has arrived of declared ends.
@@ -62,47 +68,44 @@ class View:
         self.poll()
         for records in catch_up(self.cluster, self.reader, self.source, limit_s=limit_s):
             self._take(records)
+        self._judge()
 
     def close(self) -> None:
         """Stop reading; safe to call twice."""
         self.reader.close()
 
     def _take(self, records: Records) -> None:
-        told = [
-            (key.decode(errors="replace"), value)
-            for key, value in zip(records.keys, records.values, strict=True)
-            if key is not None and value is not None
-        ]
-        if records.source == self.source:
-            self._take_reports(told)
-            return
-        for key, value in told:
-            self._take_told(key, value)
+        take = self._hear if records.source == self.source else self._take_told
+        columns = records.keys, records.values, records.times_ms
+        for key, value, time_ms in zip(*columns, strict=True):
+            if key is not None and value is not None:
+                take(key.decode(errors="replace"), value, time_ms)
 
-    def _take_reports(self, told: list[tuple[str, bytes]]) -> None:
-        found = []
-        for key, value in told:
-            try:
-                found.append((key, reports.decode(value[framing.HEAD_BYTES :])))
-            except reports.ReportError as error:
-                self.disbelieved[key] = Disbelief(None, str(error))
-        self.believable.look(report for _, report in found)
-        for key, report in found:
-            self._judge(key, report)
+    def _hear(self, key: str, value: bytes, time_ms: int) -> None:
+        try:
+            self._heard.append((key, reports.decode(value[framing.HEAD_BYTES :]), time_ms))
+        except reports.ReportError as error:
+            self._disbelieve(key, Disbelief(None, str(error), time_ms))
 
-    def _judge(self, key: str, report: Report) -> None:
-        """Go by a report that arrived, unless it can't be true."""
-        why = f"it speaks of task {report.task!r}"
-        if report.task == key:
-            why = self.believable.why_not(report, before=self._read.get(key, Report(key))) or ""
-        if why:
-            self.disbelieved[key] = Disbelief(report, why)
-            return
-        self.disbelieved.pop(key, None)
-        self._read[key] = report
-        self._go_by(report)
+    def _judge(self) -> None:
+        """Go by the reports that have arrived, unless they can't be true."""
+        self.believable.look(report for _, report, _ in self._heard)
+        heard, self._heard = self._heard, []
+        for key, report, time_ms in heard:
+            why = f"it speaks of task {report.task!r}"
+            if report.task == key:
+                why = self.believable.why_not(report, before=self._read.get(key, Report(key))) or ""
+            if why:
+                self._disbelieve(key, Disbelief(report, why, time_ms))
+                continue
+            self.disbelieved.pop(key, None)
+            self._read[key] = report
+            self._go_by(report)
 
-    def _take_told(self, key: str, value: bytes) -> None:
+    def _disbelieve(self, key: str, lie: Disbelief) -> None:
+        self.disbelieved[key] = self.lies[key] = lie
+
+    def _take_told(self, key: str, value: bytes, _: int) -> None:
         if key in (PLAN_KEY, SWITCH_KEY):
             self.version = max(self.version, json.loads(value)["version"])
         source = declared_end(key)
@@ -127,7 +130,7 @@ class View:
 
     def has_read_to(self, end: int) -> bool:
         """Whether all reports before this offset have been taken in."""
-        return self.reader.position(self.source) >= end
+        return self.reader.position(self.source) >= end and not self._heard
 
     def of(self, task: str) -> Report:
         """Return the newest report of a task; an empty one before its first."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from topics.cluster import ClusterError
+from topics.cluster import ClusterError, MovingLeaderError
 
 Settings = Mapping[str, str | int]
 T = TypeVar("T")
@@ -59,10 +59,6 @@ _MOVING = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
-
-
-class MovingLeaderError(ClusterError):
-    """A partition has no leader for the moment: it was just made, or a broker went down."""
 
 
 class TopicExistsError(ClusterError):

@@ -50,6 +50,10 @@ class ClusterError(ErrataError):
     """The cluster can't be used: unreachable, refused, or a topic is missing or unsuitable."""
 
 
+class MovingLeaderError(ClusterError):
+    """A partition has no leader for the moment: it was just made, or a broker went down."""
+
+
 class LostOffsetError(ClusterError):
     """A log no longer has the offset to read from: retention was faster, or it was made anew."""
 

@@ -16,8 +16,8 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec
 
-from topics.client import REACH_S, Connection, MovingLeaderError, Settings
-from topics.cluster import ClusterError, TopicPartition
+from topics.client import REACH_S, Connection, Settings
+from topics.cluster import ClusterError, MovingLeaderError, TopicPartition
 from topics.membership import SESSION_MS, Membership
 from topics.reading import KafkaReader
 from topics.record_size import LARGEST, check_sizes

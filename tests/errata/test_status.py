@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from errata.cli.status import as_data, shown_to_people, why_held, why_watermark
+from errata.complaints import NAMED_MS
 from errata.loading import load
 from errata.progress import NetworkStatus, Progress, status
 from errata.testing import Driver
@@ -222,9 +223,26 @@ def test_a_report_that_can_not_be_true_is_named_and_not_believed(
     world.report(task, done, **more)
     assert complaints(world) == {task: f"its report is not believed: {reason}"}
     assert by_task(world.status())["prices.0"] == before
+    world.now_ms += NAMED_MS
     if task == "prices.0":
+        assert task in complaints(world)
         world.report(task, 150)
-        assert complaints(world) == {}
+    assert complaints(world) == {}
+
+
+def test_a_report_that_is_not_believed_is_named_for_a_while_though_better_ones_follow(
+    world: World,
+) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 300, 5_000, at=100)
+        scope(world, partition, 100)
+    world.report("prices.0", 99)
+    world.report("prices.0", 150)
+    assert list(complaints(world)) == ["prices.0"]
+    world.now_ms += NAMED_MS - 1
+    assert list(complaints(world)) == ["prices.0"]
+    world.now_ms += 1
+    assert complaints(world) == {}
 
 
 def test_what_is_no_report_is_named_by_its_key(world: World) -> None:

@@ -10,7 +10,7 @@ from processors.report import FOREVER, Report
 from processors.view import View
 from tests.processors.rogue import Rogue
 from tests.processors.test_rekey import World, insert, replace, row, running
-from topics.cluster import TopicPartition
+from topics.cluster import MovingLeaderError, TopicPartition
 
 LIAR = "ingest.trades.0"
 
@@ -94,6 +94,27 @@ def test_a_lie_is_one_also_for_who_comes_when_others_have_written_as_far():
         assert late.reports == world.view.reports
         assert late.of(LIAR).done == 2
         assert late.disbelieved == {}
+
+
+def test_a_report_waits_while_nobody_knows_whether_its_records_are_there(monkeypatch):
+    def without_leader(sources):
+        raise MovingLeaderError(f"{sources} have no leader")
+
+    with running() as world:
+        view = View(world.cluster, plan=world.plan)
+        end = world.cluster.end(view.source)
+        world.send(0, insert("a"))
+        world.close_epoch()
+        with monkeypatch.context() as patch:
+            patch.setattr(view.believable, "_ask_ends", without_leader)
+            view.poll()
+            assert view.reports == {}
+            assert not view.has_read_to(end)
+            with pytest.raises(MovingLeaderError):
+                view.catch_up()
+        view.poll()
+        assert view.has_read_to(end)
+        assert view.reports == world.view.reports
 
 
 def test_an_idle_task_gainsays_what_is_told_in_its_name_once():
