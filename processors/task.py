@@ -14,6 +14,7 @@ import polars as pl
 
 from processors import report as reports
 from processors.arc_topic import ArcCodec, Meta, history
+from processors.believable import Disbelief
 from processors.declarations import Sink
 from processors.envelopes.outgoing import Outgoing
 from processors.graves import Emission, Graves, last_of
@@ -91,6 +92,7 @@ class Task:
         self.transactions: Transactions | None = None
         self.graves = Graves()
         self.started = False
+        self._gainsaid: Disbelief | None = None
         self.plan_name = self.plan.fingerprint
         self.accepted = {"", self.plan_name}
 
@@ -142,9 +144,10 @@ class Task:
         Else the lie would be the newest record of its key for as long as it idles; and one of
         records that are not there could not be told from the truth when others have written as far.
         """
-        lie = self.view.disbelieved.get(self.name)
-        if lie is None:
+        lie = self.view.lies.get(self.name)
+        if lie is None or lie is self._gainsaid:
             return
+        self._gainsaid = lie
         told = lie.report.attempt if lie.report is not None else 0
         attempt = max(self.report.attempt, told) + 1
         self._open().begin()

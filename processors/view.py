@@ -98,9 +98,8 @@ class View:
             if why:
                 self._disbelieve(key, Disbelief(report, why, time_ms))
                 continue
-            self.disbelieved.pop(key, None)
             self._read[key] = report
-            self._go_by(report)
+            self.note(report)
 
     def _disbelieve(self, key: str, lie: Disbelief) -> None:
         self.disbelieved[key] = self.lies[key] = lie
@@ -113,13 +112,9 @@ class View:
             self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}
 
     def note(self, report: Report) -> None:
-        """Take in what a task of this process has committed."""
+        """Take in a report that is true, unless a newer one of the same task is known."""
         self.believable.note(report)
         self.disbelieved.pop(report.task, None)
-        self._go_by(report)
-
-    def _go_by(self, report: Report) -> None:
-        """Go by a report, unless a newer one of the same task is known."""
         known, scope = self.of(report.task), report.task.rpartition(".")[0]
         if (report.attempt, report.done) < (known.attempt, known.done):
             return

@@ -96,6 +96,18 @@ def test_a_lie_is_one_also_for_who_comes_when_others_have_written_as_far():
         assert late.disbelieved == {}
 
 
+def test_a_lie_that_is_read_together_with_what_follows_it_is_gainsaid_too():
+    with running() as world:
+        rogue = Rogue(world.cluster, world.plan)
+        world.send(0, insert("a"))
+        world.close_epoch()
+        honest = rogue.honest(LIAR)
+        claim(world, rogue, 0, more=1)
+        rogue.lie(LIAR, ends=honest.ends)  # as if it had reported before it read that
+        world.close_epoch()
+        assert world.view.of(LIAR).attempt == honest.attempt + 1
+
+
 def test_a_report_waits_while_nobody_knows_whether_its_records_are_there(monkeypatch):
     def without_leader(sources):
         raise MovingLeaderError(f"{sources} have no leader")
