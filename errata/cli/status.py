@@ -18,7 +18,7 @@ from errata.holds import STALE_MS, Hold
 from errata.progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
 from errata.stopping import Stop
 
-_REFRESH_S = 1.0
+_REFRESH_S = 0.5
 _ARC_COLUMNS = ("arc", "frontier", "lag", "watermark", "waits for", "its last report")
 _COLUMNS = (
     "task",
@@ -40,7 +40,7 @@ _COLUMNS = (
 def status_(
     net: NetworkArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again every second, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Show it again twice a second, until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
