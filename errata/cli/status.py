@@ -49,7 +49,7 @@ def status_(
     The frontier is the last epoch that a task can no longer change; its lag is told in the time
     between epochs. The watermark is event time. A task that has something to do and has not
     reported for 1.5 seconds is busy, or not running. A report that can't be true is not believed,
-    and named.
+    and named for ten seconds.
     """
     with Stop() as stop, deployed(net) as found:
         progress = Progress(found.cluster, plan=found.plan)

@@ -5,14 +5,9 @@ stays what a full recompute gives: no window closes early, no record is waited f
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import polars as pl
 import pytest
@@ -22,6 +17,7 @@ from errata import Network, Stream, tumbling
 from errata.worker import Place, Worker
 from processors.report import FOREVER
 from schemas import revisions as frames
+from tests.kafka.following import following
 from tests.processors.rogue import Rogue
 from tests.spark_jobs.at_work import HOUR, LIMIT_S, Fed, at_work
 from topics.cluster import TopicPartition
@@ -87,28 +83,6 @@ class Watched:
         while not condition(self.complaints()):
             assert time.monotonic() < deadline, self.complaints()
             time.sleep(0.05)
-
-
-@contextmanager
-def watched(folder, topic, broker):
-    """Run `errata status --watch` in a process of its own."""
-    (folder / "liars.py").write_text(
-        f"from tests.kafka.test_liars import network\nnet = network({topic!r})\n"
-    )
-    root = str(Path(__file__).parents[2])
-    with (folder / "status.jsonl").open("wb") as out:
-        running = subprocess.Popen(
-            [sys.executable, "-m", "errata", "status", "liars.py", "--watch", "--json"],
-            stdout=out,
-            cwd=folder,
-            env=os.environ
-            | {"PYTHONPATH": root, "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers},
-        )
-        try:
-            yield Watched(folder / "status.jsonl")
-        finally:
-            running.send_signal(signal.SIGINT)
-            assert running.wait() == 130
 
 
 def backwards(rogue, plan):
@@ -184,7 +158,11 @@ def test_lies_are_named_and_change_nothing_and_neither_does_a_task_that_stands_s
         for worker in (first, started("sums")):
             stack.enter_context(at_work(worker))
         rogue, traded = Rogue(cluster, plan), Traded(cluster, topic=topic)
-        status = stack.enter_context(watched(tmp_path, topic, broker))
+        file = f"from tests.kafka.test_liars import network\nnet = network({topic!r})\n"
+        command = ("status", "--watch", "--json")
+        status = Watched(
+            stack.enter_context(following(tmp_path, broker, net=file, command=command))
+        )
 
         def hours(number):
             """Trades of the hours to come, and corrections of those past; all is processed."""

@@ -6,14 +6,9 @@ topics hold it, as `errata.read` gives it, and as `errata tail --complete` tells
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 
@@ -22,13 +17,14 @@ from errata import Network, Stream
 from errata.worker import Place, Worker
 from schemas import revisions as frames
 from schemas.visible import visible
+from tests.kafka.following import following
 from tests.spark_jobs.at_work import LIMIT_S, Fed, at_work
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.settings import TopicSpec
 
 ACCOUNTS, MOVES = 12, 1_500
-COMPLETE = ("--complete", "--json", "--from-beginning")
+TAIL = ("tail", "balances", "--complete", "--json", "--from-beginning")
 FIELDS = {
     "key": "string",
     "at": "timestamp-millis",
@@ -103,28 +99,6 @@ class Told:
         raise AssertionError(f"epoch {upto} is not told, only {sorted(found)[-3:]}")
 
 
-@contextmanager
-def tailed(folder, topic, broker):
-    """Run `errata tail --complete` in a process of its own."""
-    (folder / "money.py").write_text(
-        f"from tests.kafka.test_money import network\nnet = network({topic!r})\n"
-    )
-    root = str(Path(__file__).parents[2])
-    with (folder / "told.jsonl").open("wb") as out:
-        running = subprocess.Popen(
-            [sys.executable, "-m", "errata", "tail", "money.py", "balances", *COMPLETE],
-            stdout=out,
-            cwd=folder,
-            env=os.environ
-            | {"PYTHONPATH": root, "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers},
-        )
-        try:
-            yield Told(folder / "told.jsonl")
-        finally:
-            running.send_signal(signal.SIGINT)
-            assert running.wait() == 130
-
-
 @pytest.mark.kafka
 def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
     topic = "money.in"
@@ -138,7 +112,8 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
             workers[number % 4].add_scope(scope, sweep_beside=True)
         for worker in workers:
             stack.enter_context(at_work(worker))
-        told = stack.enter_context(tailed(tmp_path, topic, broker))
+        file = f"from tests.kafka.test_money import network\nnet = network({topic!r})\n"
+        told = Told(stack.enter_context(following(tmp_path, broker, net=file, command=TAIL)))
         net, settings = network(topic), {"kafka.bootstrap.servers": broker.bootstrap_servers}
 
         def total_as_of(epoch):
