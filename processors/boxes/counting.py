@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from processors.boxes.aggregating import Aggregating
-from processors.boxes.answers import Failures
-from processors.boxes.ordered import Line, Numbers, Ordered
+from processors.boxes.answers import Failures, without
+from processors.boxes.ordered import WHY, Line, Numbers, Ordered
 from processors.boxes.states import END, START
 from processors.boxes.timeline import unions
 from processors.row_windows import HoppingRows, RowWindow
@@ -74,8 +74,11 @@ class Counting(Aggregating, Ordered):
             "input": self.input.name,
         }
 
-    def made(self, line: Line, *, wm: int) -> pl.DataFrame:
-        """Return the results of the windows of which all tuples are known, and that are told."""
+    def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the results of the windows of which all tuples are known, and that are told.
+
+        What is left out are the states that a user's function fails for.
+        """
         size, number = self.window.rows, line.first + line.place
         times = self.input.event_times(line.tuples).to_numpy()
         if isinstance(self.window, HoppingRows):
@@ -92,8 +95,8 @@ class Counting(Aggregating, Ordered):
 
     def _results(
         self, tuples: pl.DataFrame, number: Numbers, first: Numbers, end: Numbers
-    ) -> pl.DataFrame:
-        """Return the results of runs of tuples."""
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the results of runs of tuples, and the states that have none."""
         keys = tuples[end - 1]
         if isinstance(self.window, HoppingRows):
             starts = pl.Series(number[first])
@@ -106,7 +109,12 @@ class Counting(Aggregating, Ordered):
         rows = pl.Series(np.arange(held.height, dtype=np.uint32))
         alone = self._change(self.nothing(held.height), held, rows, rows, 1)
         merged = unions(alone, self.nothing(1), first, end, self._merged)
-        return self.emit(pl.concat([keys.select(self.keys), merged], how="horizontal"))
+        states = pl.concat([keys.select(self.keys), merged], how="horizontal")
+        results, failures = self.emitted(states)
+        left_out = states[list(failures)].with_columns(
+            pl.Series(WHY, list(failures.values()), pl.String)
+        )
+        return results.filter(without(failures, states.height)), left_out
 
 
 def _held(

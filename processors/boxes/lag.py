@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.ordered import Line, Ordered
+from processors.boxes.ordered import FIRST, WHY, Line, Ordered
 from processors.expressions.expression import Expression
 from schemas.arc import Arc
 
@@ -52,12 +52,24 @@ class Lag(Ordered):
             "input": self.input.name,
         }
 
-    def made(self, line: Line, *, wm: int) -> pl.DataFrame:
-        """Return the known tuples that the one before them is known of, or known to be none."""
+    def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the known tuples that the one before them is known of, or known to be none.
+
+        Those are left out for which a user's function fails for the one before.
+        """
         has_one = pl.Series(line.place >= self.offset)
-        results = [
-            pl.when(has_one).then(expression.evaluate(line.tuples).shift(self.offset)).alias(name)
-            for name, expression in self.expressions.items()
-        ]
         whole = has_one | pl.Series(line.first == 0)
-        return line.tuples.with_columns(results).filter(whole).select(list(self.arc.fields))
+        results, failures = [], dict[int, str]()
+        for name, expression in self.expressions.items():
+            values, failed_here = expression.judge(line.tuples)
+            results.append(pl.when(has_one).then(values.shift(self.offset)).alias(name))
+            failures = {**failed_here, **failures}
+        why = pl.repeat(None, line.tuples.height, dtype=pl.String, eager=True)
+        if failures:
+            why = why.scatter(list(failures), list(failures.values()))
+        results.append(pl.when(has_one).then(why.shift(self.offset)).alias(WHY))
+        seen = {name for expression in self.expressions.values() for name in expression.columns}
+        other = [pl.col(name).shift(self.offset).alias(f"@{name}") for name in sorted(seen)]
+        made = line.tuples.with_columns(results).with_columns(other).filter(whole)
+        there, names = made[WHY].is_null(), list(self.arc.fields)
+        return made.filter(there).select(names), made.filter(~there).drop(FIRST)

@@ -43,6 +43,9 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 FIRST, _GROUP, _SIDE, _FAR = "@first", "@group", "@side", "@far"
 _GONE, _COME, _KNOWN = range(3)
 
+WHY = "@why"
+"""Beside what is left out: what a user's function raised."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -107,10 +110,11 @@ class Ordered(Asking):
         return False
 
     @abstractmethod
-    def made(self, line: Line, *, wm: int) -> pl.DataFrame:
-        """Return what is there of known tuples at a watermark.
+    def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return what is there of known tuples at a watermark, and what is left out.
 
-        It is what needs no more than these: all, of a group of which all are known.
+        It is what needs no more than these: all, of a group of which all are known. Beside the
+        identity of what is left out stands all that it is told from, and `WHY` it is left out.
         """
 
     # ---------------------------------------------------------------- what it reads
@@ -127,7 +131,7 @@ class Ordered(Asking):
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection at watermark `wm`."""
-        return self.made(self._line(self._whole(inputs[0])), wm=wm)
+        return self.made(self._line(self._whole(inputs[0])), wm=wm)[0]
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
         """Return why a tuple has no place in the order, by row: a user's function fails for it."""
@@ -187,9 +191,11 @@ class Ordered(Asking):
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Take one epoch's revisions of the input; yields what it needs and is sent the answer."""
         (some,), names = revisions, self.looked_at
-        come = frames.entering(some, names)
-        dead = failed(self.input.name, come, self.refused(come))
-        gone, come = self._taken(frames.leaving(some, names)), self._taken(come)
+        entering = frames.entering(some, list(self.input.fields))
+        failures = self.refused(entering)
+        dead = failed(self.input.name, entering, failures)
+        gone = self._taken(frames.leaving(some, names))
+        come = entering.select(names).filter(without(failures, entering.height))
         every = self._sided(gone, come, live.states)
         busy = every.select(self._is_busy(wm_before, wm)).to_series()
         ours = self._judged(every.filter(busy))
@@ -209,8 +215,13 @@ class Ordered(Asking):
             then = pl.concat([then, self._replaced(whole, come, left)])
 
         line = self._line(now)
-        before, after = self.made(self._line(then), wm=wm_before), self.made(line, wm=wm)
+        before, untold = self.made(self._line(then), wm=wm_before)
+        after, left_out = self.made(line, wm=wm)
         revised = difference(self.arc, before, after)
+        if left_out.height:
+            told_from = left_out.drop(WHY).columns
+            new = left_out.join(untold, on=told_from, how="anti", nulls_equal=True)
+            dead += failed(self.arc.name, new.select(self.arc.identity), dict(enumerate(new[WHY])))
         rest = every.filter(~busy).select(live.states.columns)
         fresh = frames.entering(revised.filter(pl.col("op") == frames.INSERT), [*self.arc.fields])
         closed = int((self.arc.event_times(fresh) >= wm_before).sum()) if self.waits else 0

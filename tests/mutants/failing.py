@@ -46,4 +46,18 @@ FAILURES = [
         "for result in results[:1]\n",
         network=FAILING,
     ),
+    Mutant(
+        "a result over rows that is left out is refused whenever its group is looked at",
+        "processors/boxes/ordered.py",
+        'new = left_out.join(untold, on=told_from, how="anti", nulls_equal=True)',
+        'new = left_out.join(untold, on=told_from, nulls_equal=True, how="left")',
+        network=FAILING,
+    ),
+    Mutant(
+        "nothing is said of a result over rows that is left out",
+        "processors/boxes/ordered.py",
+        "if left_out.height:",
+        "if left_out.is_empty():",
+        network=FAILING,
+    ),
 ]

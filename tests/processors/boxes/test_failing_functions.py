@@ -233,6 +233,82 @@ def test_a_result_that_emit_raises_for_is_left_out_until_it_changes(window: Any,
         assert "a hundred; result {'desk': 'x', 'window_start'" in letter.detail
 
 
+@pytest.mark.parametrize("mode", ["adaptive", "resident"])
+@pytest.mark.parametrize("emit", ["on_close", "on_update"])
+@pytest.mark.parametrize("window", [tumbling(rows=2), sliding(rows=2)])
+def test_a_result_over_rows_is_refused_when_it_comes_and_when_it_changes(
+    window: Any, emit: str, mode: str
+) -> None:
+    """The last tuple of a group joins it in the second epoch, and touches no other window.
+
+    ::
+
+        epoch   1          2             3             4
+        price   40 60 70   40 60 70 80   40 61 70 80   60 40 70 80
+        sums    100        100           101           100
+    """
+    net = Network("brittle")
+    total = source(net).aggregate(
+        "sums", by=["desk"], window=window, emit=emit, mode=mode, sum=Brittle("price")
+    )
+    with Driver(net) as driver:
+        for lines in (
+            [insert("a", 1, 40), insert("b", 2, 60), insert("c", 3, 70), insert("w", 90, 1, "y")],
+            [insert("d", 4, 80)],
+            [replace("b", 2, 61)],
+            [replace("a", 1, 60), replace("b", 2, 40)],
+        ):
+            driver.send("trades", lines)
+            driver.close_epoch()
+        assert [(epoch, box) for epoch, box, _ in told(driver)] == [(1, "sums"), (4, "sums")]
+        for letter in driver.dead_letters():
+            assert (letter.topic, letter.value) == ("brittle.sums", None)
+            assert "a hundred; result {'desk': 'x'" in letter.detail
+        sums = [row["sum"] for row in driver.table(total.name) if row["desk"] == "x"]
+        assert 150 in sums
+        assert 100 not in sums
+
+
+def test_a_tuple_that_a_window_of_rows_does_not_take_is_told_with_its_record() -> None:
+    net = Network("brittle")
+    source(net).aggregate("sums", window=sliding(rows=2), sum=Brittle("price"))
+    with Driver(net) as driver:
+        driver.send("trades", [insert("a", 1, 1), insert("b", 2, 13), insert("c", 3, 2)])
+        driver.end()
+        assert [row["sum"] for row in driver.table("sums")] == [1, 3]
+        (letter,) = driver.dead_letters()
+        assert (letter.topic, letter.epoch) == ("brittle.trades", 1)
+        assert letter.value is not None
+
+
+def test_a_lag_leaves_out_the_tuple_behind_the_one_that_it_raises_for() -> None:
+    net = Network("brittle")
+    trades = source(net)
+    trades.lag("shares", by=["desk"], share=python(unlucky, "long", "price"))
+    with Driver(net) as driver:
+        for lines in (
+            [insert("a", 1, 13), insert("b", 2, 14), insert("c", 3, 13, "y")],
+            [insert("d", 3, 15)],  # the others of its group stay as they are
+            [replace("b", 2, 13)],  # before d; itself it is still behind a
+            [replace("a", 1, 14)],
+            [delete("b")],
+        ):
+            driver.send("trades", lines)
+            driver.close_epoch()
+        assert [
+            (epoch, box, re.findall(r"'key': '(\w)'", key)) for epoch, box, key in told(driver)
+        ] == [
+            (1, "shares", ["b"]),
+            (3, "shares", ["b"]),
+            (3, "shares", ["d"]),
+        ]
+        letter = driver.dead_letters()[0]
+        assert "ZeroDivisionError" in letter.detail
+        assert "; result {'key': 'b'} of arc 'shares'" in letter.detail
+        found = {row["key"]: row["share"] for row in driver.table("shares")}
+        assert found == {"a": None, "c": None, "d": 1}
+
+
 def test_a_result_below_a_map_that_may_leave_it_out_is_not_fetched_from_there() -> None:
     net = Network("brittle")
     sums = source(net).aggregate("sums", window=tumbling(10), sum="sum(price)")
