@@ -106,8 +106,10 @@ def _short(text: str) -> str:
 
 def _records(
     codec: ArcCodec, tuples: pl.DataFrame, meta: Meta
-) -> tuple[list[bytes], Sequence[bytes | None]]:
-    """Return keys and values of tuples, as their arc has them; no value where it is not whole."""
+) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+    """Return keys and values of tuples, as their arc has them; neither where it is not whole."""
+    if not set(codec.arc.identity) <= set(tuples.columns):  # of an arc within a loop
+        return [None] * tuples.height, [None] * tuples.height
     keys = codec.keys(tuples.select(codec.arc.identity))
     if not set(codec.arc.fields) <= set(tuples.columns):
         return keys, [None] * len(keys)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
 
+from processors.boxes.aggregate import Aggregate
+from processors.boxes.answers import Refused
 from processors.boxes.description import describe_box
 from processors.boxes.forward import Forward
 from processors.boxes.join import Join
@@ -20,6 +22,9 @@ from schemas.arc import Arc
 
 Contents = Mapping[str, pl.DataFrame]
 """Tuples by arc."""
+
+Failing = Sequence[tuple[str, Refused]]
+"""What users' functions fail for, each with the name of the box that calls one."""
 
 
 @dataclass(frozen=True)
@@ -74,26 +79,42 @@ class Body:
         one_each |= isinstance(box, Join) and box.shared is not None
         return one_each and set(box.inputs) <= found
 
-    def entered(self, entering: Contents) -> Contents:
+    def entered(self, entering: Contents) -> tuple[Contents, Failing]:
         """Return what enters, and what boxes make of it alone: the same in each round."""
-        return self._made(dict(entering), turning=False)
+        contents = dict(entering)
+        return contents, self._fill(contents, turning=False)
 
-    def turned(self, tuples: pl.DataFrame, entered: Contents) -> pl.DataFrame:
+    def turned(self, tuples: pl.DataFrame, entered: Contents) -> tuple[pl.DataFrame, Failing]:
         """Return what tuples of the variable become in one round.
 
         Args:
             tuples: All of them; of a linear body, any.
             entered: What `entered` gave.
         """
-        made = self._made({**entered, self.variable.name: tuples}, turning=True)
-        return made[self.gives].select(list(self.variable.fields))
+        contents = {**entered, self.variable.name: tuples}
+        failing = self._fill(contents, turning=True)
+        return contents[self.gives].select(list(self.variable.fields)), failing
 
-    def _made(self, contents: dict[str, pl.DataFrame], *, turning: bool) -> dict[str, pl.DataFrame]:
+    def _fill(self, contents: dict[str, pl.DataFrame], *, turning: bool) -> Failing:
+        """Add what the boxes make that turn, or those that do not."""
+        failing: list[tuple[str, Refused]] = []
         for box in self.boxes:
             if (box.arc.name in self._turning) == turning:
-                contents[box.arc.name] = box.recompute(*(contents[name] for name in box.inputs))
-        return contents
+                given = [contents[name] for name in box.inputs]
+                contents[box.arc.name], refused = _applied(box, given)
+                failing += [(box.arc.name, some) for some in refused]
+        return failing
 
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""
         return {box.arc.name: describe_box(box) for box in self.boxes}
+
+
+def _applied(box: Box, given: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, Sequence[Refused]]:
+    """Return what a box makes of whole collections, and what a user's function fails for."""
+    if isinstance(box, Where | Map):
+        return box.applied(*given)
+    if isinstance(box, Aggregate):
+        made, _, refused = box.begin(*given, wm=0)
+        return made, refused
+    return box.recompute(*given), ()

@@ -13,7 +13,7 @@ the epoch; the epoch's own revisions undone give it as it was; what leads from t
 the other is the revision.
 
 Not every body comes to an end. A tuple that would change again after the last round is left out,
-and refused with its last values.
+and refused with its last values; so is one for which a user's function in the body fails.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
 from processors.boxes.asking import Above, Asking
 from processors.boxes.body import Body, Contents
 from processors.boxes.difference import difference, undone
+from processors.boxes.raised import Raised
 from processors.boxes.unsettled import SHOWN_ROUNDS, Unsettled
 from processors.windows import FOREVER_MS
 from schemas import revisions as frames
@@ -90,20 +91,22 @@ class Iterate(Asking):
         """Return the fixpoint over whole collections, in the order of `inputs`."""
         return self._settled(dict(zip(self.entering, inputs, strict=True)))[0]
 
-    def _settled(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled]:
-        """Return what the loop comes to, and what it does not settle.
+    def _settled(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled, Raised]:
+        """Return what the loop comes to, what it does not settle, and what functions fail for.
 
         A round that gives what an earlier one gave closes a circle: what follows has been seen, and
         is passed over (Brent's search for one: the earlier round is 8, 16, 32, ...).
         """
         identity = list(self.arc.identity)
         start = contents[self.start].select(list(self.arc.fields))
-        entered = self.body.entered({name: contents[name] for name in self.body.enters})
+        entered, failing = self.body.entered({name: contents[name] for name in self.body.enters})
         settled, trail = [start.clear()], [start]
         done, left = 0, self.rounds + 1  # the last one only tells what would go on
         marked, mark = 0, start
         while left:
-            moving, made = trail[-1], self.body.turned(trail[-1], entered)
+            moving = trail[-1]
+            made, failing_now = self.body.turned(moving, entered)
+            failing = [*failing, *failing_now]
             changed = frames.identities(difference(self.arc, moving, made), identity)
             rest = moving.join(changed, on=identity, how="anti", nulls_equal=True)
             if self.body.is_linear:  # what a round leaves as it is stays so
@@ -121,7 +124,8 @@ class Iterate(Asking):
                 marked, mark = done, made
         known = pl.concat([start, *trail[-2:]]).unique(identity, keep="first", maintain_order=True)
         unsettled = known.join(changed, on=identity, how="semi", nulls_equal=True)
-        return pl.concat(settled), Unsettled(unsettled, trail)
+        raised = Raised.of(self.body, self.entering, failing)
+        return pl.concat(settled), Unsettled(raised.without(unsettled), trail), raised
 
     # ---------------------------------------------------------------- revisions
 
@@ -144,8 +148,11 @@ class Iterate(Asking):
             fields = list(self.entering[self.start].fields)  # the others are where they were
             now[self.start] = frames.entering(given[self.start], fields)
             then[self.start] = frames.leaving(given[self.start], fields)
-        (before, failed), (after, failing) = self._settled(then), self._settled(now)
+        before, was_unsettled, had_raised = self._settled(then)
+        after, unsettled, raised = self._settled(now)
         revised = difference(self.arc, before, after)
-        fresh = failing.beyond(failed)
-        refused = [failing.refused(fresh, arc=self.arc, rounds=self.rounds)] if fresh.height else []
+        fresh = unsettled.beyond(was_unsettled)
+        refused = [*raised.beyond(had_raised)]
+        if fresh.height:
+            refused.append(unsettled.refused(fresh, arc=self.arc, rounds=self.rounds))
         return Outcome(live, revised, counts, refused)

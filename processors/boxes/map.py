@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import Failures, Live, Outcome, failed, without
+from processors.boxes.answers import Failures, Live, Outcome, Refused, failed, without
 from processors.expressions.expression import Expression
 from processors.expressions.opaque import Call
 from schemas import revisions as frames
@@ -64,8 +64,13 @@ class Map:
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
-        made, there, _ = self._made(inputs[0])
-        return made if there.all() else made.filter(there)
+        return self.applied(inputs[0])[0]
+
+    def applied(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
+        """Return that, and what a user's function fails for."""
+        made, there, failures = self._made(tuples)
+        refused = failed(self.input, tuples, failures)
+        return (made if there.all() else made.filter(there)), refused
 
     def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of the output that a frame of revisions of the input causes."""

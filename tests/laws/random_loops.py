@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from errata import Stream
+from errata import Stream, python
 from tests.laws import oracle, windows
 from tests.laws.loops import Iterate, Lookup
 from tests.laws.oracle import Tuple
@@ -18,6 +18,8 @@ Step = Callable[[Flow, str], Flow]
 
 class Looping(Declaring):
     """Declares lookups and loops, and the oracle's beside them."""
+
+    fails: dict[str, tuple[str, Callable[[Tuple], bool]]]
 
     def lookup(self, one: Flow, other: Flow) -> Flow | None:
         """Look up in one arc from another, by fields of fitting kinds; None if there are none."""
@@ -82,7 +84,7 @@ class Looping(Declaring):
         if not steps:
             return flow
         chosen = dice.sample(steps, min(dice.choice([1, 1, 2]), len(steps)))
-        outer, inner = self.boxes, list[oracle.Box]()
+        outer, inner, self.fails = self.boxes, list[oracle.Box](), {}
         gives = [name]
 
         def body(stream: Stream) -> Stream:
@@ -99,7 +101,10 @@ class Looping(Declaring):
             )
         finally:
             self.boxes = outer
-        self.boxes.append(Iterate(name, flow.name, _kept(flow), tuple(inner), gives[0], rounds))
+        loop = Iterate(
+            name, flow.name, _kept(flow), tuple(inner), gives[0], rounds, dict(self.fails)
+        )
+        self.boxes.append(loop)
         return flow.to(stream)
 
     def _links(self, flow: Flow) -> Flow:
@@ -118,8 +123,14 @@ class Looping(Declaring):
     # ---------------------------------------------------------------- what a round does
 
     def _map(self, flow: Flow, name: str, text: str, means: Callable[[Tuple], Any]) -> Flow:
-        self.boxes.append(oracle.Map(name, flow.name, {"lots": means}))
-        return flow.to(flow.stream.map(name, lots=text))
+        """Replace a number, at times by a function of Python's that raises for some."""
+        if self.chance(0.5):
+            self.boxes.append(oracle.Map(name, flow.name, {"lots": means}))
+            return flow.to(flow.stream.map(name, lots=text))
+        self.fails[name] = flow.name, _is_raised_for
+        taken = oracle.Where(f"{name}.taken", flow.name, lambda t: not _is_raised_for(t))
+        self.boxes += [taken, oracle.Map(name, taken.name, {"lots": means})]
+        return flow.to(flow.stream.map(name, lots=python(_raising(means), "int", "lots")))
 
     def _counted(self, flow: Flow, name: str) -> Flow:
         """Large numbers come down by four; one and two take turns for ever."""
@@ -220,6 +231,19 @@ def _next(t: Tuple) -> str | None:
 def _count(t: Tuple) -> int:
     lots = t["lots"]
     return lots - 4 if lots > 4 else 3 - lots if lots in (1, 2) else lots
+
+
+def _raising(means: Callable[[Tuple], int]) -> Callable[[int], int]:
+    def called(lots: int) -> int:
+        if _is_raised_for({"lots": lots}):
+            raise ValueError(f"not {lots}")
+        return means({"lots": lots})
+
+    return called
+
+
+def _is_raised_for(t: Tuple) -> bool:
+    return t["lots"] in (36, 20, 1)
 
 
 def _less(t: Tuple) -> int:

@@ -1,6 +1,6 @@
 """Bugs in what becomes of tuples that users' functions raise for."""
 
-from tests.mutants.mutant import FAILING, Mutant
+from tests.mutants.mutant import FAILING, WITH_LOOPS, Mutant
 
 FAILURES = [
     Mutant(
@@ -59,5 +59,19 @@ FAILURES = [
         "if left_out.height:",
         "if left_out.is_empty():",
         network=FAILING,
+    ),
+    Mutant(
+        "what a function in a loop's body raises for is told in each epoch",
+        "processors/boxes/raised.py",
+        "if place in before.tuples:",
+        "if place not in self.tuples:",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "what a loop does not settle is told in each epoch",
+        "processors/boxes/iterate.py",
+        "fresh = unsettled.beyond(was_unsettled)",
+        "fresh = unsettled.tuples",
+        network=WITH_LOOPS,
     ),
 ]

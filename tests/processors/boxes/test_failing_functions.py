@@ -319,6 +319,77 @@ def test_a_result_below_a_map_that_may_leave_it_out_is_not_fetched_from_there() 
         assert "calls a Python function, which may leave results out" in choice.reason
 
 
+# -------------------------------------------------------------------------------- loops
+
+
+def down(price: int) -> int:
+    """Return the next lower price down to 10."""
+    if price == 13:
+        raise ValueError("unlucky")
+    return max(10, price - 1) if price > 9 else price
+
+
+def test_a_loop_leaves_out_what_its_body_raises_for_and_tells_it_once() -> None:
+    """Prices come down to 10, through 13."""
+    net = Network("brittle")
+    trades = source(net)
+    net.iterate("low", trades, lambda x: x.map("less", price=python(down, "long", "price")))
+    with Driver(net) as driver:
+        for lines in (
+            [insert("a", 1, 15), insert("b", 1, 12), insert("c", 1, 9)],
+            [insert("d", 1, 13)],
+            [replace("a", 2, 15)],  # another tuple that it raises for
+            [replace("a", 2, 11)],
+        ):
+            driver.send("trades", lines)
+            driver.close_epoch()
+        assert [row["price"] for row in driver.table("low")] == [10, 10, 9]
+        assert [
+            (epoch, box, re.findall(r"'key': '(\w)'", key)) for epoch, box, key in told(driver)
+        ] == [(1, "low", ["a"]), (2, "low", ["d"]), (3, "low", ["a"])]
+        letter = driver.dead_letters()[0]
+        assert letter.reason == "function raised"
+        assert letter.detail.startswith("box 'low', epoch 1: in box 'less' of the loop: function ")
+        assert "given {'price': 13}" in letter.detail
+        codec = driver.shared.codec("low")
+        assert letter.key == codec.keys(pl.DataFrame({"key": ["a"]}))[0]
+
+
+def test_what_a_function_raises_for_in_the_last_round_has_one_letter() -> None:
+    """It would not have settled in so many rounds, but that is no second reason."""
+    net = Network("brittle")
+    trades = source(net)
+    body = {"price": python(down, "long", "price")}
+    net.iterate("low", trades, lambda x: x.map("less", fields=body), rounds=2)
+    with Driver(net) as driver:
+        driver.send("trades", [insert("a", 1, 15), insert("b", 1, 18)])
+        driver.close_epoch()
+        assert driver.table("low") == []
+        reasons = [letter.reason for letter in driver.dead_letters()]
+        assert reasons == ["function raised", "refused by box"]
+
+
+def test_a_letter_of_what_enters_a_loop_has_its_record_and_one_of_a_group_within_has_none() -> None:
+    net = Network("brittle")
+    trades = source(net)
+
+    def body(x: Stream) -> Stream:
+        whole = {"window": None, "emit": "on_update"}
+        known = trades.map("known", price=python(unlucky, "long", "price"))
+        sums = x.aggregate("sums", by=["desk"], fields={"sum": Brittle("price")}, **whole)
+        found = x.lookup("one", known, on={"key": "key"}, alias="o", price="coalesce(o.price, 1)")
+        return found.lookup("both", sums, on=["desk"], alias="o", price="coalesce(o.sum, price)")
+
+    net.iterate("found", trades, body, rounds=1)
+    with Driver(net) as driver:
+        driver.send("trades", [insert("a", 1, 13), insert("b", 1, 100, "y")])
+        driver.close_epoch()
+        letters = [letter for letter in driver.dead_letters() if "of the loop" in letter.detail]
+        found = {re.findall(r"in box '(\w+)'", letter.detail)[0]: letter for letter in letters}
+        assert found["known"].value is not None
+        assert (found["sums"].key, found["sums"].value) == (None, None)
+
+
 # -------------------------------------------------------------------------------- the end of it
 
 
