@@ -27,6 +27,7 @@ from errata.testing import Driver, UnknownNameError
 from processors.declarations import Source
 from processors.network import Network
 from processors.resolve import resolve
+from processors.task import DEAD_LETTER, ON_ERROR
 from schemas.errors import ErrataError
 from topics.cluster import Cluster
 from topics.kafka import KafkaCluster
@@ -77,6 +78,13 @@ def local(
     mode: Annotated[
         str | None, typer.Option(help="Mode of every aggregate: upstream, downstream or adaptive.")
     ] = None,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            metavar=" | ".join(ON_ERROR),
+            help="What becomes of a tuple that a function of yours raises for.",
+        ),
+    ] = DEAD_LETTER,
     as_json: JsonOption = False,
 ) -> None:
     """Run a network over files, without a broker, by the same code as live.
@@ -108,7 +116,7 @@ def local(
             cluster = stack.enter_context(closing(KafkaCluster(place.kafka)))
             live = registry(cluster, url=place.registry_url)
             network = resolve(network, live)
-        driver = stack.enter_context(Driver(network, mode=mode, live=live))
+        driver = stack.enter_context(Driver(network, mode=mode, live=live, on_error=on_error))
         _check_outputs(driver, revisions or [], table or [])
         progress = stack.enter_context(_progress())
         if replays:

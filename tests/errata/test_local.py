@@ -229,3 +229,20 @@ def test_an_empty_input_gives_nothing(tmp_path: Path, tape: Path, errata: Errata
         "local", "tape.py", "--input", f"prices={write(tmp_path, 'f.jsonl')}", "--table", "sums"
     )
     assert (done.status, done.out, done.err) == (0, "", "")
+
+
+def test_a_function_that_raises_leaves_a_tuple_out_or_stops_it_all_as_asked_for(
+    tmp_path: Path, tape: Path, errata: Errata
+) -> None:
+    function = 'python(lambda price: float(1 / (price - 30)), "double", "price")'
+    inverse = f'prices.map("inverse", of={function})'
+    tape.write_text("from errata import python\n" + tape.read_text() + inverse + "\n")
+    file = write(tmp_path, "f.jsonl", *FIGURE)
+    asked = ["local", "tape.py", "--input", f"prices={file}", "--table", "inverse", "--on-error"]
+    done = errata(*asked, "dead-letter")
+    assert (done.status, [row["key"] for row in lines(done.out)]) == (0, ["b", "c", "d"])
+    assert "1 refused, function raised; the first is box 'inverse', epoch 1" in done.err
+    stopped = errata(*asked, "stop")
+    assert (stopped.status, stopped.out) == (1, "")
+    assert "box 'inverse', epoch 1: function" in stopped.err
+    assert "on_error needs to be dead-letter or stop, found 'wait'" in errata(*asked, "wait").err
