@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import polars as pl
 
@@ -52,9 +53,11 @@ def letters(
     )
 
 
-def posted(
-    shared: Shared, found: Sequence[DeadLetter]
-) -> dict[str, list[tuple[bytes | None, bytes]]]:
+Posted: TypeAlias = dict[str, list[tuple[bytes | None, bytes]]]
+"""Keys and values by topic, as `Task.commit` takes them."""
+
+
+def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
     """Return dead letters as keys and values by topic, as `Task.commit` takes them."""
     if not found:
         return {}

@@ -3,19 +3,25 @@
 Connection points keep superseded records for the compaction lag only. A task whose last report is
 older cannot be answered as of the epochs it missed. It says so, computes what its boxes make of its
 inputs as they are at the frontier, and emits the difference to what it emitted last (DESIGN 3).
+
+What it refuses of that goes to the dead letters, but for what it refuses as well of what its inputs
+have had since before its last report: of that it has told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from processors.boxes import difference as differences
+from processors.boxes.answers import Refused, applied
 from processors.boxes.asking import Asking
 from processors.plan import Plan
-from processors.scope import Memory
+from processors.scope import EpochResult, Memory
 from processors.scopes import Scope
+from schemas import revisions as frames
 from schemas.arc import Arc
 from schemas.errors import ErrataError
 
@@ -57,22 +63,48 @@ def difference(
 
 
 def recompute(
-    plan: Plan, scope: Scope, inputs: Mapping[str, pl.DataFrame], *, epoch: int, watermark: int
-) -> tuple[dict[str, pl.DataFrame], Memory]:
-    """Return what every box makes of the inputs' whole content, and the memory to go on with.
+    plan: Plan, scope: Scope, revisions: Mapping[str, pl.DataFrame], *, epoch: int, watermark: int
+) -> tuple[dict[str, pl.DataFrame], EpochResult]:
+    """Return what boxes make of the inputs' whole content, what they keep, and what they refuse.
 
     Args:
         plan: The whole plan.
         scope: The scope.
-        inputs: Tuples by input arc, as of `epoch`.
+        revisions: By input arc, all up to `epoch` that are there.
         epoch: The frontier.
         watermark: wm(epoch).
     """
-    content, live, asking = dict(inputs), {}, {}
+    content, live, asking = dict[str, pl.DataFrame](), {}, {}
+    for name, found in revisions.items():
+        content[name] = frames.fold(found, plan.arcs[name].identity, list(plan.arcs[name].fields))
+    refused: dict[str, list[Refused]] = {}
     for name in scope.boxes:
         box = plan.boxes[name]
         above = [content[arc] for arc in box.inputs]
-        content[name] = box.recompute(*above, wm=watermark)
+        content[name], some = applied(box, *above, wm=watermark)
+        if some:
+            refused[name] = list(some)
         if isinstance(box, Asking):
             asking[name], live[name] = box, box.restore(*above, wm=watermark)
-    return content, Memory.of(asking, live, done=epoch, watermark=watermark)
+    memory = Memory.of(asking, live, done=epoch, watermark=watermark)
+    return content, EpochResult(memory, {}, refused=refused)
+
+
+def beyond(result: EpochResult, before: EpochResult) -> EpochResult:
+    """Return a result with what was not refused before: tuples by content, results by identity."""
+    fresh = EpochResult(result.memory, {})
+    for box, several in result.refused.items():
+        known = before.refused.get(box, [])
+        if left := [one for some in several if (one := _beyond(some, known)).reasons]:
+            fresh.refused[box] = left
+            fresh.counts[f"{box}.refused"] = sum(len(some.reasons) for some in left)
+    return fresh
+
+
+def _beyond(some: Refused, known: Sequence[Refused]) -> Refused:
+    rows, names = some.tuples.with_row_index("@row"), some.tuples.columns
+    for other in known:
+        if other.arc == some.arc and other.tuples.columns == names:
+            rows = rows.join(other.tuples, on=names, how="anti", nulls_equal=True)
+    left = rows["@row"].to_list()
+    return replace(some, tuples=some.tuples[left], reasons=[some.reasons[row] for row in left])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -13,7 +14,7 @@ from processors import rebuild
 from processors.arc_topic import ArcInput, history
 from processors.desk import Answering, Desk, ReplayRefusedError
 from processors.graves import Emission
-from processors.letters import posted
+from processors.letters import Posted, posted
 from processors.refused_tuples import check, letters_of, tally
 from processors.replay import Ask
 from processors.report import NEVER, SETTLED, Report
@@ -130,14 +131,7 @@ class ScopeTask(Task):
             yield from self._rest(frontier)
             return
         last = results[-1].memory
-        counts = dict(self.report.counts)
-        for result in results:
-            for name, count in result.counts.items():
-                counts[name] = counts.get(name, 0) + count
-        dead = letters_of(self.shared, results, partition=self.partition, report=self.report)
-        for name, count in tally(dead).items():
-            counts[name] = counts.get(name, 0) + count
-        counts[SETTLED] = self._settled(last.done)
+        records, counts = self._told(results)
         report = self._reported(last, counts)
         emissions = [
             emission
@@ -146,8 +140,17 @@ class ScopeTask(Task):
             if arc in result.revisions
             for emission in self._emissions(arc, result.revisions[arc], result.memory.done)
         ]
-        yield from self.commit(emissions, report, records=posted(self.shared, dead))
+        yield from self.commit(emissions, report, records=records)
         self.memory = last
+
+    def _told(self, results: Sequence[EpochResult]) -> tuple[Posted, dict[str, int]]:
+        """Return the dead letters of some epochs, as records, and the counts of their report."""
+        dead = letters_of(self.shared, results, partition=self.partition, report=self.report)
+        counts = Counter(self.report.counts)
+        for found in (*(result.counts for result in results), tally(dead)):
+            counts.update(found)
+        counts[SETTLED] = self._settled(results[-1].memory.done)
+        return posted(self.shared, dead), dict(counts)
 
     def _rest(self, frontier: int) -> Iterator[bool]:
         """Do what there is to do while no epoch brings anything.
@@ -203,14 +206,13 @@ class ScopeTask(Task):
             for reader in self.inputs.values():
                 reader.poll()
             yield False
-        contents = {
-            arc: frames.fold(
-                reader.take(epoch), self.plan.arcs[arc].identity, list(self.plan.arcs[arc].fields)
-            )
-            for arc, reader in self.inputs.items()
-        }
         wm = self.view.watermark(self.name, upto=epoch)
-        made, memory = rebuild.recompute(self.plan, self.scope, contents, epoch=epoch, watermark=wm)
+        made, result = self._recomputed(epoch, wm)
+        if result.refused:
+            _, before = self._recomputed(self.report.done, self.report.watermark)
+            result = rebuild.beyond(result, before)
+        if self.shared.on_error == STOP:
+            check(self.plan, result)
         emissions = []
         for name in self.scope.outputs:
             codec, arc = self.shared.codec(name), self.plan.arcs[name]
@@ -221,10 +223,16 @@ class ScopeTask(Task):
             settled = self.report.counts.get(SETTLED, NEVER)
             changed = rebuild.difference(arc, emitted, made[name], settled=settled)
             emissions += self._emissions(name, changed, epoch)
-        counts = {**self.report.counts, "rebuilt": self.report.counts.get("rebuilt", 0) + 1}
-        counts[SETTLED] = self._settled(epoch)
-        yield from self.commit(emissions, self._reported(memory, counts))
-        self.memory = memory
+        result.counts["rebuilt"] = 1
+        records, counts = self._told([result])
+        report = self._reported(result.memory, counts)
+        yield from self.commit(emissions, report, records=records)
+        self.memory = result.memory
+
+    def _recomputed(self, epoch: int, wm: int) -> tuple[dict[str, pl.DataFrame], EpochResult]:
+        """Return what boxes make, from scratch, of what inputs hold as of an epoch."""
+        taken = {name: reader.take(epoch) for name, reader in self.inputs.items()}
+        return rebuild.recompute(self.plan, self.scope, taken, epoch=epoch, watermark=wm)
 
     def _settled(self, epoch: int) -> int:
         """Return the event time before which nothing that is written can change after an epoch."""

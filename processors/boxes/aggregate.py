@@ -76,8 +76,12 @@ class Aggregate(Windowed, Asking):
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return the results that a whole collection has at watermark `wm`."""
-        (tuples,) = inputs
-        return self.begin(tuples, wm=wm)[0]
+        return self.applied(*inputs, wm=wm)[0]
+
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
+        """Return these, and what a user's function fails for."""
+        made, _, refused = self.begin(*inputs, wm=wm)
+        return made, refused
 
     def begin(
         self, tuples: pl.DataFrame, *, wm: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
@@ -63,6 +64,30 @@ class Refused:
     tuples: pl.DataFrame
     reasons: Sequence[str]
     kind: str = REFUSED_BY_BOX
+
+
+class Recomputing(Protocol):
+    """A box."""
+
+    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
+        """Return what it makes of whole collections at watermark `wm`."""
+
+
+@runtime_checkable
+class Refusing(Protocol):
+    """A box that may refuse tuples."""
+
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
+        """Return what it makes of whole collections at watermark `wm`, and what it refuses."""
+
+
+def applied(
+    box: Recomputing, *inputs: pl.DataFrame, wm: int = 0
+) -> tuple[pl.DataFrame, Sequence[Refused]]:
+    """Return what a box makes of whole collections, and what it refuses of them."""
+    if isinstance(box, Refusing):
+        return box.applied(*inputs, wm=wm)
+    return box.recompute(*inputs, wm=wm), ()
 
 
 def failed(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:

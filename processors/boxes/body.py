@@ -8,8 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import Refused
+from processors.boxes.answers import Refused, applied
 from processors.boxes.description import describe_box
 from processors.boxes.forward import Forward
 from processors.boxes.join import Join
@@ -101,20 +100,10 @@ class Body:
         for box in self.boxes:
             if (box.arc.name in self._turning) == turning:
                 given = [contents[name] for name in box.inputs]
-                contents[box.arc.name], refused = _applied(box, given)
+                contents[box.arc.name], refused = applied(box, *given)
                 failing += [(box.arc.name, some) for some in refused]
         return failing
 
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""
         return {box.arc.name: describe_box(box) for box in self.boxes}
-
-
-def _applied(box: Box, given: Sequence[pl.DataFrame]) -> tuple[pl.DataFrame, Sequence[Refused]]:
-    """Return what a box makes of whole collections, and what a user's function fails for."""
-    if isinstance(box, Where | Map):
-        return box.applied(*given)
-    if isinstance(box, Aggregate):
-        made, _, refused = box.begin(*given, wm=0)
-        return made, refused
-    return box.recompute(*given), ()

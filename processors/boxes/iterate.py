@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
+from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome, Refused
 from processors.boxes.asking import Above, Asking
 from processors.boxes.body import Body, Contents
 from processors.boxes.difference import difference, undone
@@ -89,7 +89,17 @@ class Iterate(Asking):
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return the fixpoint over whole collections, in the order of `inputs`."""
-        return self._settled(dict(zip(self.entering, inputs, strict=True)))[0]
+        return self.applied(*inputs)[0]
+
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
+        """Return that, and what is refused."""
+        made, unsettled, raised = self._settled(dict(zip(self.entering, inputs, strict=True)))
+        return made, [*raised.refused(), *self._refused(unsettled, unsettled.tuples)]
+
+    def _refused(self, unsettled: Unsettled, tuples: pl.DataFrame) -> list[Refused]:
+        """Return some of what is unsettled as what goes to the dead letters."""
+        rounds = self.rounds
+        return [unsettled.refused(tuples, arc=self.arc, rounds=rounds)] if tuples.height else []
 
     def _settled(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled, Raised]:
         """Return what the loop comes to, what it does not settle, and what functions fail for.
@@ -152,7 +162,5 @@ class Iterate(Asking):
         after, unsettled, raised = self._settled(now)
         revised = difference(self.arc, before, after)
         fresh = unsettled.beyond(was_unsettled)
-        refused = [*raised.beyond(had_raised)]
-        if fresh.height:
-            refused.append(unsettled.refused(fresh, arc=self.arc, rounds=self.rounds))
+        refused = [*raised.beyond(had_raised).refused(), *self._refused(unsettled, fresh)]
         return Outcome(live, revised, counts, refused)

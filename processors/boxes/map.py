@@ -64,10 +64,11 @@ class Map:
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection."""
-        return self.applied(inputs[0])[0]
+        return self.applied(*inputs)[0]
 
-    def applied(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
         """Return that, and what a user's function fails for."""
+        (tuples,) = inputs
         made, there, failures = self._made(tuples)
         refused = failed(self.input, tuples, failures)
         return (made if there.all() else made.filter(there)), refused

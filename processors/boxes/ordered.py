@@ -28,6 +28,7 @@ from processors.boxes.answers import (
     Live,
     Need,
     Outcome,
+    Refused,
     failed,
     without,
 )
@@ -131,7 +132,21 @@ class Ordered(Asking):
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
         """Return what the box makes of a whole collection at watermark `wm`."""
-        return self.made(self._line(self._whole(inputs[0])), wm=wm)[0]
+        return self.applied(*inputs, wm=wm)[0]
+
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
+        """Return that, and what a user's function fails for."""
+        (tuples,) = inputs
+        made, left_out = self.made(self._line(self._whole(tuples)), wm=wm)
+        refused = failed(self.input.name, tuples, self.refused(tuples))
+        return made, refused + self._not_told(left_out)
+
+    def _not_told(self, left_out: pl.DataFrame) -> list[Refused]:
+        """Return what goes to the dead letters of what is left out."""
+        if left_out.is_empty():
+            return []
+        why = dict(enumerate(left_out[WHY]))
+        return failed(self.arc.name, left_out.select(self.arc.identity), why)
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
         """Return why a tuple has no place in the order, by row: a user's function fails for it."""
@@ -192,10 +207,9 @@ class Ordered(Asking):
         """Take one epoch's revisions of the input; yields what it needs and is sent the answer."""
         (some,), names = revisions, self.looked_at
         entering = frames.entering(some, list(self.input.fields))
-        failures = self.refused(entering)
-        dead = failed(self.input.name, entering, failures)
+        dead = failed(self.input.name, entering, self.refused(entering))
         gone = self._taken(frames.leaving(some, names))
-        come = entering.select(names).filter(without(failures, entering.height))
+        come = self._taken(entering).select(names)
         every = self._sided(gone, come, live.states)
         busy = every.select(self._is_busy(wm_before, wm)).to_series()
         ours = self._judged(every.filter(busy))
@@ -221,7 +235,7 @@ class Ordered(Asking):
         if left_out.height:
             told_from = left_out.drop(WHY).columns
             new = left_out.join(untold, on=told_from, how="anti", nulls_equal=True)
-            dead += failed(self.arc.name, new.select(self.arc.identity), dict(enumerate(new[WHY])))
+            dead += self._not_told(new)
         rest = every.filter(~busy).select(live.states.columns)
         fresh = frames.entering(revised.filter(pl.col("op") == frames.INSERT), [*self.arc.fields])
         closed = int((self.arc.event_times(fresh) >= wm_before).sum()) if self.waits else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -53,22 +53,23 @@ class Raised:
                 tuples = tuples.join(failed, on=identity, how="anti", nulls_equal=True)
         return tuples
 
-    def beyond(self, before: Raised) -> Iterator[Refused]:
-        """Yield what was not there, or not the same, in what functions failed for before."""
-        for place, tuples in self.tuples.items():
-            names = tuples.drop(_WHY).columns
-            if place in before.tuples:
-                was = before.tuples[place]
-                tuples = tuples.join(was, on=names, how="anti", nulls_equal=True)
-            if tuples.height:
-                yield self._refused(*place, tuples)
+    def beyond(self, before: Raised) -> Raised:
+        """Return what was not there, or not the same, in what functions failed for before."""
+        fresh = dict(self.tuples)
+        for place in fresh.keys() & before.tuples.keys():
+            names = fresh[place].drop(_WHY).columns
+            was = before.tuples[place]
+            fresh[place] = fresh[place].join(was, on=names, how="anti", nulls_equal=True)
+        return replace(self, tuples=fresh)
 
-    def _refused(self, box: str, arc: str, tuples: pl.DataFrame) -> Refused:
-        """Return tuples as what is seen of them outside: those of arcs of the body as the loop's.
+    def refused(self) -> Iterator[Refused]:
+        """Yield it as what is seen of it outside: tuples of arcs of the body as the loop's.
 
         Of these there is what the arc of the loop has too.
         """
-        seen = self.entering.get(arc, self.body.variable)
-        names = [n for n, kind in seen.fields.items() if tuples.schema.get(n) == kind.dtype]
-        reasons = [f"in box {box!r} of the loop: {why}" for why in tuples[_WHY]]
-        return Refused(seen.name, tuples.select(names), reasons, FUNCTION_RAISED)
+        for (box, arc), tuples in self.tuples.items():
+            seen = self.entering.get(arc, self.body.variable)
+            names = [n for n, kind in seen.fields.items() if tuples.schema.get(n) == kind.dtype]
+            reasons = [f"in box {box!r} of the loop: {why}" for why in tuples[_WHY]]
+            if reasons:
+                yield Refused(seen.name, tuples.select(names), reasons, FUNCTION_RAISED)

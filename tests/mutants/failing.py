@@ -63,8 +63,15 @@ FAILURES = [
     Mutant(
         "what a function in a loop's body raises for is told in each epoch",
         "processors/boxes/raised.py",
-        "if place in before.tuples:",
-        "if place not in self.tuples:",
+        "return replace(self, tuples=fresh)",
+        "return replace(self, tuples=self.tuples)",
+        network=WITH_LOOPS,
+    ),
+    Mutant(
+        "a function in a loop's body that raises is not told of",
+        "processors/boxes/body.py",
+        "failing += [(box.arc.name, some) for some in refused]",
+        "failing += [(box.arc.name, some) for some in refused[:0]]",
         network=WITH_LOOPS,
     ),
     Mutant(

@@ -1,9 +1,12 @@
 """A task whose history is gone catches up in one coalesced epoch."""
 
+import re
+
 import pytest
 
-from errata import Network, tumbling
+from errata import Network, Stream, python, tumbling
 from errata.testing import Driver
+from processors.scope import BoxError
 from processors.scope_task import ScopeTask
 from topics.cluster import FencedError, TopicPartition
 
@@ -65,6 +68,51 @@ def test_results_whose_inputs_retention_has_taken_outlive_a_rebuild():
         assert [(r["op"], r["after"]["total"]) for r in told] == [("replace", 3), ("insert", 7)]
         assert driver.counts()["trades.0"]["rebuilt"] == 1
         assert [row["total"] for row in driver.table("sums")] == [12, 3, 7]
+
+
+def unlucky(price: int) -> int:
+    return 1 // (price - 13)
+
+
+def odd() -> Network:
+    """A network that a function raises in, beside an aggregate that may have to be rebuilt."""
+    net = network()
+    trades = Stream(net, "trades")
+    trades.map("scaled", share=python(unlucky, "long", "price"), scope="trades", keep="1d")
+    return net
+
+
+def behind(driver: Driver) -> None:
+    """Let 13s come in, then more of them while nothing from before is answered."""
+    driver.send("trades", [trade("a", 1, 13), trade("b", 2, 13), trade("c", 35, 13)])
+    driver.close_epoch()
+    driver.sweepers["trades"].store.raise_floor(10**9)
+    changed = {"op": "replace", "after": {"key": "b", "at": 3 * MINUTE, "price": 13}}
+    driver.send("trades", [trade("d", 4, 13), trade("e", 5, 12), changed])
+    driver.close_epoch()
+
+
+def test_a_rebuild_tells_what_it_refuses_of_what_came_since_and_nothing_twice():
+    with Driver(odd(), mode="upstream") as driver:
+        behind(driver)
+        assert driver.counts()["trades.0"]["rebuilt"] == 1
+        told = [
+            (letter.epoch, re.findall(r"'key': '(\w)'", letter.detail)[0])
+            for letter in driver.dead_letters()
+        ]
+        assert sorted(told) == [(1, "a"), (1, "b"), (1, "c"), (2, "b"), (2, "d")]
+        assert driver.counts()["trades.0"]["scaled.refused"] == 5
+        assert driver.counts()["trades.0"]["dead_letters"] == 5
+
+
+def test_a_rebuild_stops_at_what_it_refuses_where_that_is_asked_for():
+    with Driver(odd(), mode="upstream", on_error="stop") as driver:
+        driver.send("trades", [trade("a", 1, 1), trade("c", 35, 1)])
+        driver.close_epoch()
+        driver.sweepers["trades"].store.raise_floor(10**9)
+        driver.send("trades", trade("d", 4, 13))
+        with pytest.raises(BoxError, match=r"box 'scaled', epoch 2: .*'key': 'd'"):
+            driver.close_epoch()
 
 
 def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
