@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RANDOM, ON_SPARK, WITH_JOINS, WITH_ROWS = "random", "on_spark", "with_joins", "with_rows"
-WITH_LOOPS, FAILING = "with_loops", "failing"
+WITH_LOOPS, FAILING, IDLE = "with_loops", "failing", "idle"
 """The random networks, one after another (`tests/laws/random_networks.py`); those with jobs on
 Spark, with joins, with boxes that go by the order of tuples, or with lookups and loops; those of
-functions that raise (`tests/laws/failing.py`)."""
+functions that raise (`tests/laws/failing.py`); partitions that fall idle and come back
+(`tests/laws/test_idle.py`)."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Mutant:
         old: The line, or the part of it, that is changed; unique in the file.
         new: What it becomes.
         network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`,
-            `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS` or `FAILING`.
+            `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS`, `FAILING` or `IDLE`.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Bugs in what tasks read, believe, report and resume from."""
 
-from tests.mutants.mutant import RANDOM, Mutant
+from tests.mutants.mutant import IDLE, RANDOM, Mutant
 
 PROTOCOL = [
     Mutant(
@@ -100,5 +100,6 @@ PROTOCOL = [
         "processors/ingest_task.py",
         "if len(kept) < len(pairs):",
         "if len(kept) > len(pairs):",
+        network=IDLE,
     ),
 ]

@@ -23,6 +23,7 @@ from rich.progress import track
 
 from tests.mutants.mutant import (
     FAILING,
+    IDLE,
     ON_SPARK,
     RANDOM,
     WITH_JOINS,
@@ -39,7 +40,7 @@ COPIES = 2
 """Mutants that are judged at once."""
 LIMIT_S = 1800
 LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
-FAILING_LAWS = ["tests/laws/test_failing.py"]
+ELSEWHERE = {FAILING: "tests/laws/test_failing.py", IDLE: "tests/laws/test_idle.py"}
 FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)
 
 
@@ -84,8 +85,8 @@ def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
             plain = " and ".join(f"not {kind}" for kind in kinds)
             only = ["-k", plain if mutant.network == RANDOM else mutant.network]
             laws = run(where, "pytest", "-q", "-x", *RANDOM_LAWS, *only, examples=NETWORKS)
-        elif mutant.network == FAILING:
-            laws = run(where, "pytest", "-q", "-x", *FAILING_LAWS)
+        elif mutant.network in ELSEWHERE:
+            laws = run(where, "pytest", "-q", "-x", ELSEWHERE[mutant.network])
         else:
             laws = run(where, "pytest", "-q", "-x", *LAWS, "-k", mutant.network)
         found = FOUND.search(laws.stdout) if laws.returncode == 1 else None
