@@ -42,7 +42,7 @@ JOINS = [
         "pairs below which windows are replayed are looked for in the windows alone",
         "processors/replay_path.py",
         "extent_ms += producer.extent_ms",
-        "extent_ms += producer.extent_ms % FOREVER_MS",
+        "extent_ms += producer.extent_ms % 2**62",
         network=WITH_JOINS,
     ),
 ]
