@@ -21,7 +21,6 @@ from processors.boxes.asking import Asking
 from processors.plan import Plan
 from processors.scope import EpochResult, Memory
 from processors.scopes import Scope
-from schemas import revisions as frames
 from schemas.arc import Arc
 from schemas.errors import ErrataError
 
@@ -63,20 +62,18 @@ def difference(
 
 
 def recompute(
-    plan: Plan, scope: Scope, revisions: Mapping[str, pl.DataFrame], *, epoch: int, watermark: int
+    plan: Plan, scope: Scope, inputs: Mapping[str, pl.DataFrame], *, epoch: int, watermark: int
 ) -> tuple[dict[str, pl.DataFrame], EpochResult]:
     """Return what boxes make of the inputs' whole content, what they keep, and what they refuse.
 
     Args:
         plan: The whole plan.
         scope: The scope.
-        revisions: By input arc, all up to `epoch` that are there.
+        inputs: By input arc, its tuples as of `epoch`.
         epoch: The frontier.
         watermark: wm(epoch).
     """
-    content, live, asking = dict[str, pl.DataFrame](), {}, {}
-    for name, found in revisions.items():
-        content[name] = frames.fold(found, plan.arcs[name].identity, list(plan.arcs[name].fields))
+    content, live, asking = dict(inputs), {}, {}
     refused: dict[str, list[Refused]] = {}
     for name in scope.boxes:
         box = plan.boxes[name]

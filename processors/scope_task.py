@@ -231,8 +231,11 @@ class ScopeTask(Task):
 
     def _recomputed(self, epoch: int, wm: int) -> tuple[dict[str, pl.DataFrame], EpochResult]:
         """Return what boxes make, from scratch, of what inputs hold as of an epoch."""
-        taken = {name: reader.take(epoch) for name, reader in self.inputs.items()}
-        return rebuild.recompute(self.plan, self.scope, taken, epoch=epoch, watermark=wm)
+        content = dict[str, pl.DataFrame]()
+        for name, reader in self.inputs.items():
+            arc = self.plan.arcs[name]
+            content[name] = frames.fold(reader.take(epoch), arc.identity, list(arc.fields))
+        return rebuild.recompute(self.plan, self.scope, content, epoch=epoch, watermark=wm)
 
     def _settled(self, epoch: int) -> int:
         """Return the event time before which nothing that is written can change after an epoch."""
