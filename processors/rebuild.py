@@ -11,7 +11,6 @@ have had since before its last report: of that it has told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import polars as pl
 
@@ -103,5 +102,4 @@ def _beyond(some: Refused, known: Sequence[Refused]) -> Refused:
     for other in known:
         if other.arc == some.arc and other.tuples.columns == names:
             rows = rows.join(other.tuples, on=names, how="anti", nulls_equal=True)
-    left = rows["@row"].to_list()
-    return replace(some, tuples=some.tuples[left], reasons=[some.reasons[row] for row in left])
+    return some.only(rows["@row"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import polars as pl
 
@@ -15,7 +16,7 @@ from processors.intake import LONGEST_VALUE
 from processors.plan import Plan
 from processors.report import Report
 from processors.scope import BoxError, EpochResult
-from processors.task import INTERVAL_MS, Shared
+from processors.task import INTERVAL_MS
 from schemas import revisions as frames
 
 _LONGEST_TEXT = 1_000
@@ -31,26 +32,28 @@ def check(plan: Plan, result: EpochResult) -> None:
         BoxError: If something is.
     """
     for box, refused in result.refused.items():
-        stop_at(plan, box, result.memory.done, refused, remedy=_REMEDY)
+        for some in refused:
+            raise BoxError(box, result.memory.done, next(_told(plan, box, some)), remedy=_REMEDY)
 
 
-def stop_at(plan: Plan, box: str, epoch: int, refused: Sequence[Refused], *, remedy: str) -> None:
-    """Stop at the first tuple that a box refuses, if there is one.
+class Codecs(Protocol):
+    """A plan, and how the records of its arcs are made."""
 
-    Raises:
-        BoxError: If there is.
-    """
-    for some in refused:
-        raise BoxError(box, epoch, next(_told(plan, box, some)), remedy=remedy)
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+    def codec(self, arc: str) -> ArcCodec:
+        """Return the codec of an arc."""
 
 
 def letters_of(
-    shared: Shared, results: Sequence[EpochResult], *, partition: int, report: Report
+    codecs: Codecs, results: Sequence[EpochResult], *, partition: int, report: Report
 ) -> list[DeadLetter]:
     """Return the dead letters of some epochs.
 
     Args:
-        shared: Says which network, and where schemas are.
+        codecs: Says how the arcs' records are made.
         results: What the epochs gave.
         partition: That of the task.
         report: Of the task.
@@ -62,7 +65,7 @@ def letters_of(
             epoch=result.memory.done,
             reason=refused.kind,
             detail=f"box {box!r}, epoch {result.memory.done}: {told}",
-            topic=shared.plan.topic(refused.arc),
+            topic=codecs.plan.topic(refused.arc),
             partition=partition,
             offset=NO_RECORD,
             time_ms=result.memory.done * INTERVAL_MS,
@@ -73,9 +76,9 @@ def letters_of(
         for box, several in result.refused.items()
         for refused in several
         for told, key, value in zip(
-            _told(shared.plan, box, refused),
+            _told(codecs.plan, box, refused),
             *_records(
-                shared.codec(refused.arc),
+                codecs.codec(refused.arc),
                 refused.tuples,
                 Meta(report.task, report.attempt, result.memory.done),
             ),

@@ -20,9 +20,9 @@ from spark_jobs.job import Job
 SIGN = "@sign"
 """Column of a block: 1 for a tuple that enters, -1 for one that leaves."""
 
-TUPLES, RESULTS, TICK, HEADER = range(4)
+TUPLES, RESULTS, TICK, HEADER, LETTERS = range(5)
 """What a row brings: tuples of the input; results of its own arc; nothing but the time (windows may
-close); what the batch is (for the report)."""
+close); what the batch is (for the report); dead letters (to go with it)."""
 
 SCHEMA = "bucket int, slab long, kind int, origin long, batch string, block binary"
 _ARROW = pa.schema(

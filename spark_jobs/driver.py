@@ -81,7 +81,9 @@ class Driver:
         plan = shared.plan
         job = Job(plan, scope, kafka, recorder.ids, self.division.buckets, self.division.writers)
         register(job, recorder)
-        self.job = replace(job, compaction_lag_ms=shared.compaction_lag_ms)
+        self.job = replace(
+            job, compaction_lag_ms=shared.compaction_lag_ms, on_error=shared.on_error
+        )
         self.reports = Reports(shared, self.job)
         self.query: Any = None
         self.failure: BaseException | None = None
@@ -221,6 +223,6 @@ def _finish(steps: Iterator[bool]) -> None:
 def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
     plan = job.plan
-    recorder.look_up(plan, (job.input, job.name))
+    recorder.look_up(plan, (job.input, *job.scope.boxes))
     for arc in plan.asked_by(job.scope):
         recorder.register(f"{plan.requests(arc)}-value", desk.REQUEST)

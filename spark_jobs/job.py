@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from processors.arc_topic import ArcCodec
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import Refused
 from processors.boxes.map import Map
 from processors.boxes.states import UPSTREAM
 from processors.boxes.where import Where
 from processors.plan import Plan
-from processors.refused_tuples import stop_at
 from processors.scopes import Scope
+from processors.task import DEAD_LETTER
 from spark_jobs.connected import connected
 from spark_jobs.registered import Registered
 from spark_jobs.slabs import Slabs
@@ -35,6 +34,7 @@ class Job:
         attempts: By partition, the number of this life of its task.
         done: By partition, the last epoch that earlier lives reported: not written again.
         compaction_lag_ms: How long superseded records stay in connection points.
+        on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
     """
 
     plan: Plan
@@ -46,6 +46,7 @@ class Job:
     attempts: tuple[int, ...] = ()
     done: tuple[int, ...] = ()
     compaction_lag_ms: int = 0
+    on_error: str = DEAD_LETTER
 
     @property
     def name(self) -> str:
@@ -75,14 +76,6 @@ class Job:
     def input(self) -> str:
         """The arc that it reads."""
         return self.scope.inputs[0]
-
-    def stop_at(self, box: str, epoch: int, refused: Sequence[Refused]) -> None:
-        """Stop at a tuple that a user's function raises for: there are no dead letters here.
-
-        Raises:
-            BoxError: If there is one.
-        """
-        stop_at(self.plan, box, epoch, refused, remedy="correct it, or keep such tuples from it")
 
     @property
     def partition_count(self) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_jobs import replays
-from spark_jobs.blocks import HEADER, TUPLES
+from spark_jobs.blocks import HEADER, LETTERS, TUPLES
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
 from spark_jobs.share import Done, Share
@@ -23,7 +23,7 @@ from spark_jobs.share import Done, Share
 CHUNK_BYTES = 1_000_000
 
 OUTPUT = "kind int, batch string, block binary, slab long, states long, counts map<string, long>"
-"""Revisions of one share; of the header what it says."""
+"""Revisions of one share; what a header says; dead letters."""
 
 
 class Operator(StatefulProcessor):  # type: ignore[misc]
@@ -50,8 +50,8 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
         batch = Batch.of(given["batch"].iloc[0])
         blocks = list(zip(given["kind"], given["block"], strict=True))
         for kind, block in blocks:
-            if kind == HEADER:
-                yield _row(HEADER, batch, block)
+            if kind in (HEADER, LETTERS):
+                yield _row(kind, batch, block)
         chunks = [] if batch.is_whole else [bytes(chunk) for (chunk,) in self._states.get()]
         run = Share(self.job, slab).take(batch, blocks, b"".join(chunks) or None)
         done = replays.asked(self.job, batch, run)
@@ -59,6 +59,8 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
             if done.changed:
                 self._save(done.packed())
             yield _row(TUPLES, batch, done.block(), slab=slab, done=done)
+            for block in done.letters:
+                yield _row(LETTERS, batch, block)
 
     def _save(self, states: bytes | None) -> None:
         if states is None:

@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from processors.dead_letter import DeadLetter
+from processors.letters import posted
+from processors.refused_tuples import tally
 from processors.report import NEVER, SETTLED, Report
 from processors.task import Shared, Task
 from spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
 from spark_jobs.job import Job
+from spark_jobs.letters import unpacked
 from topics.cluster import TopicPartition, Transactions
 
 
@@ -59,6 +63,7 @@ class Told:
         ends: By partition of the arc, the offset behind the last record.
         slabs: Slabs in which states are kept, of those visited.
         counts: Running totals to add.
+        letters: Blocks of dead letters.
     """
 
     batch: Batch
@@ -66,6 +71,7 @@ class Told:
     ends: Mapping[int, int] = field(default_factory=dict)
     slabs: Sequence[int] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    letters: Sequence[bytes] = ()
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> Told | None:
@@ -79,6 +85,7 @@ class Told:
                 row.ends,
                 [slab for slab in (row.first, row.last) if slab is not None],
                 row.counts,
+                row.letters,
             )
             for row in rows
         ]
@@ -105,7 +112,8 @@ def together(parts: Sequence[Told]) -> Told:
         for partition, end in part.ends.items():
             ends[partition] = max(end, ends.get(partition, 0))
     slabs = [slab for part in parts for slab in part.slabs]
-    return Told(parts[0].batch, resume, ends, slabs, counts)
+    dead = [block for part in parts for block in part.letters]
+    return Told(parts[0].batch, resume, ends, slabs, counts, dead)
 
 
 class Reports:
@@ -147,8 +155,14 @@ class Reports:
         if told.batch.epoch <= min(task.report.done for task in self.tasks):
             return  # an earlier life has reported it
         assert self.transactions is not None
-        reports = [self._next(task, told) for task in self.tasks]
+        dead = unpacked(told.letters)
+        reports = [self._next(task, told, dead) for task in self.tasks]
         self.transactions.begin()
+        for topic, pairs in posted(self.shared, [letter for _, letter in dead]).items():
+            keys, values = zip(*pairs, strict=True)
+            self.transactions.produce(topic, partitions=[0] * len(pairs), keys=keys, values=values)
+            self.transactions.flush()
+            yield True
         for task, report in zip(self.tasks, reports, strict=True):
             task.write(report)
         self.transactions.flush()
@@ -158,19 +172,20 @@ class Reports:
             task.take(report)
         yield True
 
-    def _next(self, task: JobTask, told: Told) -> Report:
-        """Return a task's report of a batch."""
+    def _next(self, task: JobTask, told: Told, dead: Sequence[tuple[str, DeadLetter]]) -> Report:
+        """Return a task's report of a batch, given the dead letters and the boxes of all tasks."""
         plan, batch, old, own = self.job.plan, told.batch, task.report, task.partition
         source = TopicPartition(plan.topic(self.job.input), own)
-        ends, counts = dict(old.ends), dict(old.counts)
+        ends, counts, standing = dict(old.ends), Counter(old.counts), dict[str, int]()
         if own in told.ends:
             place = TopicPartition(plan.topic(self.job.name), own)
             ends[place] = told.ends[own], batch.epoch
+        mine = [(box, letter) for box, letter in dead if letter.task == task.name]
+        counts.update(f"{box}.refused" for box, _ in mine)
+        counts.update(tally([letter for _, letter in mine]))
         if own == 0:
-            for what, count in told.counts.items():
-                name = f"{self.job.name}.{what}"
-                counts[name] = counts.get(name, 0) + count
-            counts |= {
+            counts.update({f"{self.job.name}.{what}": n for what, n in told.counts.items()})
+            standing = {
                 **self._held(counts, told),
                 SETTLED: max(batch.settled, counts.get(SETTLED, batch.settled)),
             }
@@ -182,7 +197,7 @@ class Reports:
             committed={**old.committed, old.attempt: batch.epoch},
             ends=ends,
             resume={source: told.resume.get(own, old.resume.get(source, 0))},
-            counts=counts,
+            counts={**counts, **standing},
         )
 
     def _held(self, counts: Mapping[str, int], told: Told) -> dict[str, int]:

@@ -12,14 +12,19 @@ import polars as pl
 
 from processors import rebuild
 from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import Need
+from processors.boxes.answers import Need, Refused
 from processors.boxes.sliding import SlidingAggregate
 from processors.desk import pack, unpack
+from processors.report import NEVER
+from processors.spread import Spread, parted
 from schemas import revisions as frames
 from schemas.fields import physical
+from spark_jobs import letters
 from spark_jobs.blocks import RESULTS, SIGN, TUPLES
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
+
+_ROW = "@row"
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,14 @@ class Done:
         changed: Whether they differ from those before.
         revisions: Of the job's arc.
         counts: Running totals to add.
+        letters: Blocks of dead letters.
     """
 
     states: pl.DataFrame
     changed: bool
     revisions: pl.DataFrame
     counts: Mapping[str, int] = field(default_factory=dict)
+    letters: Sequence[bytes] = ()
 
     def packed(self) -> bytes | None:
         """Return the states as they are kept; None for none."""
@@ -114,10 +121,10 @@ class Share:
         outcome = yield from box.move(
             leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
         )
-        self.job.stop_at(self.job.name, batch.epoch, outcome.refused)
+        dead = self._letters(batch, outcome.refused)
         after = self._near(outcome.live.states)
         changed = tuples.height > 0 or after.height != states.height
-        return Done(after, changed, self._own(outcome.revisions), outcome.counts)
+        return Done(after, changed, self._own(outcome.revisions), outcome.counts, dead)
 
     def start(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> Done:
         """Make states of the whole content; give the difference to what was emitted.
@@ -132,10 +139,32 @@ class Share:
         """
         box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
         results, live, refused = box.begin(content, wm=batch.wm)
-        self.job.stop_at(self.job.name, batch.epoch, refused)
+        dead = self._letters(batch, refused, settled=batch.settled_before)
         made, states = self._in_slab(results, ""), self._near(live.states)
         revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
-        return Done(states, True, revised)
+        return Done(states, True, revised, letters=dead)
+
+    def _letters(
+        self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER
+    ) -> list[bytes]:
+        """Return dead letters of results that can't be told, of windows in the slab.
+
+        Args:
+            batch: The batch.
+            refused: The results.
+            settled: Of windows that ended by then nothing is new.
+        """
+        found, spread = list[bytes](), Spread(self.job.box.arc, self.job.partition_count)
+        for some in refused:
+            results = some.tuples.with_row_index(_ROW)
+            if not self.job.slabs.is_one:
+                results = self._in_slab(results, "")
+                results = results.filter(self.box.ends(results) > settled)
+            for (partition,), own in parted(results, spread.places(results)):
+                found += letters.packed(
+                    self.job, batch, self.job.name, [some.only(own[_ROW])], partition=partition
+                )
+        return found
 
     def _own(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of windows in the slab: sliding ones end in the next one too."""

@@ -5,17 +5,18 @@ Neither Spark nor its notion of a source is visible from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import polars as pl
 
+from processors.boxes.answers import Refused
 from processors.report import NEVER, SETTLED
 from processors.view import believed
 from schemas import revisions as frames
-from spark_jobs import reading
-from spark_jobs.blocks import HEADER, RESULTS, TICK, TUPLES, Shares
+from spark_jobs import letters, reading
+from spark_jobs.blocks import HEADER, LETTERS, RESULTS, TICK, TUPLES, Shares
 from spark_jobs.epochs import Batch, Bound, Epochs
 from spark_jobs.job import Job
 from topics.cluster import Cluster, TopicPartition
@@ -27,9 +28,9 @@ class Row(NamedTuple):
     Args:
         bucket: The hash bucket of the groups.
         slab: The slab of their windows.
-        kind: `TUPLES`, `RESULTS`, `TICK` or `HEADER`.
+        kind: `TUPLES`, `RESULTS`, `TICK`, `HEADER` or `LETTERS`.
         origin: Where it is from: rows of a share are taken in this order.
-        block: The tuples.
+        block: The tuples, or what else it brings.
     """
 
     bucket: int
@@ -127,21 +128,39 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     resume = f"{stretch.partition}:{end if later is None else later}"
     yield Row(0, 0, HEADER, stretch.partition, resume.encode())
     taken = real.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
-    for bucket, slab, block in Shares(job).of_tuples(*_sides(job, batch, taken)):
+    leaving, entering, refused = _sides(job, taken, is_whole=batch.is_whole)
+    for bucket, slab, block in Shares(job).of_tuples(leaving, entering):
         yield Row(bucket, slab, TUPLES, stretch.partition, block)
+    if refused and batch.is_whole:  # what had come by the last report was told with it
+        since = taken.filter(pl.col("epoch") > job.done[stretch.partition])
+        *_, refused = _sides(job, since, is_whole=False)
+    for box, some in refused.items():
+        for block in letters.packed(job, batch, box, some, partition=stretch.partition):
+            yield Row(0, 0, LETTERS, stretch.partition, block)
 
 
-def _sides(job: Job, batch: Batch, found: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tuples that leave and enter the aggregate's input in a batch."""
+def _sides(
+    job: Job, found: pl.DataFrame, *, is_whole: bool
+) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Sequence[Refused]]]:
+    """Return the tuples that leave and enter the aggregate's windows, and what boxes refuse.
+
+    Args:
+        job: The job.
+        found: Revisions of its input.
+        is_whole: Whether these are all that there are, and enter as what they leave.
+    """
     arc, names = job.plan.arcs[job.input], list(job.box.input.fields)
-    if batch.is_whole:
+    if is_whole:
         content = reading.content([found], arc)
         whole = pl.repeat(True, content.height, dtype=pl.Boolean, eager=True)
         net = frames.between(content, ~whole, content, whole)
     else:
         net = frames.coalesced(found, arc.identity, list(arc.fields))
+    refused: dict[str, Sequence[Refused]] = {}
     for box in job.chain:
         outcome = box.outcome(net)
-        job.stop_at(box.arc.name, batch.epoch, outcome.refused)
-        net = outcome.revisions
-    return frames.leaving(net, names), frames.entering(net, names)
+        refused[box.arc.name], net = outcome.refused, outcome.revisions
+    # judged here, not in each of the slabs that a tuple is in
+    leaving, _ = job.box.taken(frames.leaving(net, names))
+    entering, refused[job.name] = job.box.taken(frames.entering(net, names))
+    return leaving, entering, {box: some for box, some in refused.items() if some}

@@ -18,16 +18,16 @@ from processors.arc_topic import Meta
 from processors.desk import unpack
 from processors.spread import Spread, parted
 from schemas import revisions as frames
-from spark_jobs.blocks import HEADER
+from spark_jobs.blocks import HEADER, LETTERS
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
 from topics.cluster import Cluster, TopicPartition
 
 WRITTEN = (
     "batch string, resume string, ends map<int, long>, first long, last long, "
-    "counts map<string, long>"
+    "counts map<string, long>, letters array<binary>"
 )
-"""What a task of a batch tells the driver: a row each, nothing of the stream."""
+"""What a task of a batch tells the driver: a row each, of the stream only what boxes refuse."""
 
 
 class Writer:
@@ -43,12 +43,15 @@ class Writer:
     def __call__(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Write, and tell what was written once the brokers have acknowledged all of it."""
         batch, resume, found = "", "", list[pl.DataFrame]()
-        counts, held = Counter[str](), list[int]()
+        counts, held, letters = Counter[str](), list[int](), list[bytes]()
         for frame in rows:
             for row in frame.itertuples():  # a row a share
                 batch = row.batch
                 if row.kind == HEADER:
                     resume += row.block.decode() + ","
+                    continue
+                if row.kind == LETTERS:
+                    letters.append(row.block)
                     continue
                 if row.block:
                     found.append(unpack(row.block))
@@ -67,6 +70,7 @@ class Writer:
                 "first": pd.array([min(held, default=None)], dtype="Int64"),
                 "last": pd.array([max(held, default=None)], dtype="Int64"),
                 "counts": [dict(counts)],
+                "letters": [letters],
             }
         )
 

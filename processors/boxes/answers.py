@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import polars as pl
@@ -64,6 +64,11 @@ class Refused:
     tuples: pl.DataFrame
     reasons: Sequence[str]
     kind: str = REFUSED_BY_BOX
+
+    def only(self, rows: pl.Series) -> Refused:
+        """Return some of the tuples, by index."""
+        reasons = [self.reasons[row] for row in rows]
+        return replace(self, tuples=self.tuples[rows], reasons=reasons)
 
 
 class Recomputing(Protocol):

@@ -110,6 +110,12 @@ class Windowed(Aggregating):
         groups = [tuples[name].gather(rows) for name in self.by]
         return pl.DataFrame([*groups, starts.alias(self.start)]), rows
 
+    def taken(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
+        """Return those of some tuples that are in windows, and why the others are in none."""
+        refused = self._refused(tuples)
+        there = tuples.filter(without(refused, tuples.height))
+        return there, self._not_taken(tuples, refused, 0)
+
     def _not_taken(self, entering: pl.DataFrame, refused: Failures, leaving: int) -> list[Refused]:
         """Return what of the tuples that enter goes to the dead letters.
 

@@ -1,24 +1,20 @@
 """Random networks of functions that raise for some tuples, and the dead letters they have to leave.
 
 scaled -> liked (where)? -> shared (map)? -> big, small (route) -> both (union)? -> aggregates,
-over windows of time and, at times, of rows
+over windows of time and, at times, of rows; at times, beside them, scaled -> picky (where) ->
+split (map) -> an aggregate, all in one job on Spark
 """
 
 import random
-import re
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from errata import Stream, hopping, python, sliding, tumbling
 from tests.laws import oracle
-from tests.laws.audit import Audit
 from tests.laws.networks import KEEP, Shape, front, shape_of
-from tests.laws.oracle import Content, Tuple, count
+from tests.laws.oracle import Tuple, count
 from tests.laws.random_times import Times
-from tests.laws.simulation import Simulation
 from tests.laws.user_functions import Fussy, likes, shared
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
@@ -77,12 +73,14 @@ def is_liked(t: Tuple) -> bool:
 class Failing:
     """Declares a network, and the oracle's boxes beside it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, spark: bool) -> None:
         self.dice = random.Random(f"failing {seed}")
         self.boxes: list[oracle.Box] = []
         self.fails: dict[str, Callable[[Tuple], bool]] = {}
         self.untold: list[str] = []
-        self.net, flow = front(kept=self.chance(0.5))
+        self.net, flow = front(kept=self.chance(0.5) or spark)
+        if spark:
+            self._job(flow, random.Random(f"failing on Spark {seed}"))
         for stage in (self._liked, self._shared, self._routed):
             flow = stage(flow) if self.chance(0.7) else flow
         self.boxes.append(oracle.Where("taken", flow.name, lambda t: not is_seven(t)))
@@ -171,6 +169,45 @@ class Failing:
                 )
             )
 
+    def _job(self, flow: Stream, rim: random.Random) -> None:
+        """Filter, map and aggregate in one job on Spark."""
+        self.fails |= {"picky": dislikes, "split": cannot_share}
+        known = oracle.Where("split.all", "picky", lambda t: not cannot_share(t))
+        made = {"share": lambda t: shared(t["size"], t["product"])}
+        self.boxes += [
+            oracle.Where("picky", flow.name, is_liked),
+            known,
+            oracle.Map("split", known.name, made),
+            oracle.Where("job.taken", "split", lambda t: not is_seven(t)),
+        ]
+        flow = flow.where("picky", python(likes, "boolean", "size", "product"))
+        flow = flow.map("split", fields={"share": python(shared, "long?", "size", "product")})
+        times = Times()
+        window, windows = times.window(rim)
+        by, emit = rim.choice([["product"], ["desk"]]), rim.choice(["on_close", "on_update"])
+        flow.aggregate(
+            "job",
+            by=by,
+            window=window,
+            emit=emit,
+            place="spark",
+            horizon=rim.choice([None, None, 0, 3 * times.unit]),
+            keep=KEEP,
+            fields=FUSSY,
+        )
+        every = oracle.Aggregate(
+            "job" + ALL,
+            "job.taken",
+            tuple(by),
+            0,
+            0,
+            FUSSY_ORACLE,
+            windows=windows,
+            on_update=emit == "on_update",
+            is_whole=window is None,
+        )
+        self._tells("job", every)
+
     def _counting(self, flow: Stream) -> list[str]:
         """Windows that count the tuples that are taken."""
         dice, names = self.dice, ["rows", "all_rows"]
@@ -209,84 +246,16 @@ class Failing:
         self.untold.append(name)
 
 
-def failing_shape(seed: int) -> FailingShape:
-    """Return the network of a seed."""
-    made = Failing(seed)
+def failing_shape(seed: int, *, spark: bool = False) -> FailingShape:
+    """Return the network of a seed, with a job on Spark or without."""
+    made = Failing(seed, spark=spark)
     shape = shape_of(made.net, tuple(made.boxes), *made.agree, every_arc=True)
+    if spark:  # what is within it is not written
+        plan, job = shape.plan, replace(shape.plan.scopes["job"], outputs=("job",))
+        topics = tuple(arc for arc in plan.topics if arc not in job.boxes[:-1])
+        shape = replace(
+            shape, plan=replace(plan, scopes={**plan.scopes, "job": job}, topics=topics)
+        )
     return FailingShape(
         **vars(shape), fails=made.fails, untold=tuple(made.untold), exact=tuple(made.counting)
     )
-
-
-class FailingAudit(Audit):
-    """The laws, and: what is refused is a dead letter, once for each time that it enters."""
-
-    def _begin(self) -> None:
-        self.results: dict[str, Content] = defaultdict(dict)
-        self.due, self.allowed = Counter[Any](), set[Any]()
-
-    def _saw(self, epoch: int) -> None:
-        """Note the results that can't be told, and those of them that were not so before."""
-        shape = self.simulation.shape
-        assert isinstance(shape, FailingShape)
-        for name in shape.untold:
-            now, before = self.contents[name + ALL], self.results[name]
-            for identity, result in now.items():
-                if not is_told(result):
-                    changed = before.get(identity) != result
-                    self.due[name, epoch, identity] += changed
-                    if changed or name not in shape.exact:
-                        self.allowed.add((name, epoch, identity))
-            self.results[name] = now
-
-    def _letters_of_boxes(self) -> None:
-        """Hold the dead letters against what entered boxes, and what they could not tell."""
-        shape = self.simulation.shape
-        assert isinstance(shape, FailingShape)
-        tuples, results = Counter[Any](), Counter[Any]()
-        for letter in self.letters:
-            if letter["offset"] >= 0:
-                continue
-            told = re.match(r"box '(\w+)', epoch (\d+): function .*", letter["detail"])
-            if told is None or int(told[2]) != letter["epoch"]:
-                self.found["L6"].append(f"this says not what, where and when: {letter}")
-                continue
-            box, epoch = told[1], letter["epoch"]
-            identity = tuple(self.history.decode(letter["key"]).values())
-            if letter["value"] is None:
-                results[box, epoch, identity] += 1
-                continue
-            after = self.history.decode(letter["value"])["after"]
-            tuples[box, epoch, letter["partition"], str(after)] += 1
-            self.seen[f"refused by {box}"] += 1
-        wanted = Counter(
-            (box, revision["epoch"], partition, str(revision["after"]))
-            for box, fails in shape.fails.items()
-            for partition, own in enumerate(self.revisions[self.plan.boxes[box].inputs[0]])
-            for revision in own
-            if revision["after"] is not None and fails(revision["after"])
-        )
-        for what in ((wanted - tuples) + (tuples - wanted)).elements():
-            where = "no letter of" if what in wanted else "a letter of"
-            self.found["L6"].append(f"{where} {what}")
-        self.seen["untold"] += results.total()
-        self.seen["untold of rows"] += sum(results[what] for what in results if "rows" in what[0])
-        twice = [what for what, number in results.items() if number > 1]
-        wrong = results.keys() - self.allowed
-        missing = +self.due - results
-        for how, these in (("twice", twice), ("wrong", wrong), ("missing", missing)):
-            for what in these:
-                self.found["L6"].append(f"a letter of a result is {how}: {what}")
-
-
-def trial(seed: int, folder: Path, *, ticks: int = 20) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Run the network of a seed; return the violations by law, and what was seen."""
-    simulation = Simulation(failing_shape(seed), seed=seed, folder=folder, ticks=ticks)
-    try:
-        simulation.run()
-        audit = FailingAudit(simulation)
-    except Exception as error:
-        raise AssertionError(f"Progress: a process died of itself: {error}") from error
-    finally:
-        simulation.close()
-    return dict(audit.found), simulation.seen

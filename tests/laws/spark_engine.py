@@ -24,7 +24,7 @@ from spark_jobs.registered import Recorder
 from spark_jobs.replays import questions
 from spark_jobs.reports import Reports, Told, resumes, together
 from spark_jobs.share import Done, Share
-from spark_jobs.stretches import HEADER, Row, read, stretches
+from spark_jobs.stretches import HEADER, LETTERS, Row, read, stretches
 from spark_jobs.writer import write
 
 BUCKETS, WRITERS = 13, 2
@@ -65,7 +65,9 @@ class SparkJob:
         self.shared, self.desk, self.rng = shared, desk, rng
         self.cluster = shared.cluster
         recorder = Recorder(shared.registry)
-        self.job = Job(shared.plan, scope, {}, recorder.ids, BUCKETS, WRITERS)
+        self.job = Job(
+            shared.plan, scope, {}, recorder.ids, BUCKETS, WRITERS, on_error=shared.on_error
+        )
         register(self.job, recorder)
         self.checkpoint = Checkpoint(folder / f"{scope.name}.checkpoint")
         self.reports = Reports(shared, self.job)
@@ -132,6 +134,7 @@ class SparkJob:
         batch = found[0].batch
         rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
         resume: dict[int, int] = {}
+        dead: list[bytes] = []
         for stretch in found:
             for row in read(self.job, stretch, self.cluster):
                 if row is None:
@@ -139,10 +142,12 @@ class SparkJob:
                         yield True
                 elif row.kind == HEADER:
                     resume |= resumes(row.block.decode())
+                elif row.kind == LETTERS:
+                    dead.append(row.block)
                 else:
                     rows[row.bucket, row.slab].append(row)
         states = {} if batch.is_whole else dict(self.checkpoint.states)
-        told, made = [Told(batch, resume)], defaultdict[int, list[pl.DataFrame]](list)
+        told, made = [Told(batch, resume, letters=dead)], defaultdict[int, list[pl.DataFrame]](list)
         for key in self.rng.sample(list(rows), len(rows)):
             given = sorted(self.rng.sample(rows[key], len(rows[key])), key=lambda r: (r[2], r[3]))
             blocks = [(row.kind, row.block) for row in given]
@@ -155,7 +160,7 @@ class SparkJob:
             if packed is not None:
                 states[key] = packed
             slabs = [key[1]] if packed is not None else []
-            told.append(Told(batch, slabs=slabs, counts=done.counts))
+            told.append(Told(batch, slabs=slabs, counts=done.counts, letters=done.letters))
             made[key[0] % WRITERS].append(done.revisions)
         for number in self.rng.sample(range(WRITERS), WRITERS):
             for _ in range(self.rng.choice([1, 1, 1, 2])):

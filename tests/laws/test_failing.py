@@ -3,14 +3,16 @@
 import os
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from tests.laws.failing import trial
+from spark_jobs import slabs
+from tests.laws.refusals import trial
 
 FEW = 12
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
-seen = Counter[str]()
+seen, seen_of_jobs = Counter[str](), Counter[str]()
 
 
 @pytest.mark.parametrize("seed", range(EXAMPLES))
@@ -18,6 +20,26 @@ def test_laws_hold_and_each_refused_tuple_is_a_dead_letter_once(seed: int, tmp_p
     found, happened = trial(seed, tmp_path)
     seen.update(happened)
     assert {law: [len(what), *what[:3]] for law, what in found.items()} == {}
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES // 2))
+def test_laws_hold_where_a_job_on_spark_refuses_tuples(seed: int, tmp_path: Path) -> None:
+    with mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1):
+        found, happened = trial(seed, tmp_path, spark=True)
+    seen_of_jobs.update(happened)
+    assert {law: [len(what), *what[:3]] for law, what in found.items()} == {}
+
+
+def test_the_scenarios_had_jobs_that_refused_tuples_and_results_and_lost_their_states(
+    tmp_path: Path,
+) -> None:
+    if not seen_of_jobs:  # when this test is run alone
+        for seed in range(FEW // 2):
+            folder = tmp_path / str(seed)
+            folder.mkdir()
+            seen_of_jobs.update(trial(seed, folder, spark=True)[1])
+    needed = ("refused by picky", "refused by split", "refused by job", "untold of jobs")
+    assert [what for what in (*needed, "lost spark") if not seen_of_jobs[what]] == []
 
 
 def test_the_scenarios_had_tuples_of_every_box_and_results_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""Dead letters of a job, on their way from executors to the driver.
+
+The driver sends them in the transaction of the report of their batch: once, however often the batch
+is run. They are columns on the way there, as everything in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from processors.boxes.answers import Refused
+from processors.dead_letter import DeadLetter
+from processors.desk import pack, unpack
+from processors.refused_tuples import check, letters_of
+from processors.report import Report
+from processors.scope import EpochResult, Memory
+from processors.task import STOP
+from spark_jobs.epochs import Batch
+from spark_jobs.job import Job
+
+_BOX = "@box"
+
+
+def packed(
+    job: Job, batch: Batch, box: str, refused: Sequence[Refused], *, partition: int
+) -> list[bytes]:
+    """Return a block with the dead letters of what a box refuses; none of what was reported.
+
+    Args:
+        job: The job.
+        batch: The batch in which it does.
+        box: The box, one of the job's.
+        refused: What it refuses.
+        partition: Where the tuples lie.
+
+    Raises:
+        BoxError: If there is something, and it is to stop the job.
+    """
+    if not refused or batch.epoch <= job.done[partition]:
+        return []
+    memory = Memory(batch.epoch, batch.wm, {}, {})
+    result = EpochResult(memory, {}, refused={box: list(refused)})
+    if job.on_error == STOP:
+        check(job.plan, result)
+    report = Report(job.task(partition), attempt=job.attempts[partition])
+    found = letters_of(job, [result], partition=partition, report=report)
+    return [pack(pl.DataFrame(found).with_columns(pl.lit(box).alias(_BOX)))]
+
+
+def unpacked(blocks: Iterable[bytes]) -> list[tuple[str, DeadLetter]]:
+    """Return the dead letters of blocks, each with the box that refused its tuple."""
+    return [
+        (row.pop(_BOX), DeadLetter(**row))
+        for block in blocks
+        for row in unpack(block).iter_rows(named=True)
+    ]
