@@ -80,9 +80,8 @@ def spark(
         try:
             plan = prepare(network, place, cluster)
             schemas = registry(cluster, url=place.registry_url)
-            shared = Shared(
-                cluster, plan, schemas, View(cluster, plan=plan), place.compaction_lag_ms
-            )
+            view = View(cluster, plan=plan)
+            shared = Shared(cluster, plan, schemas, view, place.compaction_lag_ms, place.on_error)
             boxes = check_boxes(shared, box or list(plan.spark))
             # The group notices a dead driver in the time that Java takes to start.
             rights = [Sole(cluster, plan.network, plan.scope_of(name)) for name in boxes]

@@ -9,6 +9,24 @@ from tests.laws.audit import Audit
 from tests.laws.failing import ALL, FailingShape, failing_shape, is_told
 from tests.laws.oracle import Content, Tuple
 from tests.laws.simulation import Simulation
+from tests.laws.tape import Tape
+
+AWAY_ROUNDS = 20
+
+
+class AwayJob(Simulation):
+    """The others have gone on when a job comes back, at times without its states."""
+
+    def _second_act(self, tapes: dict[str, Tape]) -> None:
+        super()._second_act(tapes)
+        others = [n for n, p in enumerate(self.processes) if p.kind.what != "spark"]
+        for place in others:
+            self._restart(place)
+        for _ in range(AWAY_ROUNDS):
+            for place in others:
+                for turn in range(len(self.processes[place].actors)):
+                    self._advance(place, turn)
+            self.now += 500
 
 
 class FailingAudit(Audit):
@@ -106,7 +124,8 @@ def trial(
 ) -> tuple[dict[str, list[str]], Counter[str]]:
     """Run the network of a seed; return the violations by law, and what was seen."""
     shape = failing_shape(seed, spark=spark)
-    simulation = Simulation(shape, seed=seed, folder=folder, ticks=ticks)
+    scenario = AwayJob if spark else Simulation
+    simulation = scenario(shape, seed=seed, folder=folder, ticks=ticks)
     try:
         simulation.run()
         audit = FailingAudit(simulation)

@@ -2,13 +2,15 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from time import monotonic, sleep
 
 import polars as pl
 import pytest
 
-from errata import Network, hopping, sliding
+from errata import Network, hopping, python, sliding
+from errata.cli.dead_letters import believed_letters
 from errata.worker import Place, Worker
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
@@ -18,6 +20,7 @@ from processors.view import View
 from schemas import revisions as frames
 from spark_jobs.checkpoint import Checkpoint
 from spark_jobs.driver import Driver
+from spark_jobs.session import by_value
 from tests.spark_jobs.at_work import at_work
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
@@ -33,6 +36,12 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
 JOBS = ("near", "far", "slid")
+
+
+def is_real(n):
+    if n == 13:
+        raise ValueError("thirteen")
+    return n != 7
 
 
 def network():
@@ -54,7 +63,8 @@ def network():
     windows = {"near": hopping("30m", every="20m"), "far": hopping("30m", every="20m")}
     for name, window in (windows | {"slid": sliding("15m")}).items():
         horizon = "1h" if name == "near" else None
-        front = source.where(f"real_{name}", "n <> 7").map(f"doubled_{name}", m="n * 2")
+        front = source.where(f"real_{name}", python(is_real, "boolean", "n"))
+        front = front.map(f"doubled_{name}", m="n * 2")
         front.aggregate(
             name, by=["product"], window=window, place="spark", horizon=horizon, keep="10y",
             fields=results,
@@ -158,6 +168,19 @@ class Seen:
             source.close()
         return frames.fold(pl.concat(parts), kind.identity, list(kind.fields))
 
+    def refused(self):
+        """Return by box how many tuples have dead letters, and how many its reports have."""
+        told = Counter(
+            letter.detail.split("'")[1] for letter in believed_letters(self.cluster, self.plan)
+        )
+        counted = {
+            f"real_{name}": sum(
+                self.view.of(f"{name}.{p}").counts.get(f"real_{name}.refused", 0) for p in range(3)
+            )
+            for name in JOBS
+        }
+        return dict(told), counted
+
     def wanted(self, name):
         tuples = self.content("trades")
         wm = self.view.of(f"{name}.0").watermark
@@ -180,8 +203,10 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
     session, broker, cluster, tmp_path
 ):
     create_topics(broker.settings, [TopicSpec("streaming.in", 2)])
-    tape, sent = Tape(cluster), 0
-    worker = Worker(network(), Place(broker.settings, tmp_path / "state"))
+    tape, sent, refused = Tape(cluster), 0, 0
+    net, before = network(), pl.DataFrame()
+    by_value(net)
+    worker = Worker(net, Place(broker.settings, tmp_path / "state"))
     worker.add_scope("ingest.trades")
     worker.add_sweepers()
     with at_work(worker):
@@ -193,6 +218,11 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
             seen.run(session, tmp_path)
             for name in JOBS:
                 assert same(worker.plan, name, seen.content(name), seen.wanted(name)) > 20
+            now = seen.content("trades").filter(pl.col("n") == 13)
+            refused += now.join(before, on=now.columns, how="anti").height if hour else now.height
+            before = now
+            assert seen.refused() == ({f"real_{name}": refused for name in JOBS},) * 2
+            assert refused > 2
         counts = seen.view.of("near.0").counts
         assert counts["near.replayed"] > 0  # beyond its horizon
         assert seen.view.of("far.0").counts["far.revised"] > 0
