@@ -82,13 +82,6 @@ FAILURES = [
         network=FAILING,
     ),
     Mutant(
-        "a job tells again of a batch that was reported",
-        "spark_jobs/letters.py",
-        "batch.epoch <= job.done[partition]",
-        "batch.epoch <= -1",
-        network=FAILING,
-    ),
-    Mutant(
         "a job's dead letters are those of its first life",
         "spark_jobs/letters.py",
         "attempt=job.attempts[partition]",

@@ -1,0 +1,72 @@
+"""Dead letters of a job, before the driver sends them."""
+
+import polars as pl
+import pytest
+
+from errata import Network, python, tumbling
+from processors.plan import compile_network
+from processors.scope import BoxError
+from processors.task import STOP
+from spark_jobs import letters
+from spark_jobs.driver import register
+from spark_jobs.epochs import Batch
+from spark_jobs.job import Job
+from spark_jobs.registered import Recorder
+from topics import names
+from topics.memory import MemoryCluster
+from topics.registry_server import registry
+
+BATCH = Batch(after=3, epoch=7, wm_before=0, wm=10)
+
+
+def fussy(n):
+    if n == 13:
+        raise ValueError("thirteen")
+    return True
+
+
+def made(**more):
+    net = Network("letters")
+    fields = {"key": "string", "at": "timestamp-millis", "n": "long"}
+    source = net.source("s", fields=fields, identity=["key"], event_time="at", keep="1d")
+    front = source.where("picky", python(fussy, "boolean", "n")).map("doubled", m="n * 2")
+    front.aggregate("job", by=["n"], window=tumbling("1m"), place="spark", c="count(*)")
+    plan = compile_network(net).placed({"s": 2})
+    cluster = MemoryCluster()
+    cluster.create(names.SCHEMAS_TOPIC, 1)
+    recorder = Recorder(registry(cluster))
+    job = Job(plan, plan.scopes["job"], {}, recorder.ids, 2, 2, (4, 5), (3, 7), **more)
+    register(job, recorder)
+    rows = {"key": ["a", "b", "c"], "at": [1, 2, 3], "n": [13, 7, 13]}
+    _, (refused,) = plan.boxes["picky"].applied(pl.DataFrame(rows))
+    return job, refused
+
+
+def test_each_tuple_that_a_box_refuses_is_a_letter_with_task_attempt_epoch_and_its_record():
+    job, refused = made()
+    found = letters.unpacked(letters.packed(job, BATCH, "picky", [refused], partition=0))
+    assert [box for box, _ in found] == ["picky", "picky"]
+    first, second = (letter for _, letter in found)
+    assert (first.task, first.attempt, first.epoch, first.partition) == ("job.0", 4, 7, 0)
+    assert first.detail.startswith("box 'picky', epoch 7: function ")
+    assert "'key': 'a'" in first.detail
+    assert "'key': 'c'" in second.detail
+    assert first.is_of_box
+    assert None not in (first.key, first.value)
+
+
+def test_what_a_partition_has_reported_is_not_told_again():
+    job, refused = made()
+    assert letters.packed(job, BATCH, "picky", [refused], partition=1) == []
+
+
+def test_a_refused_tuple_stops_a_job_that_is_to_stop():
+    job, refused = made(on_error=STOP)
+    with pytest.raises(BoxError, match=r"box 'picky', epoch 7: .*thirteen.*'a'.* on_error"):
+        letters.packed(job, BATCH, "picky", [refused], partition=0)
+
+
+def test_a_job_is_ready_for_letters_of_every_arc_that_it_reads_or_makes():
+    job, _ = made()
+    for arc in ("s", "picky", "doubled", "job"):
+        job.codec(arc)  # an id that executors don't know is a KeyError
