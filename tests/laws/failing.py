@@ -80,7 +80,7 @@ class Failing:
         self.untold: list[str] = []
         self.net, flow = front(kept=self.chance(0.5) or spark)
         if spark:
-            self._job(flow, random.Random(f"failing on Spark {seed}"))
+            self._job(flow, random.Random(f"spark {seed}"))
         for stage in (self._liked, self._shared, self._routed):
             flow = stage(flow) if self.chance(0.7) else flow
         self.boxes.append(oracle.Where("taken", flow.name, lambda t: not is_seven(t)))
