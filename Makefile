@@ -4,10 +4,11 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.11 python3.12 python3.13,$(she
 BIN := .venv/bin
 BASE ?= debian:bookworm-slim
 TAG ?= errata:dev
+KAFKA_TAG ?= errata-kafka:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image clean
+.PHONY: help demo test lint mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +48,10 @@ live-state: .venv/ready ## rows in memory while history grows a hundredfold, as 
 
 image: ## one container image for every role; BASE= and TAG= name others
 	@docker build $(QUIET) --network host --build-arg BASE=$(BASE) -t $(TAG) -f docker/Dockerfile .
+
+kafka-image: ## Kafka's, made from that one, where apache/kafka can't be had; KAFKA_TAG= names another
+	@docker build $(QUIET) --network host --build-arg BASE=$(BASE) --build-arg ERRATA=$(TAG) \
+	  -t $(KAFKA_TAG) -f docker/kafka/Dockerfile .
 
 clean: ## remove what make has made
 	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info

@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import itertools
+import os
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -24,8 +25,10 @@ from zlib import crc32
 import fastavro
 from confluent_kafka import KafkaError, Message, Producer
 
+from topics.create import create_topics
 from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
+from topics.registry_server import registry
+from topics.settings import TopicSpec
 
 TOPIC = "swaps.credits"
 WATCHABLE_S, FAST_S = 75.0, 12.0
@@ -142,7 +145,8 @@ def play(bootstrap: str, *, seconds: float, topic: str = TOPIC) -> int:
         topic: Where to; all records of a trade go to one partition.
     """
     cluster = KafkaCluster({"bootstrap.servers": bootstrap})
-    schema_id = SchemaRegistry(cluster).register(f"{topic}-value", SCHEMA)
+    schemas = registry(cluster, url=os.environ.get("SCHEMA_REGISTRY_URL"))
+    schema_id = schemas.register(f"{topic}-value", SCHEMA)
     partitions = cluster.partitions(topic)
     cluster.close()
     head, parsed = b"\0" + schema_id.to_bytes(4, "big"), fastavro.parse_schema(SCHEMA)
@@ -186,7 +190,17 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
     parser.add_argument("--topic", default=TOPIC)
     parser.add_argument("--seconds", type=float, default=WATCHABLE_S, help="how long it takes")
+    parser.add_argument(
+        "--make-topic",
+        type=int,
+        metavar="PARTITIONS",
+        help="play nothing: make the topic, unless it is there",
+    )
     given = parser.parse_args()
+    if given.make_topic:
+        settings = {"bootstrap.servers": given.bootstrap}
+        create_topics(settings, [TopicSpec(given.topic, given.make_topic)])
+        return
     print(play(given.bootstrap, seconds=given.seconds, topic=given.topic), "records played")
 
 
