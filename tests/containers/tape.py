@@ -10,6 +10,7 @@ import polars as pl
 from errata.loading import load
 from errata.worker import Place, prepare
 from schemas import revisions as frames
+from tests.containers.engine import LIMIT_S
 from tests.spark_jobs.at_work import Fed
 from topics.broker import EmbeddedBroker
 from topics.create import create_topics
@@ -17,7 +18,6 @@ from topics.kafka import KafkaCluster
 from topics.settings import TopicSpec
 
 DAY_MS = 86_400_000
-LIMIT_S = 180.0
 
 TAPE = """
 from errata import Network, python, tumbling

@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,37 +12,16 @@ from uuid import uuid4
 import pytest
 
 from schemas import revisions as frames
-from tests.containers.tape import LIMIT_S, TAPE, Tape
+from tests.containers.engine import LIMIT_S, docker
+from tests.containers.tape import TAPE, Tape
 from tests.containers.test_requirements import IMAGE, pins
 from topics.broker import EmbeddedBroker
 from topics.kafka import KafkaCluster
 
 pytestmark = pytest.mark.docker
 
-ROOT = Path(__file__).parents[2]
-TAG = "errata:test"
 STOP_S = 10.0
 HOST = "127.0.0.1"
-
-
-def docker(*arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["docker", *arguments], capture_output=True, text=True, timeout=limit_s, check=False
-    )
-
-
-@pytest.fixture(scope="session")
-def image() -> str:
-    try:
-        answer = docker("version", "--format", "{{.Server.Version}}")
-    except FileNotFoundError:
-        pytest.skip("Docker is not installed")
-    if answer.returncode:
-        pytest.skip(f"no Docker engine answers: {answer.stderr.strip()}")
-    command = ["make", "--no-print-directory", "image", f"TAG={TAG}"]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    return TAG
 
 
 class Containers:

@@ -1,0 +1,45 @@
+"""Docker as tests use it: the command, and the images that are built for them."""
+
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TAG, KAFKA_TAG = "errata:test", "errata-kafka:test"
+LIMIT_S = 180.0
+
+
+def docker(*arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, timeout=limit_s, check=False
+    )
+
+
+def require_engine() -> None:
+    try:
+        answer = docker("version", "--format", "{{.Server.Version}}")
+    except FileNotFoundError:
+        pytest.skip("Docker is not installed")
+    if answer.returncode:
+        pytest.skip(f"no Docker engine answers: {answer.stderr.strip()}")
+
+
+def make(target: str, variables: Mapping[str, str]) -> None:
+    command = ["make", "--no-print-directory", target, *(f"{k}={v}" for k, v in variables.items())]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr
+
+
+@cache
+def compose_command() -> tuple[str, ...]:
+    """Return compose v2 where there is one, else docker-compose."""
+    if docker("compose", "version").returncode == 0:
+        return ("docker", "compose")
+    try:
+        subprocess.run(["docker-compose", "version"], capture_output=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("Docker has no compose")
+    return ("docker-compose",)
