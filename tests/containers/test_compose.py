@@ -49,8 +49,8 @@ class Demo:
 
     def up(self, *services: str, **counts: int) -> None:
         """Start what does not run, and stop what is too much."""
-        alone = ["--no-deps"] if services else []
-        scales = [f"--scale={name}={count}" for name, count in {"spark": 0, **counts}.items()]
+        alone = ["--no-deps"] if services else ["--scale=spark=0"]
+        scales = [f"--scale={name}={count}" for name, count in counts.items()]
         self.compose("up", "--detach", "--no-build", *alone, *scales, *services)
 
     def containers(self, service: str) -> list[str]:
@@ -63,12 +63,14 @@ class Demo:
 
     def await_played(self) -> None:
         (ticker,) = self.containers("ticker")
-        assert docker("wait", ticker).stdout.strip() == "0", docker("logs", ticker).stderr
+        assert docker("wait", ticker).stdout.strip() == "0", docker(
+            "logs", "--tail", "9", ticker
+        ).stderr
 
     def await_healthy(self, name: str) -> None:
         deadline = monotonic() + LIMIT_S
         while docker("inspect", "-f", "{{.State.Health.Status}}", name).stdout.strip() != "healthy":
-            assert monotonic() < deadline, docker("logs", name).stdout
+            assert monotonic() < deadline, docker("logs", "--tail", "9", name).stdout
             sleep(0.5)
 
     def audit(self) -> str:
