@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from topics.jars import KAFKA
+
 ROOT = Path(__file__).parents[2]
 DEVELOPERS, IMAGE = ROOT / "requirements.txt", ROOT / "docker" / "requirements.txt"
 
@@ -38,3 +40,9 @@ def test_every_requirement_of_the_image_has_hashes_and_none_an_address(path: Pat
     for requirement in re.split(r"^(?=\w)", text, flags=re.MULTILINE)[1:]:
         assert "--hash=sha256:" in requirement
     assert "://" not in text
+
+
+def test_the_kafka_image_has_the_kafka_that_tests_embed_and_each_jar_a_hash() -> None:
+    lines = (ROOT / "docker" / "kafka" / "jars.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+    assert any(line.endswith(f"  kafka_2.13-{KAFKA}.jar") for line in lines)
