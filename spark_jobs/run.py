@@ -67,34 +67,45 @@ class _Lives:
     quick: int = 0
 
     def start(self, *, anew: bool = False) -> None:
-        """Start a life, with the states that there are unless they are to be made anew."""
-        self.began_s = monotonic()
-        self.driver = Driver(
-            self.shared,
-            self.scope,
-            session=self.session,
-            checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
-            kafka=dict(self.kafka),
-            buckets=self.options.buckets,
-        )
-        try:
-            self.driver.start(once=self.options.once, every=self.options.every, anew=anew)
-        except BaseException:
-            self.driver.close()
-            raise
+        """Start a life, with the states that there are unless they are to be made anew.
+
+        One that can't be sure that it has claimed its numbers is followed by the next.
+        """
+        while True:
+            self.began_s = monotonic()
+            self.driver = Driver(
+                self.shared,
+                self.scope,
+                session=self.session,
+                checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
+                kafka=dict(self.kafka),
+                buckets=self.options.buckets,
+            )
+            try:
+                self.driver.start(once=self.options.once, every=self.options.every, anew=anew)
+                return
+            except DoubtfulCommitError as error:
+                self._end(error)
+            except BaseException:
+                self.driver.close()
+                raise
 
     def go_on(self) -> None:
         """Start the next life if the last one failed of something that may be cured by that."""
         try:
             self.driver.check()
         except (DoubtfulCommitError, JobFailedError, ClusterError) as error:
-            self.quick = self.quick + 1 if monotonic() - self.began_s < QUICK_S else 1
-            if self.quick > MOST_QUICK:
-                raise
             lost = isinstance(error, JobFailedError) and error.states_lost
-            log.warning("%s; starting a new attempt%s", error, ", states anew" if lost else "")
-            self.driver.close()
+            self._end(error, how=", states anew" if lost else "")
             self.start(anew=lost)
+
+    def _end(self, error: ErrataError, *, how: str = "") -> None:
+        """End a life that failed; give up if too many did so quickly."""
+        self.driver.close()
+        self.quick = self.quick + 1 if monotonic() - self.began_s < QUICK_S else 1
+        if self.quick > MOST_QUICK:
+            raise error
+        log.warning("%s; starting a new attempt%s", error, how)
 
 
 def run_jobs(
