@@ -17,7 +17,8 @@ demo: .venv/ready ## the main job on real data: a real broker, both modes, an au
 	@$(BIN)/errata demo $(if $(FAST),--fast) $(ARGS)
 
 test: lint ## everything that CI runs
-	@$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile \
+	  --no-loadscope-reorder $(ARGS)
 
 lint: .venv/ready ## style, types, layers
 	@$(BIN)/ruff check -q .

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
+from time import monotonic
 
 import polars as pl
 
@@ -65,10 +66,16 @@ class View:
         Raises:
             ClusterError: If that takes too long: an open transaction may hold them back.
         """
+        until_s = monotonic() + limit_s
         self.poll()
         for records in catch_up(self.cluster, self.reader, self.source, limit_s=limit_s):
             self._take(records)
-        self._judge()
+        while True:
+            try:
+                return self._judge()
+            except MovingLeaderError:
+                if monotonic() > until_s:
+                    raise
 
     def close(self) -> None:
         """Stop reading; safe to call twice."""

@@ -18,6 +18,7 @@ hypothesis.settings.register_profile("errata", deadline=None)  # machines are sh
 hypothesis.settings.load_profile("errata")
 
 NEEDS = {"docker", "kafka", "spark", "unshipped"}
+SLOW = {"spark": 3, "docker": 2, "kafka": 1}
 REQUIRED = set(os.environ.get("ERRATA_REQUIRE", "").replace(",", " ").split())
 
 
@@ -68,6 +69,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = builder.getOrCreate()
         yield session
         session.stop()
+
+
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take long, so that no worker is left with one at the end."""
+    slow = dict.fromkeys((item.path for item in items), 0)
+    for item in items:
+        for mark in item.iter_markers():
+            slow[item.path] = max(slow[item.path], SLOW.get(mark.name, 0))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.hookimpl(wrapper=True)

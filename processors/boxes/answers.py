@@ -16,6 +16,9 @@ REFUSED_BY_BOX, FUNCTION_RAISED = "refused by box", "function raised"
 Failures = Mapping[int, str]
 """Why a user's function failed, by the row that it failed for."""
 
+WHY = "@why"
+"""The column of that, beside tuples that are left out."""
+
 
 @dataclass(frozen=True)
 class Live:

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from processors.boxes.aggregating import Aggregating
-from processors.boxes.answers import Failures, without
-from processors.boxes.ordered import WHY, Line, Numbers, Ordered
+from processors.boxes.answers import WHY, Failures, without
+from processors.boxes.ordered import Line, Numbers, Ordered
 from processors.boxes.states import END, START
 from processors.boxes.timeline import unions
 from processors.row_windows import HoppingRows, RowWindow

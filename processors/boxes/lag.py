@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.ordered import FIRST, WHY, Line, Ordered
+from processors.boxes.answers import WHY
+from processors.boxes.ordered import FIRST, Line, Ordered
 from processors.expressions.expression import Expression
 from schemas.arc import Arc
 

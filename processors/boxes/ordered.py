@@ -23,6 +23,7 @@ import polars as pl
 
 from processors.boxes.answers import (
     INPUTS,
+    WHY,
     Answers,
     Failures,
     Live,
@@ -43,9 +44,6 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 FIRST, _GROUP, _SIDE, _FAR = "@first", "@group", "@side", "@far"
 _GONE, _COME, _KNOWN = range(3)
-
-WHY = "@why"
-"""Beside what is left out: what a user's function raised."""
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.boxes.answers import FUNCTION_RAISED, Refused
+from processors.boxes.answers import FUNCTION_RAISED, WHY, Refused
 from processors.boxes.body import Body
 from schemas.arc import Arc
-
-_WHY = "@why"
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Raised:
         """Return what is told of the rounds of a loop, in their order, by box."""
         found: dict[tuple[str, str], list[pl.DataFrame]] = {}
         for box, some in told:
-            why = pl.Series(_WHY, some.reasons, pl.String)
+            why = pl.Series(WHY, some.reasons, pl.String)
             found.setdefault((box, some.arc), []).append(some.tuples.with_columns(why))
         arcs = {arc.name: arc for arc in (body.variable, *(box.arc for box in body.boxes))}
         arcs |= entering
@@ -57,7 +55,7 @@ class Raised:
         """Return what was not there, or not the same, in what functions failed for before."""
         fresh = dict(self.tuples)
         for place in fresh.keys() & before.tuples.keys():
-            names = fresh[place].drop(_WHY).columns
+            names = fresh[place].drop(WHY).columns
             was = before.tuples[place]
             fresh[place] = fresh[place].join(was, on=names, how="anti", nulls_equal=True)
         return replace(self, tuples=fresh)
@@ -70,6 +68,6 @@ class Raised:
         for (box, arc), tuples in self.tuples.items():
             seen = self.entering.get(arc, self.body.variable)
             names = [n for n, kind in seen.fields.items() if tuples.schema.get(n) == kind.dtype]
-            reasons = [f"in box {box!r} of the loop: {why}" for why in tuples[_WHY]]
+            reasons = [f"in box {box!r} of the loop: {why}" for why in tuples[WHY]]
             if reasons:
                 yield Refused(seen.name, tuples.select(names), reasons, FUNCTION_RAISED)

@@ -14,7 +14,7 @@ from errata import Stream, hopping, python, sliding, tumbling
 from tests.laws import oracle
 from tests.laws.networks import KEEP, Shape, front, shape_of
 from tests.laws.oracle import Tuple, count
-from tests.laws.random_times import Times
+from tests.laws.random_times import Drawn, Times
 from tests.laws.user_functions import Fussy, likes, shared
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
@@ -126,7 +126,7 @@ class Failing:
         return self.net.union("both", big, small, keep=KEEP if self.chance(0.3) else None)
 
     def _aggregates(self, flow: Stream) -> None:
-        dice, (window, known) = self.dice, Times().window(self.dice)
+        dice, drawn = self.dice, Times().window(self.dice)
         by = dice.choice([["product"], ["product"], ["desk"], ["product", "desk"]])
         emit = dice.choice(["on_close", "on_close", "on_update"])
         names = []
@@ -137,27 +137,16 @@ class Failing:
             flow.aggregate(
                 mode[:2],
                 by=by,
-                window=window,
+                window=drawn.declared,
                 mode=mode,
                 emit=emit,
                 keep=keep,
                 partitions=partitions,
                 fields=FUSSY,
             )
-            every = oracle.Aggregate(
-                mode[:2] + ALL,
-                "taken",
-                tuple(by),
-                0,
-                0,
-                FUSSY_ORACLE,
-                windows=known,
-                on_update=emit == "on_update",
-                is_whole=window is None,
-            )
-            self._tells(mode[:2], every)
+            self._tells_windows(mode[:2], "taken", by, drawn, emit)
         self.agree = [(names[0], other) for other in names[1:]]
-        if window is not None and self.chance(0.4):
+        if drawn.declared is not None and self.chance(0.4):
             over = self.dice.choice(names)
             size = 24
             above = Stream(self.net, over)
@@ -183,30 +172,19 @@ class Failing:
         flow = flow.where("picky", python(likes, "boolean", "size", "product"))
         flow = flow.map("split", fields={"share": python(shared, "long?", "size", "product")})
         times = Times()
-        window, windows = times.window(rim)
+        drawn = times.window(rim)
         by, emit = rim.choice([["product"], ["desk"]]), rim.choice(["on_close", "on_update"])
         flow.aggregate(
             "job",
             by=by,
-            window=window,
+            window=drawn.declared,
             emit=emit,
             place="spark",
             horizon=rim.choice([None, None, 0, 3 * times.unit]),
             keep=KEEP,
             fields=FUSSY,
         )
-        every = oracle.Aggregate(
-            "job" + ALL,
-            "job.taken",
-            tuple(by),
-            0,
-            0,
-            FUSSY_ORACLE,
-            windows=windows,
-            on_update=emit == "on_update",
-            is_whole=window is None,
-        )
-        self._tells("job", every)
+        self._tells_windows("job", "job.taken", by, drawn, emit)
 
     def _counting(self, flow: Stream) -> list[str]:
         """Windows that count the tuples that are taken."""
@@ -238,6 +216,20 @@ class Failing:
             self._tells(name, windows)
         self.agree.append((names[0], names[1]))
         return names
+
+    def _tells_windows(self, name: str, taken: str, by: list[str], drawn: Drawn, emit: str) -> None:
+        every = oracle.Aggregate(
+            name + ALL,
+            taken,
+            tuple(by),
+            0,
+            0,
+            FUSSY_ORACLE,
+            windows=drawn.known,
+            on_update=emit == "on_update",
+            is_whole=drawn.declared is None,
+        )
+        self._tells(name, every)
 
     def _tells(self, name: str, every: oracle.Box) -> None:
         """Declare an aggregate to the oracle: of all results those that can be told."""

@@ -19,10 +19,9 @@ from processors.task import Shared
 from processors.view import View
 from schemas import revisions as frames
 from spark_jobs.checkpoint import Checkpoint
-from spark_jobs.driver import Driver
+from spark_jobs.run import Options, _Lives
 from spark_jobs.session import by_value
 from tests.spark_jobs.at_work import at_work
-from topics.cluster import DoubtfulCommitError
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry import SchemaRegistry
@@ -139,28 +138,14 @@ class Seen:
                 self.cluster, self.plan, SchemaRegistry(self.cluster),
                 View(self.cluster, plan=self.plan), 86_400_000,
             )  # fmt: skip
-            driver = self._started(shared, name, session, folder)
-            driver.query.awaitTermination(LIMIT_S)
-            driver.check()
-            driver.close()
+            options = Options(folder=str(folder), buckets=2, once=True)
+            job = _Lives(shared, self.plan.scopes[name], session, self.kafka, options)
+            job.start()
+            job.driver.query.awaitTermination(LIMIT_S)
+            job.driver.check()
+            job.driver.close()
         self.view.poll()
-        return driver.job
-
-    def _started(self, shared, name, session, folder):
-        while True:
-            driver = Driver(
-                shared,
-                self.plan.scopes[name],
-                session=session,
-                checkpoint=Checkpoint(session, str(folder / name)),
-                kafka=dict(self.kafka),
-                buckets=2,
-            )
-            try:
-                driver.start(once=True)
-                return driver
-            except DoubtfulCommitError:  # a busy machine; the next life goes on, as in a process
-                driver.close()
+        return job.driver.job
 
     def content(self, arc):
         kind, parts = self.plan.arcs[arc], []
