@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.variants import VARIANTS
 from errata.supervisor import SIDE_BY_SIDE
-from errata.worker import Place, Worker
+from errata.worker import Place, Worker, collect_seldom
 
 Settings = dict[str, str | int]
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
@@ -35,6 +35,7 @@ def work(
     if role == "sweepers":
         worker.add_sweepers()
     start.wait()
+    collect_seldom()
     if os.environ.get("ERRATA_PROFILE"):
         import cProfile
 

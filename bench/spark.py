@@ -31,7 +31,7 @@ from bench import tape
 from bench.run import TopicSpec
 from bench.variants import NOTIONAL
 from errata import Network, tumbling
-from errata.worker import Place, Worker, prepare
+from errata.worker import Place, Worker, collect_seldom, prepare
 from processors.arc_topic import ArcInput
 from processors.boxes.aggregate import Aggregate
 from processors.plan import Plan
@@ -120,6 +120,7 @@ class Portions:
         worker = Worker(network(), Place(self.kafka, self.state))
         worker.add_scope("ingest.trades")
         deadline = time.monotonic() + LIMIT_S
+        collect_seldom()
         worker.run(lambda: self._is_in() or time.monotonic() > deadline)
 
     def _is_in(self) -> bool:

@@ -45,6 +45,15 @@ IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 
 
+def collect_seldom() -> None:
+    """Tune Python's collector for a process that does nothing but `Worker.run`.
+
+    What there is by now stays; batches of many objects come and go by the millisecond.
+    """
+    gc.freeze()
+    gc.set_threshold(500_000, 20, 100)
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a process works.
@@ -236,8 +245,6 @@ class Worker:
             NewVersionError: If a new version of the plan is deployed, or about to be.
             ErrataError: If something needs an operator.
         """
-        gc.freeze()  # what there is by now stays
-        gc.set_threshold(500_000, 20, 100)  # batches of many objects come and go by the millisecond
         try:
             while not stop():
                 if self.shared.view.version > self.plan.version:

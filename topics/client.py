@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from time import monotonic
 from typing import Any, TypeVar
+from weakref import WeakMethod
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -87,6 +88,7 @@ class Connection:
         self._refusal: str | None = None
         self._all_down = False
         self._last_trouble = ""
+        self._told = _weakly(self.on_error)
         self.admin: AdminClient = self.client(AdminClient, {"reconnect.backoff.max.ms": 1000})
         self._reach()
 
@@ -113,7 +115,7 @@ class Connection:
         Raises:
             ClusterError: If librdkafka refuses a setting.
         """
-        ours = {"error_cb": self.on_error, "logger": LOGGER, "client.id": "errata"}
+        ours = {"error_cb": self._told, "logger": LOGGER, "client.id": "errata"}
         try:
             return kind({**ours, **defaults, **self._settings, **(laws or {})})
         except (KafkaException, TypeError, ValueError) as error:
@@ -214,3 +216,19 @@ class Connection:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def _weakly(method: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:
+    """Return a callback that does not keep the method's object.
+
+    A client that is in a circle with who holds it would live, with its threads and connections,
+    until Python's collector finds the circle.
+    """
+    known = WeakMethod(method)
+
+    def told(error: KafkaError) -> None:
+        there = known()
+        if there is not None:
+            there(error)
+
+    return told

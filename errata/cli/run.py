@@ -11,7 +11,7 @@ from errata.cli.app import NetworkArgument, command
 from errata.loading import load
 from errata.settings import read_settings
 from errata.stopping import Stop
-from errata.worker import Worker
+from errata.worker import Worker, collect_seldom
 
 
 @command("run", example="errata run tape.py --scope ingest.trades --partitions 0,1")
@@ -75,6 +75,7 @@ def _work(net: str, take_on: Callable[[Worker], None]) -> None:
         worker = Worker(load(net), read_settings())
         take_on(worker)
         stop.running = True
+        collect_seldom()
         worker.run(stop)
     raise typer.Exit(stop.status)
 

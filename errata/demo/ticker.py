@@ -155,7 +155,7 @@ def play(bootstrap: str, *, seconds: float, topic: str = TOPIC) -> int:
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             "linger.ms": 2,
-            "delivery.timeout.ms": 15_000,
+            "delivery.timeout.ms": 60_000,
         }
     )
     lines = list(tape())
