@@ -29,6 +29,6 @@ ORDERS = [
         "processors/scope.py",
         "for name, end in closes.items() if end <= watermark)",
         "for name, end in closes.items() if end < watermark and not inputs)",
-        network=RANDOM,
+        network="whole_contents",
     ),
 ]

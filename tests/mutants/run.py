@@ -102,9 +102,11 @@ def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
 def main() -> int:
     """Judge the mutants; 0 if every one is killed by a law."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="only these")
-    options = parser.parse_args()
-    chosen = [m for m in MUTANTS if not options.names or m.name in options.names]
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only those with it in their name")
+    parts = parser.parse_args().parts or [""]
+    chosen = [mutant for mutant in MUTANTS if any(part in mutant.name for part in parts)]
+    if not chosen:
+        parser.error(f"no mutant's name has {' or '.join(map(repr, parts))} in it")
     console, survivors = Console(), 0
     with tempfile.TemporaryDirectory(prefix="errata-mutants-") as folder:
         free: SimpleQueue[Path] = SimpleQueue()
