@@ -18,6 +18,7 @@ from processors.believable import Disbelief
 from processors.declarations import Sink
 from processors.envelopes.outgoing import Outgoing
 from processors.graves import Emission, Graves, last_of
+from processors.meter import Meter
 from processors.plan import Plan
 from processors.report import Report
 from processors.view import View
@@ -60,6 +61,7 @@ class Shared:
     on_error: str = DEAD_LETTER
     codecs: dict[str, ArcCodec] = field(default_factory=dict)
     sinks: dict[Sink, Outgoing] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""
@@ -105,6 +107,7 @@ class Task:
             FencedError: If a newer life has taken over; this one must end.
             DoubtfulCommitError: If the outcome of a commit is not known: start a new life.
         """
+        self.started = False
         try:
             yield from self._begin()
             self.started = True

@@ -8,7 +8,7 @@ import polars as pl
 
 from processors.desk import ReplayRefusedError
 from processors.replay import Ask
-from sweepers.store import HistoryGoneError
+from sweepers.refusals import HistoryGoneError
 from sweepers.sweeper import Sweeper
 
 

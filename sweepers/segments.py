@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -29,12 +30,20 @@ MAPPED_SEGMENTS = 64
 
 EPOCH, ENTERS = "@epoch", "@enters"  # the two columns of a change beside the arc's fields
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NUMBER = re.compile(r"\(os error (\d+)\)")  # polars tells the number in the text only
+
 
 class StoreError(ErrataError):
-    """The copy on disk can't be written or read; what the last manifest names still stands."""
+    """The copy on disk can't be written or read; what the last manifest names still stands.
+
+    `is_full` says whether that is for want of space.
+    """
 
     def __init__(self, folder: Path, fault: OSError) -> None:
         self.folder = folder
+        told = _NUMBER.search(str(fault))
+        self.is_full = (int(told[1]) if told else fault.errno) in _FULL
         super().__init__(
             f"the sweeper's copy in {folder} needs to read and write there, but the system says: "
             f"{fault}; free space or mend its permissions and start again (nothing is lost: the "
@@ -80,6 +89,7 @@ class Manifest(msgspec.Struct, frozen=True):
     upto: int = -1
     resume: int = 0
     floor: int = 0
+    gone: int = -1
     oldest_ms: int = EARLIEST_MS
     next_file: int = 0
     segments: tuple[Segment, ...] = ()

@@ -15,7 +15,7 @@ import polars as pl
 
 from processors import desk
 from processors.task import Shared
-from sweepers.store import HistoryGoneError
+from sweepers.refusals import HistoryGoneError
 from sweepers.sweeper import Sweeper
 from topics.cluster import TopicPartition
 

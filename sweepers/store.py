@@ -22,43 +22,10 @@ import polars as pl
 
 from schemas import revisions as rev
 from schemas.arc import Arc
-from schemas.errors import ErrataError
 from schemas.fields import physical
 from sweepers.ranges import EARLIEST_MS, LATEST_MS, ONE, Ranges, join_keys
+from sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
 from sweepers.segments import ENTERS, EPOCH, Manifest, Segments
-
-
-class HistoryGoneError(ErrataError):
-    """The epoch asked for lies below the oldest one that the copy can still answer for."""
-
-    def __init__(self, arc: str, *, epoch: int, floor: int) -> None:
-        self.arc, self.epoch, self.floor = arc, epoch, floor
-        super().__init__(
-            f"arc {arc!r} was asked for as of epoch {epoch}, but versions superseded at or before "
-            f"epoch {floor} are gone; ask as of {floor} or later"
-        )
-
-
-class NotYetCompleteError(ErrataError):
-    """The epoch asked for is not complete in the copy yet; ask again later."""
-
-    def __init__(self, arc: str, *, epoch: int, upto: int) -> None:
-        self.arc, self.epoch, self.upto = arc, epoch, upto
-        super().__init__(
-            f"arc {arc!r} was asked for as of epoch {epoch}, but the copy is complete only up to "
-            f"epoch {upto}; ask again when it has passed"
-        )
-
-
-class EpochOrderError(ErrataError):
-    """Revisions were appended out of order: a fault of the caller."""
-
-    def __init__(self, arc: str, *, found: tuple[int, int], after: int, upto: int) -> None:
-        self.arc, self.found, self.after, self.upto = arc, found, after, upto
-        super().__init__(
-            f"copy of arc {arc!r} needs epochs above {after} and up to {upto}, found "
-            f"{found[0]} to {found[1]}; leave out what was appended before"
-        )
 
 
 class Store:
@@ -86,6 +53,8 @@ class Store:
         self.upto = self._durable.upto
         self._resume = self._durable.resume
         self.floor = self._durable.floor
+        self.gone = self._durable.gone
+        """The last epoch of which versions may be missing; -1 if there is none."""
         self._oldest_ms = self._durable.oldest_ms
 
     @property
@@ -110,13 +79,15 @@ class Store:
         """
         return self.upto if self._durable.upto < 0 else self._durable.upto
 
-    def append(self, revisions: pl.DataFrame, *, upto: int, resume: int) -> None:
+    def append(self, revisions: pl.DataFrame, *, upto: int, resume: int, gone: int = -1) -> None:
         """Take in the revisions of complete epochs; seal what has gathered if that is enough.
 
         Args:
             revisions: A frame of revisions with their ``epoch``, in any order; may be empty.
             upto: The last epoch that is complete with them, at least the one before.
             resume: Offset from which to read so as to miss nothing after epoch `upto`.
+            gone: The last epoch of which versions may be missing among them; no answer is right
+                then until `settle`.
 
         Raises:
             EpochOrderError: If an epoch is not in (previous upto, `upto`].
@@ -136,9 +107,11 @@ class Store:
         while len(tail) > 1 and tail[-2].height < 2 * tail[-1].height:
             tail[-2:] = [self._in_order(tail[-2:])]
         if sum(part.height for part in tail) >= self._segment_rows:
-            self._commit(self._cut(self._in_order(tail)), upto=upto, resume=resume)
+            changes = self._cut(self._in_order(tail))
+            self._commit(changes, upto=upto, resume=resume, gone=max(gone, self.gone))
             tail = []
         self._tail, self.upto, self._resume = tail, upto, resume
+        self.gone = max(gone, self.gone)
 
     def as_of(
         self,
@@ -199,14 +172,16 @@ class Store:
             epoch: The last epoch of which versions may be missing; at most `upto`.
 
         Raises:
-            StoreError: If the disk refuses; then nothing is changed on it.
+            StoreError: If the disk refuses; then it is still to be done, in a later life too.
         """
-        self.floor = max(self.floor, epoch)
         if self._tail:
             changes = self._cut(self._in_order(self._tail))
-            self._commit(changes, upto=self.upto, resume=self._resume)
+            gone = max(epoch, self.gone)
+            self._commit(changes, upto=self.upto, resume=self._resume, gone=gone)
             self._tail = []
-        self._commit(self._kept(), segments=())
+        floor = max(self.floor, epoch)
+        self._commit(self._kept(floor), segments=(), floor=floor, gone=-1)
+        self.floor, self.gone = floor, -1
 
     def drop_before(self, event_time_ms: int) -> None:
         """Forget tuples older than this event time, at once for answers, on disk little by little.
@@ -283,9 +258,8 @@ class Store:
 
     def _commit(self, frames: Iterator[pl.DataFrame], **state: Any) -> None:
         """Write segments; the manifest takes on `state` and the promises made since the last."""
-        manifest = msgspec.structs.replace(
-            self._durable, floor=self.floor, oldest_ms=self._oldest_ms, **state
-        )
+        promised = {"floor": self.floor, "oldest_ms": self._oldest_ms}
+        manifest = msgspec.structs.replace(self._durable, **{**promised, **state})
         self._segments.commit(frames, manifest)
 
     def _rewrite_if_worth_it(self) -> None:
@@ -296,17 +270,19 @@ class Store:
         segments = self._durable.segments
         ended = sum(s.ended for s in segments if s.last_epoch <= self.floor)
         if ended and 4 * ended >= sum(s.rows for s in segments):
-            self._commit(self._kept(), segments=())
+            self._commit(self._kept(self.floor), segments=())
 
-    def _kept(self) -> Iterator[pl.DataFrame]:
-        """Yield the sealed changes that can still matter, in event-time order."""
+    def _kept(self, floor: int) -> Iterator[pl.DataFrame]:
+        """Yield the sealed changes that can still matter as of a floor, in event-time order."""
         frames = [self._segments.map(segment) for segment in self._durable.segments]
+        if not frames:
+            return
         columns = dict.fromkeys([*self._arc.identity, self._arc.event_time, EPOCH, ENTERS])
         index = pl.concat(
             frame.select(*columns, pl.lit(number).alias("@segment")).with_row_index("@row")
             for number, frame in enumerate(frames)
         )
-        settled = pl.col(EPOCH) <= self.floor
+        settled = pl.col(EPOCH) <= floor
         kept = self._in_order([self._alive(index.filter(settled)), index.filter(~settled)])
         kept = kept.filter(self._arc.event_times(kept).fill_null(EARLIEST_MS) >= self._oldest_ms)
         for piece in self._cut(kept.select("@segment", "@row")):

@@ -11,7 +11,7 @@ import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -22,13 +22,26 @@ from processors.arc_topic import ArcInput
 from processors.report import Report
 from processors.task import Shared
 from schemas import framing
-from sweepers.store import NotYetCompleteError, Store
+from sweepers.refusals import HistoryGoneError, NotYetCompleteError
+from sweepers.segments import StoreError
+from sweepers.store import Store
 from topics import names
 from topics.cluster import LostOffsetError, Records
 
 log = logging.getLogger("errata")
 
 REPORT_MS = 1_000
+RETRY_MS = 1_000
+"""A full disk is tried again after so long."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Revisions of complete epochs, as `Store.append` takes them."""
+
+    revisions: pl.DataFrame
+    upto: int
+    resume: int
 
 
 class Sweeper:
@@ -74,8 +87,12 @@ class Sweeper:
             resume=self.store.resume,
             watch=self._watch,
         )
-        self.gone = -1
+        self.gone = self.store.gone
         self.in_old = False
+        self.untaken: _Taken | None = None
+        self.full = ""
+        """Why it answers nobody and takes nothing in; "" if it does."""
+        self.retry_ms = 0
 
     def _start_over(self, why: str) -> None:
         """Drop the copy: what follows on it is no longer in the topic."""
@@ -94,26 +111,62 @@ class Sweeper:
             self.gone = max(self.gone, cast(int, epochs.max()) if epochs.len() else -1)
 
     def follow(self) -> bool:
-        """Take in what has become complete; return whether there was something."""
-        self.shared.view.poll()
+        """Take in what has become complete; return whether there was something.
+
+        While the disk is full nothing is taken in and nobody is answered; it is tried again.
+
+        Raises:
+            StoreError: If the disk refuses for another reason.
+        """
+        now = self.clock_ms()
+        if self.full and now < self.retry_ms:
+            return False
         try:
-            read = self.input.poll()
-        except LostOffsetError as error:
-            self._start_over(str(error))
-            return True
-        frontier = self.input.frontier()
-        if frontier > self.store.upto:
-            taken = self.input.take(frontier).drop("task", "attempt", "offset")
-            resume = self.input.drop(frontier)
-            self.store.append(taken, upto=frontier, resume=resume)
+            busy = self._follow()
+        except StoreError as error:
+            if not error.is_full:
+                raise
+            if not self.full:
+                log.error("%s answers nobody until there is room: %s", self.name, error)
+            self.full, self.retry_ms = str(error), now + RETRY_MS
+            return False
+        if self.full:
+            log.warning("%s: there is room again, it answers", self.name)
+            self.full = ""
+        return busy
+
+    def _follow(self) -> bool:
+        self.shared.view.poll()
+        read = 0
+        if self.untaken is None:
+            try:
+                read = self.input.poll()
+            except LostOffsetError as error:
+                self._start_over(str(error))
+                return True
+            frontier = self.input.frontier()
+            if frontier > self.store.upto:
+                taken = self.input.take(frontier).drop("task", "attempt", "offset")
+                self.untaken = _Taken(taken, frontier, self.input.drop(frontier))
+        if self.untaken is not None:
+            new = self.untaken
+            self.store.append(new.revisions, upto=new.upto, resume=new.resume, gone=self.gone)
+            self.untaken = None
         if self._unsettled() and self.store.upto >= self.gone and not (read and self.in_old):
             self.store.settle(self.gone)
+            self.gone = -1
         self._report()
         return read > 0
 
     def _unsettled(self) -> bool:
         """Whether something was read from which the cleaner may have taken versions."""
-        return self.gone > self.store.floor
+        return self.gone >= 0
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether it can answer for every epoch that is complete, as far as reports are read."""
+        complete, _ = self.shared.view.complete(self.arc.name, self.partition)
+        return not self.full and not self._unsettled() and self.store.upto >= complete
 
     def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
         """Return the tuples asked for, all of them; None while the epoch is not complete here.
@@ -121,12 +174,19 @@ class Sweeper:
         Raises:
             HistoryGoneError: If a complete answer can't be given any more.
         """
-        if self._unsettled():
+        if self.full or self._unsettled():
             return None
+        meter = self.shared.meter
         try:
-            return self.store.as_of(as_of, ranges)
+            found = self.store.as_of(as_of, ranges)
         except NotYetCompleteError:
             return None
+        except HistoryGoneError:
+            meter.add("replays_refused", self.arc.name)
+            raise
+        meter.add("replays_answered", self.arc.name)
+        meter.add("tuples_replayed", self.arc.name, amount=found.height)
+        return found
 
     def _report(self) -> None:
         """Tell, once a second, how far its copy reaches for good: tombstones wait for it."""

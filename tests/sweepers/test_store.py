@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from schemas import revisions as rev
 from schemas.arc import Arc
 from schemas.fields import FieldType, physical
+from sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
 from sweepers.segments import StoreError
-from sweepers.store import EpochOrderError, HistoryGoneError, NotYetCompleteError, Store
+from sweepers.store import Store
 
 Tuple = dict[str, Any]
 
