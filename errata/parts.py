@@ -28,6 +28,8 @@ class NoSuchPartError(ErrataError):
 class Actor(Protocol):
     """Something with a life that is advanced step by step."""
 
+    name: str
+
     def life(self) -> Life:
         """Start a life; yields whether there was something to do."""
 

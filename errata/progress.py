@@ -140,8 +140,13 @@ class Progress(View):
 
     def newest_epoch(self) -> int:
         """Return the largest epoch that any ingest task has reported; -1 before the first."""
-        ingests = [task for source in self.plan.sources for task in self.tasks(INGEST + source)]
-        return max(self.of(task).done for task in ingests)
+        return newest_epoch(self)
+
+
+def newest_epoch(view: View) -> int:
+    """Return the largest epoch that any ingest task has reported; -1 before the first."""
+    ingests = [task for source in view.plan.sources for task in view.tasks(INGEST + source)]
+    return max(view.of(task).done for task in ingests)
 
 
 def current(cluster: Cluster, plan: Plan) -> Progress:
@@ -234,12 +239,19 @@ def _waiting(progress: Progress, task: str) -> int:
         source = progress.plan.sources[scope.removeprefix(INGEST)]
         place = TopicPartition(source.topic, int(partition))
         return records_from(progress.cluster, place, report.resume.get(place, 0))
-    if scope not in progress.plan.scopes:
-        return 0
-    count = 0
-    for arc in progress.plan.scopes[scope].inputs:
-        place = TopicPartition(progress.plan.topic(arc), int(partition))
-        ends = [progress.of(w).ends.get(place) for w in progress.writers(arc, int(partition))]
+    return waiting_behind(progress, task) if scope in progress.plan.scopes else 0
+
+
+def waiting_behind(view: View, task: str) -> int:
+    """Return how many records of the input of a scope's task lie behind its position.
+
+    Of those that reports tell of, marks of transactions' ends among them.
+    """
+    report, count = view.of(task), 0
+    scope, _, partition = task.rpartition(".")
+    for arc in view.plan.scopes[scope].inputs:
+        place = TopicPartition(view.plan.topic(arc), int(partition))
+        ends = [view.of(w).ends.get(place) for w in view.writers(arc, int(partition))]
         fresh = [end[0] for end in ends if end is not None and end[1] > report.done]
         count += max(0, max(fresh, default=0) - report.resume.get(place, 0))
     return count

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from errata.listen import address
+from errata.logs import FORMATS, JSON, LEVELS, TEXT
 from errata.worker import DAY_MS, Place
 from processors.task import DEAD_LETTER, ON_ERROR, STOP
 from processors.windows import duration_ms
 from schemas.errors import ErrataError
 
 FILE = "errata.toml"
+LISTEN = "ERRATA_HTTP__LISTEN"
 
 _KAFKA, _PREFIX = "kafka", "ERRATA_"
 
@@ -98,6 +101,29 @@ SETTINGS = (
         f"otherwise: it is left out, a dead letter (`{DEAD_LETTER}`), or the process ends with a "
         f"message and commits nothing of that epoch (`{STOP}`).",
     ),
+    Setting(
+        "http",
+        "listen",
+        "",
+        "none: no port is opened",
+        "`HOST:PORT` of `/healthz`, `/readyz` and `/metrics` ([operations.md](operations.md)); "
+        "port 0: one that is free, which is logged. `errata up` gives its processes the ports "
+        "after it.",
+    ),
+    Setting(
+        "log",
+        "format",
+        "",
+        f"`{TEXT}`; in the image `{JSON}`",
+        f"Lines for people (`{TEXT}`), or for programs (`{JSON}`), on standard error.",
+    ),
+    Setting(
+        "log",
+        "level",
+        "",
+        "`warning`",
+        f"What is logged: {', '.join(f'`{level}`' for level in LEVELS)} and above.",
+    ),
 )
 """Every setting; `errata.settings_page` prints them."""
 
@@ -142,6 +168,8 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
             f"boxes.on_error needs to be {' or '.join(ON_ERROR)}; correct it in {FILE}, or "
             "ERRATA_BOXES__ON_ERROR"
         )
+    _log_settings(found)
+    listen = found.get(("http", "listen"))
     lag = found.get(("topics", "compaction_lag"), DAY_MS)
     return Place(
         kafka=kafka,
@@ -149,7 +177,30 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
         compaction_lag_ms=duration_ms(lag, what="topics.compaction_lag"),
         registry_url=found.get(("schema_registry", "url")),
         on_error=on_error,
+        listen=None if listen is None else address(str(listen)),
     )
+
+
+def read_log_settings(environ: Mapping[str, str], *, folder: Path) -> tuple[str, str]:
+    """Return the format and the level of what is logged; needs no cluster. See `read_settings`.
+
+    Raises:
+        SettingsError: If a setting is none of ours or malformed.
+    """
+    return _log_settings(_from_file(folder) | _from_environ(environ))
+
+
+def _log_settings(found: Values) -> tuple[str, str]:
+    given = []
+    for key, known in (("format", FORMATS), ("level", LEVELS)):
+        value = found.get(("log", key), {"format": TEXT, "level": "warning"}[key])
+        if value not in known:
+            raise SettingsError(
+                f"log.{key} needs to be {' or '.join(known)}; correct it in {FILE}, "
+                f"or ERRATA_LOG__{key.upper()}"
+            )
+        given.append(value)
+    return given[0], given[1]
 
 
 def as_variables(settings: Mapping[str, str | int]) -> dict[str, str]:

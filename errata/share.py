@@ -35,6 +35,11 @@ class Share:
         self._running: dict[int, list[Actor]] = {}
         self._membership = join(self._give_up)
 
+    @property
+    def is_member(self) -> bool:
+        """Whether the group has ever told this process what it has, if only nothing."""
+        return self._membership.joined
+
     def follow(self) -> None:
         """Take on what the group has given since the last call, and give up what it has taken."""
         self._membership.poll()

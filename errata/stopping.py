@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -19,11 +20,19 @@ INTERRUPTED = 130
 GRACE_S = 5.0
 """How long a process without a parent may take to end in good order."""
 
+LIMIT_S = 9.0
+"""How long after its first signal a process is at most; Docker kills it after 10 s."""
+
+OVERDUE = 75
+"""Exit status of a process that could not end in good order in that time (EX_TEMPFAIL)."""
+
 
 class Stop:
     """Tells a loop when to end; a context manager that listens to SIGINT and SIGTERM.
 
     Before the loop starts (`running` is false), and on a second signal, the process ends at once.
+    Whatever it is at, a call that does not come back among it, after `LIMIT_S` it has ended: a
+    commit that hangs is aborted by the next life, as after a kill.
 
     Example:
         >>> with Stop() as stop:
@@ -37,6 +46,7 @@ class Stop:
         self.requested = self.running = False
         self.status = 0
         self._before: dict[int, Any] = {}
+        self._ended = threading.Event()
 
     def __call__(self) -> bool:
         """Whether to end now."""
@@ -52,6 +62,12 @@ class Stop:
         """Start to listen."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
+        # Handlers run between two steps of the main thread; this is written to in the midst of one.
+        heard, self._told = os.pipe()
+        os.set_blocking(self._told, False)
+        self._told_before = signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
+        watch = threading.Thread(target=self._limit, args=(heard,), name="overdue", daemon=True)
+        watch.start()
         if os.environ.get(WATCH_PARENT):
             threading.Thread(target=_watch, name="watch-parent", daemon=True).start()
         return self
@@ -60,6 +76,24 @@ class Stop:
         """Listen no more."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._told_before)
+        self._ended.set()
+        os.close(self._told)
+
+    def _limit(self, heard: int) -> None:
+        """End the process when it takes too long after a signal."""
+        with open(heard, "rb", buffering=0) as signals:
+            while numbers := signals.read(64):
+                if {signal.SIGINT, signal.SIGTERM}.isdisjoint(numbers):
+                    continue
+                if not self._ended.wait(LIMIT_S):
+                    logging.getLogger("errata").error(
+                        "did not end within %g s: what it was at does not come back; it ends now, "
+                        "and what is not committed is done again",
+                        LIMIT_S,
+                    )
+                    os._exit(OVERDUE)
+                return
 
 
 def _watch() -> None:

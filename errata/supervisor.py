@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Self
 
+from errata.passing_on import pass_on, tell
 from errata.stopping import WATCH_PARENT
 from processors.plan import Plan
 from schemas.errors import ErrataError
@@ -81,12 +82,6 @@ def network_commands(
     return commands
 
 
-def tell(line: str) -> None:
-    """Write one line to standard error, in one piece."""
-    sys.stderr.write(f"errata: {line}\n")
-    sys.stderr.flush()
-
-
 SIDE_BY_SIDE = {"POLARS_MAX_THREADS": "1"}
 """What processes on one machine are told, unless the user says otherwise: more threads in each take
 more processor time than they save."""
@@ -117,6 +112,7 @@ class Supervisor:
     Args:
         commands: Command line by name, in the order of starting.
         environ: Environment of the children; this process's when not given.
+        own: By name of a child, variables of its own.
         say: Where lines about the children, and theirs, go.
         clock_s: Says when to restart.
 
@@ -133,13 +129,14 @@ class Supervisor:
         commands: Mapping[str, Sequence[str]],
         *,
         environ: Mapping[str, str] | None = None,
+        own: Mapping[str, Mapping[str, str]] | None = None,
         say: Callable[[str], None] = tell,
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
         self._children = {name: _Child(name, command) for name, command in commands.items()}
         given = os.environ if environ is None else environ
         self._environ = {**SIDE_BY_SIDE, **given, WATCH_PARENT: "1"}
-        self._say, self._clock_s = say, clock_s
+        self._own, self._say, self._clock_s = own or {}, say, clock_s
 
     @property
     def pids(self) -> dict[str, int]:
@@ -230,7 +227,7 @@ class Supervisor:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=self._environ,
+            env={**self._environ, **self._own.get(child.name, {})},
             start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
         )
         child.started_s = self._clock_s()
@@ -246,8 +243,7 @@ class Supervisor:
         for raw in child.process.stdout:
             line = raw.decode(errors="replace").rstrip().removeprefix("errata: ")
             if line:
-                child.last_line = line
-                self._say(f"{child.name}: {line}")
+                child.last_line = pass_on(child.name, line, self._say)
 
     def _clear(self, child: _Child) -> int:
         """Give back what a dead process had; returns its exit status."""

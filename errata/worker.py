@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from errata.drain import drain
+from errata.logs import about
+from errata.look import Look
 from errata.parts import Actor, Life, Parts
+from errata.pulse import Pulse
 from errata.share import Share
 from processors import subjects
 from processors.deployed import (
@@ -27,6 +31,7 @@ from processors.deployed import (
     require_same,
     topic_specs,
 )
+from processors.meter import scope_of
 from processors.network import Network
 from processors.plan import Plan, compile_network
 from processors.resolve import resolve
@@ -64,6 +69,7 @@ class Place:
         compaction_lag_ms: How long superseded records stay in connection points.
         registry_url: A schema registry; None: schemas are kept in a topic.
         on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
+        listen: Host and port of health and metrics; None: nowhere.
     """
 
     kafka: Mapping[str, str | int]
@@ -71,6 +77,7 @@ class Place:
     compaction_lag_ms: int = DAY_MS
     registry_url: str | None = None
     on_error: str = DEAD_LETTER
+    listen: tuple[str, int] | None = None
 
 
 def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
@@ -144,10 +151,12 @@ class Worker:
     Args:
         network: The network.
         place: Where it works.
+        pulse: Tells those who watch the process.
     """
 
-    def __init__(self, network: Network, place: Place) -> None:
-        self.place = place
+    def __init__(self, network: Network, place: Place, pulse: Pulse | None = None) -> None:
+        self.place, self.pulse = place, pulse or Pulse()
+        about["network"] = network.name
         self.cluster = KafkaCluster(place.kafka)
         self.plan = prepare(network, place, self.cluster)
         self.shared = Shared(
@@ -226,6 +235,7 @@ class Worker:
 
     def _advance(self, actor: Actor) -> bool:
         """Take one step of an actor; a doubtful commit starts its next life."""
+        self.pulse.doing = about["task"] = actor.name
         try:
             return next(self.lives[actor])
         except (DoubtfulCommitError, FencedError) as error:
@@ -234,6 +244,7 @@ class Worker:
                     return True
                 raise
             log.warning("%s; starting a new attempt", error)
+            self.shared.meter.doubtful[scope_of(actor.name)] += 1
             self.lives[actor] = actor.life()
             return True
 
@@ -245,8 +256,11 @@ class Worker:
             NewVersionError: If a new version of the plan is deployed, or about to be.
             ErrataError: If something needs an operator.
         """
+        look = Look(self.shared, self.shares)
         try:
             while not stop():
+                if self.pulse.turn():
+                    self.pulse.tell(*look(self.lives))
                 if self.shared.view.version > self.plan.version:
                     raise NewVersionError(
                         f"network {self.plan.network!r} moves to version "
@@ -257,8 +271,11 @@ class Worker:
                 busy = False
                 for actor in list(self.lives):
                     busy |= actor in self.lives and self._advance(actor)
+                about.pop("task", None)
                 if not busy:
                     time.sleep(IDLE_S)
+            self.pulse.stopping()
+            drain(self.lives, self._advance)
         finally:
             for share in self.shares:
                 share.close()

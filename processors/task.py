@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from time import monotonic
 
 import polars as pl
 
@@ -94,6 +95,10 @@ class Task:
         self.transactions: Transactions | None = None
         self.graves = Graves()
         self.started = False
+        self.waits = ""
+        """What it waits for that others have to mend; "" if nothing."""
+        self.is_committing = False
+        """Whether a transaction is open that its life will commit without waiting for others."""
         self._gainsaid: Disbelief | None = None
         self.plan_name = self.plan.fingerprint
         self.accepted = {"", self.plan_name}
@@ -116,6 +121,7 @@ class Task:
                 yield from self._gainsay()
                 yield from self.step()
         finally:
+            self.is_committing = False
             self.close()
 
     def close(self) -> None:
@@ -204,6 +210,7 @@ class Task:
         """
         transactions = self._open()
         transactions.begin()
+        self.is_committing = True
         epochs: dict[TopicPartition, int] = {}
         keys: list[list[bytes]] = []
         for emission in emissions:
@@ -225,6 +232,8 @@ class Task:
         if report.done >= 0:
             committed[report.attempt] = report.done
         yield from self._commit(replace(report, ends=ends, committed=committed))
+        self.is_committing = False
+        self.shared.meter.wrote(self.name, emissions)
         for emission, own in zip(emissions, keys, strict=True):
             if self.plan.arcs[emission.arc].is_connection_point:
                 self.graves.dig(emission, own)
@@ -266,9 +275,11 @@ class Task:
         self.write(report)
         transactions.flush()
         yield True
+        began_s = monotonic()
         if report.resume:
             transactions.offsets(f"{self.plan.network}.{self.name}", report.resume)
         transactions.commit()
+        self.shared.meter.committed(self.name, seconds=monotonic() - began_s)
         self.report = report
         self.view.note(report)
         yield True

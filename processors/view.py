@@ -46,6 +46,8 @@ class View:
         """By task: a report that is not gone by, until it reports better."""
         self.lies: dict[str, Disbelief] = {}
         """By task: the last report that was not gone by."""
+        self.lie_count = 0
+        """How many reports were not gone by."""
         self.believable = Believable(plan, cluster.ends)
         self._read: dict[str, Report] = {}
         self._heard: list[tuple[str, Report, int]] = []
@@ -110,6 +112,7 @@ class View:
 
     def _disbelieve(self, key: str, lie: Disbelief) -> None:
         self.disbelieved[key] = self.lies[key] = lie
+        self.lie_count += 1
 
     def _take_told(self, key: str, value: bytes, _: int) -> None:
         if key in (PLAN_KEY, SWITCH_KEY):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any
 
 from processors.dead_letter import DeadLetter
@@ -167,7 +168,9 @@ class Reports:
             task.write(report)
         self.transactions.flush()
         yield True
+        began_s = monotonic()
         self.transactions.commit()
+        self.shared.meter.committed(self.tasks[0].name, seconds=monotonic() - began_s)
         for task, report in zip(self.tasks, reports, strict=True):
             task.take(report)
         yield True

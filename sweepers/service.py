@@ -40,7 +40,7 @@ class Service:
     """
 
     def __init__(self, shared: Shared, sweeper: Sweeper) -> None:
-        self.shared, self.sweeper = shared, sweeper
+        self.shared, self.sweeper, self.name = shared, sweeper, sweeper.name
         topic = shared.plan.requests(sweeper.arc.name)
         self.place = TopicPartition(topic, sweeper.partition)
         start = max(0, shared.cluster.end(self.place) - LOOK_BACK)

@@ -88,7 +88,7 @@ class Sweeper:
             watch=self._watch,
         )
         self.gone = self.store.gone
-        self.in_old = False
+        self.in_old = self._caught_up = False
         self.untaken: _Taken | None = None
         self.full = ""
         """Why it answers nobody and takes nothing in; "" if it does."""
@@ -162,11 +162,12 @@ class Sweeper:
         """Whether something was read from which the cleaner may have taken versions."""
         return self.gone >= 0
 
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether it can answer for every epoch that is complete, as far as reports are read."""
-        complete, _ = self.shared.view.complete(self.arc.name, self.partition)
-        return not self.full and not self._unsettled() and self.store.upto >= complete
+    def has_caught_up(self) -> bool:
+        """Whether it could answer, once since it began, for all that reports told as complete."""
+        if not self._caught_up:
+            complete, _ = self.shared.view.complete(self.arc.name, self.partition)
+            self._caught_up = not self._unsettled() and self.store.upto >= complete
+        return self._caught_up
 
     def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
         """Return the tuples asked for, all of them; None while the epoch is not complete here.
@@ -182,10 +183,10 @@ class Sweeper:
         except NotYetCompleteError:
             return None
         except HistoryGoneError:
-            meter.add("replays_refused", self.arc.name)
+            meter.refused[self.arc.name] += 1
             raise
-        meter.add("replays_answered", self.arc.name)
-        meter.add("tuples_replayed", self.arc.name, amount=found.height)
+        meter.answered[self.arc.name] += 1
+        meter.tuples[self.arc.name] += found.height
         return found
 
     def _report(self) -> None:

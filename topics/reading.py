@@ -60,6 +60,11 @@ class KafkaReader:
         """Offset up to which this reader has read, control and aborted records passed."""
         return self._positions[source]
 
+    def known_end(self, source: TopicPartition) -> int | None:
+        """Return where a log ended at the last fetch; None before the first. Asks nobody."""
+        _, end = self._consumer.get_watermark_offsets(Assigned(*source), cached=True)
+        return end if end >= 0 else None
+
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
         """Return what has arrived, a `Records` a partition.
 

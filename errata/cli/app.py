@@ -6,8 +6,10 @@ Errata's own; 130 after Ctrl-C; 141 if whoever reads the output stopped reading.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -16,11 +18,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from errata import logs
 from errata.stopping import INTERRUPTED, WATCH_PARENT
 from errata.supervisor import TEMPORARY
 from processors.deployed import NewVersionError
 from processors.desk import ReplayRefusedError
 from schemas.errors import ErrataError
+from sweepers.segments import StoreError
 from topics.cluster import ClusterError, DoubtfulCommitError
 from topics.create import TopicSettingsError
 
@@ -113,20 +117,30 @@ def reported(name: str) -> Iterator[None]:
         raise SystemExit(NOBODY_READS) from error
     except (ErrataError, OSError) as error:
         _drop_output()
-        _traceback_if_asked()
-        complain(_without_number(error) if isinstance(error, OSError) else str(error))
+        text = _without_number(error) if isinstance(error, OSError) else str(error)
+        complain(text, error if os.environ.get(DEBUG) else None)
         raise SystemExit(_status(error)) from error
     except BaseException as error:  # a panic of the columnar engine is no Exception
-        _traceback_if_asked()
-        text = " ".join(str(error).split())
-        complain(f"internal error in `{name}`: {type(error).__name__}: {text}")
-        if not os.environ.get(DEBUG):
+        text = f"internal error in `{name}`: {type(error).__name__}: {' '.join(str(error).split())}"
+        shown = logs.is_json() or os.environ.get(DEBUG)
+        complain(text, error if shown else None)
+        if not shown:
             complain(f"please report it; {DEBUG}=1 shows the traceback")
         raise SystemExit(INTERNAL) from error
 
 
-def complain(text: str) -> None:
-    """Write a message to standard error; what could steer a terminal is escaped."""
+def complain(text: str, error: BaseException | None = None) -> None:
+    """Write a message to standard error; what could steer a terminal is escaped.
+
+    Args:
+        text: The message.
+        error: Whose traceback is shown with it.
+    """
+    if logs.is_json():
+        logging.getLogger("errata").error(text, exc_info=error)
+        return
+    if error is not None:
+        traceback.print_exception(error)
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
     sys.stderr.write(f"errata: {shown}\n")
 
@@ -138,14 +152,8 @@ def _without_number(error: OSError) -> str:
 
 def _status(error: BaseException) -> int:
     cured = isinstance(error, _CURED_BY_RESTART) and not isinstance(error, TopicSettingsError)
+    cured |= isinstance(error, StoreError) and error.is_full
     return TEMPORARY if cured and os.environ.get(WATCH_PARENT) else 1
-
-
-def _traceback_if_asked() -> None:
-    if os.environ.get(DEBUG):
-        import traceback
-
-        traceback.print_exc()
 
 
 def _drop_output() -> None:

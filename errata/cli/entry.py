@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import logging
+import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from errata import logs
 from errata.cli.app import app, prose, reported
+from errata.settings import read_log_settings
+from schemas.errors import ErrataError
 
 _COMMANDS = (
     "demo",
@@ -71,6 +76,8 @@ def main() -> None:
     """Run the command line."""
     # polars' own handler has the system restart a read; Ctrl-C must end one of a silent pipe.
     signal.siginterrupt(signal.SIGINT, True)
-    logging.basicConfig(format="errata: %(message)s", level=logging.WARNING)
+    logs.set_up()
+    with suppress(ErrataError):  # told by the command, if it has to do with settings at all
+        logs.set_up(*read_log_settings(os.environ, folder=Path.cwd()))
     with reported("errata"):
         app(prog_name="errata")

@@ -9,6 +9,7 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.loading import load
+from errata.port import told
 from errata.settings import read_settings
 from errata.stopping import Stop
 from errata.worker import Worker, collect_seldom
@@ -72,11 +73,13 @@ def sweep(
 
 def _work(net: str, take_on: Callable[[Worker], None]) -> None:
     with Stop() as stop:
-        worker = Worker(load(net), read_settings())
-        take_on(worker)
-        stop.running = True
-        collect_seldom()
-        worker.run(stop)
+        network, place = load(net), read_settings()
+        with told(place.listen) as pulse:
+            worker = Worker(network, place, pulse)
+            take_on(worker)
+            stop.running = True
+            collect_seldom()
+            worker.run(stop)
     raise typer.Exit(stop.status)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
+from errata import metrics
 from errata.cli.app import NetworkArgument, command
 from errata.loading import load
+from errata.logs import about
+from errata.port import told
 from errata.settings import read_settings
 from errata.stopping import Stop
 from errata.worker import prepare
@@ -72,8 +76,9 @@ def spark(
     check_packages()
     from spark_jobs.run import Options, check_boxes, run_jobs  # these need PySpark
 
-    with Stop() as stop:
+    with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()
+        pulse = port.enter_context(told(place.listen))
         cluster = KafkaCluster(place.kafka)
         rights: list[Sole] = []
         session = None
@@ -96,6 +101,14 @@ def spark(
             for right in rights:
                 right.wait()
             folder = checkpoint or str(home / f"spark.v{plan.version}")
+            names = [task for name in boxes for task in plan.tasks(plan.scope_of(name))]
+
+            def ended() -> bool:
+                if pulse.turn():
+                    pulse.tell((), metrics.work(shared, names, (), ()))
+                return stop()
+
+            about["network"], pulse.doing = plan.network, f"{', '.join(boxes)} on Spark"
             stop.running = True
             run_jobs(
                 shared,
@@ -103,9 +116,10 @@ def spark(
                 session=session,
                 kafka=place.kafka,
                 options=Options(folder, buckets, once, every),
-                stop=stop,
+                stop=ended,
             )
         finally:
+            pulse.stopping()
             for right in rights:
                 right.close()
             if session is not None:

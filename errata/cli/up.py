@@ -8,9 +8,12 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.loading import load
-from errata.settings import read_settings
+from errata.port import listening
+from errata.pulse import Pulse
+from errata.settings import LISTEN, read_settings
 from errata.stopping import Stop
 from errata.supervisor import Supervisor, network_commands
+from errata.up_port import UpPort, ports_after, shown
 from errata.worker import prepare
 from topics.kafka import KafkaCluster
 
@@ -32,9 +35,16 @@ def up(net: NetworkArgument) -> None:
             plan = prepare(network, place, cluster)  # faults are told here, once
         finally:
             cluster.close()
-        with Supervisor(network_commands(net, plan)) as supervisor:
-            stop.running = True
+        commands, pulse = network_commands(net, plan), Pulse()
+        ports = ports_after(place.listen, commands)
+        listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
+        supervisor = Supervisor(commands, own=listen)
+        with listening(place.listen, UpPort(pulse, supervisor, ports).answer), supervisor:
+            stop.running, pulse.doing = True, "supervising"
+            pulse.tell((), "")
             while not stop():
+                pulse.turn()
                 supervisor.poll()
                 time.sleep(_POLL_S)
+            pulse.stopping()
     raise typer.Exit(stop.status)

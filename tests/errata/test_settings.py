@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from errata.settings import SETTINGS, Setting, SettingsError, read_settings
+from errata.settings import SETTINGS, Setting, SettingsError, read_log_settings, read_settings
 from errata.settings_page import page
 from errata.worker import DAY_MS
+from schemas.errors import ErrataError
 
 FILE = """
 [kafka]
@@ -102,6 +103,24 @@ def test_a_file_with_a_fault_is_refused_and_no_value_is_shown(
     assert "hunter2" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("ERRATA_LOG__FORMAT", "yaml", "log.format needs to be text or json"),
+        ("ERRATA_LOG__LEVEL", "loud", "log.level needs to be debug or info or warning or error"),
+        ("ERRATA_HTTP__LISTEN", "9100", "http.listen needs HOST:PORT"),
+        ("ERRATA_HTTP__LISTEN", "here:99999", "http.listen needs HOST:PORT"),
+        ("ERRATA_HTTP__LISTEN", "here:-1", "http.listen needs HOST:PORT"),
+        ("ERRATA_HTTP__LISTEN", "::1:9100", "http.listen needs HOST:PORT"),
+    ],
+)
+def test_what_a_setting_can_not_be_is_refused_with_what_it_can(
+    tmp_path: Path, variable: str, value: str, told: str
+) -> None:
+    with pytest.raises(ErrataError, match=told):
+        read_settings({"KAFKA_BOOTSTRAP_SERVERS": "a:1", variable: value}, folder=tmp_path)
+
+
 def test_an_unknown_variable_of_ours_is_refused(tmp_path: Path) -> None:
     environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "ERRATA_STATE__FODLER": "x"}
     with pytest.raises(SettingsError, match=r"ERRATA_STATE__FODLER: no setting 'state\.fodler'"):
@@ -118,16 +137,20 @@ def test_every_setting_is_read_from_the_variables_that_the_page_names(
     setting: Setting, tmp_path: Path
 ) -> None:
     key = setting.key or "client.id"
-    value = "stop" if key == "on_error" else "7h"
+    odd = {"on_error": "stop", "listen": "here:7", "format": "json", "level": "debug"}
+    value = odd.get(key, "7h")
     variables = [setting.variable.replace("<KEY>", "CLIENT_ID"), setting.plain]
     for variable in filter(None, variables):
         environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", variable: value}
         found = read_settings(environ, folder=tmp_path)
+        log = read_log_settings(environ, folder=tmp_path)
         told = {
             "kafka": found.kafka.get(key),
             "schema_registry": found.registry_url,
             "state": str(found.state),
             "boxes": found.on_error,
             "topics": "7h" if found.compaction_lag_ms == 7 * 3_600_000 else None,
+            "http": "{}:{}".format(*found.listen or ()) if key == "listen" else None,
+            "log": dict(zip(("format", "level"), log, strict=True)).get(key),
         }
         assert told[setting.table] == value

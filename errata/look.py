@@ -1,0 +1,54 @@
+"""How a process looks at itself: whether it can do its work, and what that has come to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from errata import metrics
+from errata.parts import Actor
+from errata.share import Share
+from processors.task import Shared, Task
+from sweepers.service import Service
+from sweepers.sweeper import Sweeper
+
+
+class Look:
+    """Looks at the tasks and sweepers of a process.
+
+    Args:
+        shared: What they share.
+        shares: The scopes that it shares with other processes.
+    """
+
+    def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
+        self.shared, self.shares = shared, shares
+        self._reports_end = shared.cluster.end(shared.view.source)
+
+    def __call__(self, actors: Collection[Actor]) -> tuple[list[str], str]:
+        """Return why the process is not ready, and its metrics, as they are now."""
+        tasks = [actor for actor in actors if isinstance(actor, Task)]
+        sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
+        told = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
+        return list(self._waits(tasks, sweepers)), told
+
+    def _waits(self, tasks: Collection[Task], sweepers: Collection[Sweeper]) -> Iterator[str]:
+        for share in self.shares:
+            if not share.is_member:
+                yield f"scope {share.scope}: the group has not said yet which partitions are its"
+        for task in tasks:
+            if not task.started:
+                yield f"task {task.name} is starting"
+            elif task.waits:
+                yield f"task {task.name} waits: {task.waits}"
+        knows = self.shared.view.has_read_to(self._reports_end)
+        for sweeper in sweepers:
+            if sweeper.full:
+                yield f"{sweeper.name} answers nobody: {sweeper.full}"
+            elif not (knows and sweeper.has_caught_up()):
+                yield f"{sweeper.name} has read its arc up to epoch {sweeper.store.upto} so far"
+
+
+def _sweepers(actor: Actor) -> list[Sweeper]:
+    if isinstance(actor, Service):
+        return [actor.sweeper]
+    return [actor] if isinstance(actor, Sweeper) else []
