@@ -22,12 +22,14 @@ class Metric:
         kind: `COUNTER`, `GAUGE` or `HISTOGRAM`.
         labels: Their names.
         about: What it tells, in one line.
+        since_start: Whether a counter begins at 0 with the process.
     """
 
     name: str
     kind: str
     labels: tuple[str, ...]
     about: str
+    since_start: bool = False
 
 
 class Exposition:
@@ -86,5 +88,6 @@ def listed(metrics: Sequence[Metric]) -> str:
     lines = ["| metric | kind | labels | tells |", "|---|---|---|---|"]
     for metric in metrics:
         labels = ", ".join(f"`{name}`" for name in metric.labels)
-        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.about} |")
+        kind = f"{metric.kind} *" if metric.since_start else metric.kind
+        lines.append(f"| `{metric.name}` | {kind} | {labels} | {metric.about} |")
     return "\n".join(lines) + "\n"

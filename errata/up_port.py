@@ -16,7 +16,11 @@ from errata.supervisor import Supervisor
 
 RUNNING = Metric("errata_process_running", GAUGE, ("process",), "1 if the process runs, else 0.")
 RESTARTS = Metric(
-    "errata_process_restarts_total", COUNTER, ("process",), "How often it was started again."
+    "errata_process_restarts_total",
+    COUNTER,
+    ("process",),
+    "How often it was started again.",
+    since_start=True,
 )
 UP_METRICS = (RUNNING, RESTARTS)
 
