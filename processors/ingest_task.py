@@ -29,9 +29,12 @@ from processors.task import INTERVAL_MS, Shared, Task
 from processors.typed import Source
 from schemas import revisions as frames
 from topics.cluster import Reader, Records, TopicPartition
+from topics.registry import RegistryAwayError
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
+ASK_AGAIN_MS = 5_000
+"""A registry that gave no answer is asked again after so long."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -102,6 +105,7 @@ class IngestTask(Task):
         self.held: list[Records] = []
         self.stamped_ms = self.heard_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
+        self.again_ms = 0
         yield True
 
     # ---------------------------------------------------------------- a step
@@ -112,6 +116,7 @@ class IngestTask(Task):
         now = self.clock_ms()
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
+        busy &= now >= self.again_ms
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
         if busy and (due or self._rows() >= ROWS_A_BATCH):
             epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
@@ -202,7 +207,14 @@ class IngestTask(Task):
         idle, ends = not held and self._falls_idle(now), self._has_end()
         values = list(chain.from_iterable(records.values for records in held))
         keys = list(chain.from_iterable(records.keys for records in held))
-        decoded = self.intake.decode(values, keys)
+        try:
+            decoded = self.intake.decode(values, keys)
+        except RegistryAwayError as error:
+            # They wait, and what is behind them; epochs go on, as if nothing had come here.
+            self.held, self.waits, self.again_ms = held, str(error), now + ASK_AGAIN_MS
+            yield False
+            return
+        self.waits = ""
         refused, counts = list(decoded.refused), Counter(self.report.counts)
         if self.holdings is None:
             emissions = self._passed_on(decoded.frame, held, epoch)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import polars as pl
 
@@ -26,6 +27,10 @@ from processors.task import Shared, Task
 from processors.typed import Source
 from schemas import revisions as frames
 from topics.cluster import TopicPartition
+from topics.registry import RegistryAwayError
+
+ASK_AGAIN_S = 5.0
+"""A registry that gave no answer is asked again after so long."""
 
 
 class OwnerTask(Task):
@@ -46,6 +51,7 @@ class OwnerTask(Task):
         self.intake = Intake(source, shared.codec(arc.name))
         self.holdings = Holdings(shared, source, intake=self.intake, task=name, folder=folder)
         self.input: ArcInput | None = None
+        self.again_s = 0.0
 
     def close(self) -> None:
         """Give all connections and files back."""
@@ -73,7 +79,7 @@ class OwnerTask(Task):
         self.view.poll()
         self.input.poll()
         epochs = self.input.epochs(self.input.frontier())
-        if epochs:
+        if epochs and monotonic() >= self.again_s:
             yield from self._take(self.input, epochs[0])
         else:
             yield from self.bury()
@@ -82,7 +88,13 @@ class OwnerTask(Task):
         """Process one epoch."""
         passed = frames.entering(source.take(epoch), list(self.codec.arc.fields))
         passed = passed.sort("partition", "offset")
-        rows, given, refused = self._own(passed)
+        try:
+            rows, given, refused = self._own(passed)
+        except RegistryAwayError as error:
+            self.waits, self.again_s = str(error), monotonic() + ASK_AGAIN_S
+            yield False
+            return
+        self.waits = ""
         taken = self.holdings.judge(given)
         found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
         refused += [Refusal(*row) for row in found.unique(ROW, keep="first").iter_rows()]

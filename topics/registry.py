@@ -29,6 +29,10 @@ class UnknownSchemaError(ErrataError):
         )
 
 
+class RegistryAwayError(ClusterError):
+    """The registry gives no answer for now: ask again later."""
+
+
 class NotAvroError(ErrataError):
     """A schema of the registry is of another kind than Avro."""
 
@@ -52,6 +56,7 @@ class Registry(Protocol):
         Raises:
             UnknownSchemaError: If there is none of this id.
             NotAvroError: If it is of another kind.
+            RegistryAwayError: If it can't be asked now.
         """
 
     def latest(self, subject: str) -> tuple[int, Any] | None:

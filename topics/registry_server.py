@@ -8,9 +8,20 @@ from importlib import import_module
 from typing import Any
 
 from topics.cluster import Cluster, ClusterError
-from topics.registry import NotAvroError, Registry, SchemaRegistry, UnknownSchemaError
+from topics.outage import Outage
+from topics.registry import (
+    NotAvroError,
+    Registry,
+    RegistryAwayError,
+    SchemaRegistry,
+    UnknownSchemaError,
+)
 
 _NOT_FOUND = 404
+_PROXY_ALONE = {502, 503, 504}
+"""What a proxy says of a server behind it that is away."""
+_PATIENCE = {"timeout": 3, "max.retries": 0}
+"""A process does nothing else meanwhile; it asks again by itself."""
 
 
 def _http() -> Any:
@@ -40,8 +51,9 @@ class RegistryServer:
                 f"a schema registry is configured, but its client lacks '{error.name}'; "
                 "run: pip install 'confluent-kafka[schemaregistry]'"
             ) from error
-        self._client = self._library.SchemaRegistryClient({"url": url})
+        self._client = self._library.SchemaRegistryClient({"url": url, **_PATIENCE})
         self._schemas: dict[int, dict[str, Any]] = {}
+        self.outage = Outage("the schema registry", self._is_away)
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema, registering it under a subject if it is new there.
@@ -77,19 +89,28 @@ class RegistryServer:
     def _ask(self, what: str, question: Callable[[], Any]) -> Any:
         """Return the answer, None if the server knows of nothing."""
         try:
-            return question()
+            return self.outage.ask(question)
         except self._library.SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
+            if self._is_away(error):
+                raise self._away(what, error) from error
             raise ClusterError(
                 f"the schema registry refuses {what}: {error.error_message}; keep the arc's "
                 "fields as they were, or give it a new name"
             ) from error
         except self._unreachable as error:
-            raise ClusterError(
-                f"the schema registry, asked for {what}, gives no answer: {error}; start it, or "
-                "correct SCHEMA_REGISTRY_URL"
-            ) from error
+            raise self._away(what, error) from error
+
+    def _is_away(self, error: Exception) -> bool:
+        status = getattr(error, "http_status_code", None)
+        return isinstance(error, self._unreachable) or status in _PROXY_ALONE
+
+    def _away(self, what: str, error: Exception) -> RegistryAwayError:
+        return RegistryAwayError(
+            f"the schema registry, asked for {what}, gives no answer: {error}; start it, or "
+            "correct SCHEMA_REGISTRY_URL"
+        )
 
 
 def _avro(found: Any, what: str) -> Any:

@@ -1,10 +1,26 @@
 """When a process is told to end."""
 
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
 
 import pytest
 
-from errata.stopping import Stop
+from errata import drain, stopping
+from errata.stopping import OVERDUE, Stop
+from processors.task import Task
+
+HANGS = """
+from confluent_kafka.admin import AdminClient
+from errata import stopping
+stopping.LIMIT_S = 0.5
+with stopping.Stop() as stop:
+    stop.running = {running}
+    print("at it", flush=True)
+    AdminClient({{"bootstrap.servers": "127.0.0.1:1", "logger": None}}).list_topics(timeout=100)
+"""
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -35,3 +51,62 @@ def test_handlers_are_as_before_afterwards() -> None:
     with Stop():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_call_that_does_not_come_back_does_not_hold_the_end_up(running: bool) -> None:
+    """Such a call is in C: no handler of Python's runs until it comes back."""
+    script = HANGS.format(running=running)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at it\n"
+    time.sleep(0.2)  # it is in the call
+    process.terminate()
+    try:
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == OVERDUE
+    assert "did not end within 0.5 s" in err
+
+
+def test_who_has_ended_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+    monkeypatch.setattr(stopping, "LIMIT_S", 0.05)
+    monkeypatch.setattr(stopping.os, "_exit", ended.append)
+    with Stop() as stop:
+        stop.running = True
+        signal.raise_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert ended == []
+
+
+class Committing(Task):
+    """A task that has a transaction open for some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.is_committing, self.steps, self.taken = True, steps, 0
+
+    def life(self) -> Generator[bool, None, None]:
+        while True:
+            self.taken += 1
+            self.is_committing = self.taken < self.steps
+            yield True
+
+
+def test_a_transaction_that_is_open_is_committed_and_nothing_else_begun() -> None:
+    tasks = [Committing(3), Committing(1)]
+    tasks[1].is_committing = False
+    lives = {task: task.life() for task in tasks}
+    drain.drain(tasks, lambda task: next(lives[task]))
+    assert [task.taken for task in tasks] == [3, 0]
+
+
+def test_a_transaction_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "DRAIN_S", 0.05)
+    task = Committing(10**9)
+    life = task.life()
+    drain.drain([task], lambda task: next(life))
+    assert task.taken > 0

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from topics import outage
 from topics import registry as module
 from topics.cluster import ClusterError, TopicPartition
 from topics.create import create_topics
 from topics.memory import MemoryCluster
 from topics.names import SCHEMAS_TOPIC
-from topics.registry import NotAvroError, SchemaRegistry, UnknownSchemaError, ids
+from topics.registry import NotAvroError, RegistryAwayError, SchemaRegistry, UnknownSchemaError, ids
 from topics.registry_server import RegistryServer, registry
 from topics.settings import TopicSpec, compacted
 
@@ -205,6 +206,7 @@ def configured(monkeypatch, http="httpx2"):
 @pytest.mark.parametrize("http", ["httpx2", "httpx"])
 def test_a_configured_server_is_used_instead(monkeypatch, http):
     server = configured(monkeypatch, http)
+    assert server._client.conf["url"] == "http://registry"
     assert isinstance(server, RegistryServer)
     assert server.schema(server.register("a", A)) == A
     assert (server.latest("a"), server.latest("none")) == ((7, A), None)
@@ -236,3 +238,76 @@ def test_a_server_without_its_client_installed_says_what_to_install(monkeypatch)
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
     with pytest.raises(ClusterError, match="pip install"):
         RegistryServer("http://registry")
+
+
+class Registry:
+    """A server that is away at times, and a clock that goes on while one sleeps."""
+
+    def __init__(self, monkeypatch, away: list[Exception | None]) -> None:
+        self.away, self.now_s = away, 0.0
+        monkeypatch.setattr(outage, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(outage, "sleep", self.sleep)
+        self.server = configured(monkeypatch)
+        self.server._client.kept[7] = SimpleNamespace(schema_str=json.dumps(A), schema_type=None)
+        monkeypatch.setattr(self.server._client, "get_schema", self.get_schema)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def get_schema(self, schema_id):
+        fault = self.away.pop(0) if self.away else None
+        if fault is not None:
+            raise fault
+        return self.server._client.kept[7]
+
+
+AWAY = ConnectionError("refused")
+
+
+def told(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for(monkeypatch, caplog):
+    found = Registry(monkeypatch, [AWAY, Refused(503), AWAY])
+    assert found.server.schema(7) == A
+    assert found.now_s == 1.5
+    assert told(caplog) == [
+        "the schema registry gives no answer: refused; it is waited for",
+        "the schema registry answers again",
+    ]
+
+
+def test_a_server_that_does_not_come_is_given_up(monkeypatch):
+    found = Registry(monkeypatch, [AWAY] * 1000)
+    with pytest.raises(RegistryAwayError, match="gives no answer: refused; start it, or correct"):
+        found.server.schema(7)
+    assert outage.WAIT_S < found.now_s < outage.WAIT_S + 2
+
+
+def test_a_server_that_goes_away_later_is_not_waited_for_and_known_schemas_are_known(
+    monkeypatch, caplog
+):
+    found = Registry(monkeypatch, [None, AWAY, AWAY])
+    assert found.server.schema(7) == A
+    for _ in range(2):
+        with pytest.raises(RegistryAwayError):
+            found.server.schema(8)
+        assert found.server.schema(7) == A
+    assert found.now_s == 0
+    assert (found.server.outage.told, found.server.outage.failure_count) == ("refused", 2)
+    assert found.server.schema(8) == A
+    assert (found.server.outage.told, found.server.outage.failure_count) == ("", 2)
+    assert told(caplog) == [
+        "the schema registry gives no answer: refused; what is known is gone on with",
+        "the schema registry answers again",
+    ]
+
+
+def test_a_refusal_is_an_answer(monkeypatch, caplog):
+    found = Registry(monkeypatch, [Refused(409), AWAY])
+    with pytest.raises(ClusterError, match="refuses schema 7"):
+        found.server.schema(7)
+    with pytest.raises(RegistryAwayError):
+        found.server.schema(7)
+    assert found.now_s == 0

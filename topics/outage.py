@@ -1,0 +1,70 @@
+"""A server that may be away: waited for at first, gone on without later, and said either way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import TypeVar
+
+log = logging.getLogger("errata")
+
+T = TypeVar("T")
+
+WAIT_S = 30.0
+"""How long a server that has not answered yet is waited for."""
+_AGAIN_S = 0.5
+
+
+class Outage:
+    """Whether a server answers.
+
+    Args:
+        server: What it is, as people are told.
+        is_away: Whether a fault says that it gives no answer.
+    """
+
+    def __init__(self, server: str, is_away: Callable[[Exception], bool]) -> None:
+        self._server, self._is_away = server, is_away
+        self._has_answered = False
+        self.failure_count = 0
+        """How many questions got no answer."""
+        self.told = ""
+        """Why the last one got none; "" if it got one."""
+
+    def ask(self, question: Callable[[], T]) -> T:
+        """Return the answer to a question.
+
+        Until the server has answered once it is waited for, up to `WAIT_S`; from then on a question
+        that gets no answer is the asker's to put again.
+
+        Raises:
+            Exception: What the question raises.
+        """
+        until_s = monotonic() + WAIT_S
+        while True:
+            try:
+                found = question()
+            except Exception as error:
+                if not self._is_away(error):
+                    self._answered()
+                    raise
+                self._missed(error)
+                if self._has_answered or monotonic() > until_s:
+                    raise
+                sleep(_AGAIN_S)
+            else:
+                self._answered()
+                return found
+
+    def _missed(self, error: Exception) -> None:
+        self.failure_count += 1
+        if not self.told:
+            then = "what is known is gone on with" if self._has_answered else "it is waited for"
+            log.warning("%s gives no answer: %s; %s", self._server, error, then)
+        self.told = str(error)
+
+    def _answered(self) -> None:
+        if self.told:
+            log.warning("%s answers again", self._server)
+        self._has_answered, self.told = True, ""
