@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas.errors import ErrataError
 from topics.cluster import Cluster, TopicPartition
-from topics.registry import Registry
+from topics.registry import Registry, UnknownSchemaError
 
 LIMIT_S = 60.0
 """Without a record for so long, the partition that is behind is named, and it ends."""
@@ -48,7 +48,7 @@ class Borrowed:
         """Return the schema of an id."""
         try:
             return self.other.schema(schema_id)
-        except ErrataError:
+        except UnknownSchemaError:
             return self.own.schema(schema_id)
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
