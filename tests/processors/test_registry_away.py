@@ -15,10 +15,6 @@ from topics.registry import RegistryAwayError
 
 AT = {"type": "long", "logicalType": "timestamp-millis"}
 TRADE = {"key": "string", "at": AT, "price": "long"}
-    "key": "string",
-    "at": {"type": "long", "logicalType": "timestamp-millis"},
-    "price": "long",
-}
 OLD, NEW = record(TRADE), record(dict(reversed(TRADE.items())))
 FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long"}
 
