@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,7 @@ from topics.settings import TopicSpec
 pytestmark = pytest.mark.kafka
 
 START_S, END_S = 90.0, 10.0
-NAME = "operated"
-TOPIC = f"{NAME}-prices"
+NUMBERS = count()
 ROLES = {
     "ingest": ["run", "tape.py", "--scope", "ingest.prices"],
     "scope": ["run", "tape.py", "--scope", "prices", "--shared"],
@@ -94,18 +94,33 @@ def role(folder: Path, environ: dict[str, str], *arguments: str) -> Iterator[Rol
 
 
 @pytest.fixture
-def operated(tmp_path: Path, environ: dict[str, str], broker: EmbeddedBroker) -> dict[str, str]:
-    return network_on(broker, tmp_path, environ)
+def name() -> str:
+    """Of a network that no other test has had."""
+    return f"operated{next(NUMBERS)}"
 
 
-def network_on(broker: EmbeddedBroker, folder: Path, environ: dict[str, str]) -> dict[str, str]:
-    write_network(folder, name=NAME, scope="counting")
-    create_topics(broker.settings, [TopicSpec(TOPIC, 2)])
+@pytest.fixture
+def topic(name: str) -> str:
+    return f"{name}-prices"
+
+
+@pytest.fixture
+def operated(
+    tmp_path: Path, environ: dict[str, str], broker: EmbeddedBroker, name: str
+) -> dict[str, str]:
+    return network_on(broker, tmp_path, environ, name)
+
+
+def network_on(
+    broker: EmbeddedBroker, folder: Path, environ: dict[str, str], name: str
+) -> dict[str, str]:
+    write_network(folder, name=name, scope="counting")
+    create_topics(broker.settings, [TopicSpec(f"{name}-prices", 2)])
     return environ | {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
 
 
 def test_each_role_is_ready_tells_what_it_did_and_stops_in_order(
-    tmp_path: Path, operated: dict[str, str], broker: EmbeddedBroker
+    tmp_path: Path, operated: dict[str, str], broker: EmbeddedBroker, topic: str
 ) -> None:
     with (
         role(tmp_path, operated, *ROLES["ingest"]) as ingest,
@@ -115,8 +130,8 @@ def test_each_role_is_ready_tells_what_it_did_and_stops_in_order(
         for each in (ingest, scope, sweeper):
             each.await_ready()
             assert each.asked("/healthz")[0] == 200
-        send(broker, price("a", 100, 30), price("b", 110, 25), b"no \xff revision", topic=TOPIC)
-        send(broker, price("c", 2_000, 1), topic=TOPIC)
+        send(broker, price("a", 100, 30), price("b", 110, 25), b"no \xff revision", topic=topic)
+        send(broker, price("c", 2_000, 1), topic=topic)
         ingest.await_(lambda: ingest.total("errata_records_read_total") == 4)
         assert ingest.total("errata_dead_letters_total", reason="undecodable") == 1
         assert ingest.total("errata_revisions_total", arc="prices", op="insert") == 3
@@ -130,11 +145,11 @@ def test_each_role_is_ready_tells_what_it_did_and_stops_in_order(
 
 
 def test_counters_of_reports_go_on_in_the_next_process(
-    tmp_path: Path, operated: dict[str, str], broker: EmbeddedBroker
+    tmp_path: Path, operated: dict[str, str], broker: EmbeddedBroker, topic: str
 ) -> None:
     for total in (2, 3):
         with role(tmp_path, operated, *ROLES["ingest"]) as ingest:
-            send(broker, *[price(f"{total}.{n}", 100, 1) for n in range(4 - total)], topic=TOPIC)
+            send(broker, *[price(f"{total}.{n}", 100, 1) for n in range(4 - total)], topic=topic)
             ingest.await_(lambda: ingest.total("errata_records_read_total") >= total)  # noqa: B023
             assert ingest.total("errata_attempts_total") == 2 * (total - 1)
             assert ingest.end() == 0
@@ -190,14 +205,14 @@ def frozen(broker: EmbeddedBroker) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("name", ROLES)
+@pytest.mark.parametrize("kind", ROLES)
 def test_sigterm_ends_each_role_within_10_s_though_the_broker_hangs(
-    tmp_path: Path, environ: dict[str, str], own_broker: EmbeddedBroker, name: str
+    tmp_path: Path, environ: dict[str, str], own_broker: EmbeddedBroker, kind: str, topic: str
 ) -> None:
-    operated = network_on(own_broker, tmp_path, environ)
-    with role(tmp_path, operated, *ROLES[name]) as found:
+    operated = network_on(own_broker, tmp_path, environ, topic.removesuffix("-prices"))
+    with role(tmp_path, operated, *ROLES[kind]) as found:
         found.await_ready()
-        send(own_broker, price("a", 100, 30), topic=TOPIC)
+        send(own_broker, price("a", 100, 30), topic=topic)
         with frozen(own_broker):
             time.sleep(2 * LOOK_S)  # it is in the midst of something, or is not
             status = found.end()
