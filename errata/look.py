@@ -22,7 +22,7 @@ class Look:
 
     def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
         self.shared, self.shares = shared, shares
-        self._reports_end = shared.cluster.end(shared.view.source)
+        self._reports_end: int | None = None
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], str]:
         """Return why the process is not ready, and its metrics, as they are now."""
@@ -40,6 +40,8 @@ class Look:
                 yield f"task {task.name} is starting"
             elif task.waits:
                 yield f"task {task.name} waits: {task.waits}"
+        if self._reports_end is None:
+            self._reports_end = self.shared.cluster.end(self.shared.view.source)
         knows = self.shared.view.has_read_to(self._reports_end)
         for sweeper in sweepers:
             if sweeper.full:

@@ -256,8 +256,8 @@ class Worker:
             NewVersionError: If a new version of the plan is deployed, or about to be.
             ErrataError: If something needs an operator.
         """
-        look = Look(self.shared, self.shares)
         try:
+            look = Look(self.shared, self.shares)
             while not stop():
                 if self.pulse.turn():
                     self.pulse.tell(*look(self.lives))
