@@ -1,0 +1,107 @@
+"""Whether a process is ready, from what it runs."""
+
+import errno
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from errata import Network, tumbling
+from errata.look import Look
+from errata.testing import Driver
+from sweepers.service import Service
+from sweepers.sweeper import Sweeper
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    net = Network("looked")
+    fields = {"key": "string", "at": "timestamp-millis", "price": "long"}
+    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
+    trades.aggregate("sums", by=[], window=tumbling("10m"), total="sum(price)", mode="upstream")
+    with Driver(net) as running:
+        yield running
+
+
+def send(driver: Driver, count: int) -> None:
+    rows = ({"key": f"{n}", "at": n * MINUTE, "price": n} for n in range(count))
+    driver.send("trades", [{"op": "insert", "after": row} for row in rows])
+    driver.close_epoch()
+
+
+def waits(driver: Driver, *actors: Any, shares: Any = ()) -> list[str]:
+    return Look(driver.shared, shares)(actors)[0]
+
+
+def sweeper(driver: Driver, folder: Any, **more: Any) -> Sweeper:
+    return Sweeper(
+        driver.shared, "trades", partition=0, folder=folder, clock_ms=lambda: 10**6, **more
+    )
+
+
+def test_tasks_that_work_are_ready_one_that_starts_or_waits_is_not(driver: Driver) -> None:
+    ingest, scope = driver.tasks
+    assert waits(driver, *driver.tasks) == []
+    scope.started = False
+    ingest.waits = "the registry gives no answer"
+    assert waits(driver, *driver.tasks) == [
+        "task ingest.trades.0 waits: the registry gives no answer",
+        "task trades.0 is starting",
+    ]
+
+
+def test_a_task_is_starting_again_in_its_next_life(driver: Driver) -> None:
+    scope = driver.tasks[1]
+    driver.lives[1].close()
+    life = driver.lives[1] = scope.life()
+    next(life)
+    assert waits(driver, scope) == ["task trades.0 is starting"]
+    while not scope.started:
+        next(life)
+    assert waits(driver, scope) == []
+
+
+def test_a_sweeper_is_ready_once_it_has_caught_up_and_stays_so(
+    driver: Driver, tmp_path: Any
+) -> None:
+    send(driver, 50)
+    late = sweeper(driver, tmp_path)
+    service = Service(driver.shared, late)
+    assert waits(driver, service) == ["sweep.trades.0 has read its arc up to epoch -1 so far"]
+    late.follow()
+    assert waits(driver, service) == []
+    send(driver, 60)
+    assert waits(driver, service) == []  # behind by an epoch, as it is all the time
+    service.close()
+
+
+def test_a_sweeper_without_room_is_not_ready(
+    driver: Driver, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = sweeper(driver, tmp_path, segment_rows=10)
+    full.follow()
+    send(driver, 50)
+
+    def no_room(number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", no_room)
+        full.follow()
+    (why,) = waits(driver, full)
+    assert why.startswith("sweep.trades.0 answers nobody: ")
+    assert "No space left on device" in why
+    full.close()
+
+
+def test_who_shares_a_scope_stands_by_once_the_group_has_spoken(driver: Driver) -> None:
+    share: Any = SimpleNamespace(scope="trades", is_member=False)
+    assert waits(driver, shares=[share]) == [
+        "scope trades: the group has not said yet which partitions are its"
+    ]
+    share.is_member = True
+    assert waits(driver, shares=[share]) == []
