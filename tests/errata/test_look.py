@@ -38,9 +38,7 @@ def waits(driver: Driver, *actors: Any, shares: Any = ()) -> list[str]:
 
 
 def sweeper(driver: Driver, folder: Any, **more: Any) -> Sweeper:
-    return Sweeper(
-        driver.shared, "trades", partition=0, folder=folder, clock_ms=lambda: 10**6, **more
-    )
+    return Sweeper(driver.shared, "trades", partition=0, folder=folder, clock_ms=lambda: 0, **more)
 
 
 def test_tasks_that_work_are_ready_one_that_starts_or_waits_is_not(driver: Driver) -> None:
