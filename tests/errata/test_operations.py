@@ -149,6 +149,7 @@ def test_counters_of_reports_go_on_in_the_next_process(
 ) -> None:
     for total in (2, 3):
         with role(tmp_path, operated, *ROLES["ingest"]) as ingest:
+            ingest.await_ready()
             send(broker, *[price(f"{total}.{n}", 100, 1) for n in range(4 - total)], topic=topic)
             ingest.await_(lambda: ingest.total("errata_records_read_total") >= total)  # noqa: B023
             assert ingest.total("errata_attempts_total") == 2 * (total - 1)
