@@ -24,6 +24,6 @@ def address(text: str) -> tuple[str, int]:
     number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else -1
     if not colon or not 0 <= number < 65536 or (":" in host and not bracketed):
         raise AddressError(
-            f"http.listen needs HOST:PORT, found {text!r}; write it as 0.0.0.0:9100 or [::]:9100"
+            f"http.listen needs HOST:PORT, found {text!r}; write it as 0.0.0.0:9464 or [::]:9464"
         )
     return host.strip("[]") if bracketed else host, number

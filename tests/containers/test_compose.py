@@ -73,6 +73,10 @@ class Demo:
             assert monotonic() < deadline, docker("logs", "--tail", "9", name).stdout
             sleep(0.5)
 
+    def await_ready(self, role: str) -> None:
+        for name in self.containers(role):
+            self.await_healthy(name)
+
     def audit(self) -> str:
         """Let everything be processed, and return what the audit says."""
         self.await_played()
@@ -110,6 +114,8 @@ def test_the_demo_comes_up(fine: Demo) -> None:
         "sweep-trades": 1,
         "sweep-totals": 1,
     }
+    for role in ROLES:
+        fine.await_ready(role)
 
 
 def test_sigterm_ends_each_role_in_good_order_before_docker_kills_it(fine: Demo) -> None:
@@ -160,6 +166,7 @@ def test_roles_are_upgraded_one_at_a_time(fine: Demo) -> None:
     fine.environ["ERRATA_IMAGE"] = TAG
     for role in ROLES:
         fine.up(role)
+        fine.await_ready(role)
         images = {
             docker("inspect", "--format", "{{.Config.Image}}", name).stdout.strip()
             for name in fine.containers(role)
