@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from errata.source_fields import resolve_deployed
 from errata.worker import Place, place_plan
 from processors.arc_topic import ArcCodec
 from processors.deployed import as_deployed, require_plan
 from processors.network import Network
 from processors.plan import Plan, compile_network
-from processors.resolve import resolve
 from schemas.errors import ErrataError
 from spark_jobs.arc_reader import log_settings
 from topics.client import Settings
@@ -84,7 +84,7 @@ def open_network(network: Network, place: Place) -> Deployment:
     cluster = KafkaCluster(place.kafka)
     try:
         schemas = registry(cluster, url=place.registry_url)
-        plan = place_plan(compile_network(resolve(network, schemas)), cluster)
+        plan = place_plan(compile_network(resolve_deployed(network, schemas, cluster)), cluster)
     except BaseException:
         cluster.close()
         raise

@@ -1,4 +1,4 @@
-"""From a version of a plan to the next, with other numbers of partitions or more boxes (DESIGN 5).
+"""From a version of a plan to the next: other partitions, more fields, more boxes (DESIGN 5).
 
 Each step can be taken again by whoever comes after one that died:
 
@@ -7,7 +7,7 @@ Each step can be taken again by whoever comes after one that died:
    in under the old version;
 3. its scopes are run to that epoch;
 4. each task of the new version gets a first report as of that epoch, with a copy of what it owns
-   of arcs whose partitions change, in new topics, and with what new arcs would hold by then;
+   of arcs whose partitions or fields change, in new topics, and with what new arcs would hold;
 5. the new version is deployed.
 """
 
@@ -262,7 +262,7 @@ class Switch:
         return FirstReports(self.old.view, self.new.view, self._last_epoch())
 
     def _moved_by(self, scope: str) -> list[str]:
-        """Return the arcs with history that a scope writes, and of which the partitions change."""
+        """Return the arcs with history that a scope writes, and that get a new topic."""
         old, new = self.old.plan, self.new.plan
         return [
             arc
@@ -273,7 +273,7 @@ class Switch:
     def _copies(self, arc: str, task: str) -> Generator[bool, None, pl.DataFrame]:
         """Return an insert for each tuple of an arc that a task owns, with its new `partition`."""
         if arc not in self._read:
-            found = yield from contents(self.old, arc)
+            found = yield from contents(self.old, arc, fields=self.new.plan.arcs[arc].fields)
             self.copied[arc] = found.height
             self._read[arc] = self._owned(arc, found)
         return self._read[arc].filter(pl.col("task") == task)

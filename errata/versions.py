@@ -1,7 +1,7 @@
 """What the next version of a deployed plan may have that this one has not.
 
-Other numbers of partitions, or more boxes: with their arcs, exchanges, sinks and scopes. All else
-has to be as it is deployed.
+Other numbers of partitions; more optional fields of sources, with all arcs that pass them on; or
+more boxes: with their arcs, exchanges, sinks and scopes. All else has to be as it is deployed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from processors import rebuild
-from processors.deployed import Deployed, PlanMismatchError
+from processors.deployed import Change, Deployed, PlanMismatchError
 from processors.exchanges import owner_of
 from processors.network import Network
 from processors.plan import Plan
@@ -69,12 +69,23 @@ def new_arcs(old: Plan, new: Plan) -> list[str]:
     return [arc for arc in emitted if arc not in old.arcs and not new.arcs[arc].exchange]
 
 
+def new_fields(old: Plan, new: Plan) -> list[Change]:
+    """Return the fields of sources that were not there."""
+    return [
+        Change("field", f"{name}.{field}", None, str(kind))
+        for name, source in new.sources.items()
+        for field, kind in source.arc.fields.items()
+        if name in old.arcs and field not in old.arcs[name].fields
+    ]
+
+
 def next_version(old: Plan, new: Plan) -> Plan:
     """Return a plan as the version after the one that is deployed.
 
     Args:
         old: As it is deployed.
-        new: The same network with other numbers of partitions, or with more boxes.
+        new: The same network with other numbers of partitions, more optional fields of sources, or
+            more boxes.
 
     Raises:
         PlanMismatchError: If a source is among those that can't be moved, or a box is added in a
@@ -88,7 +99,12 @@ def next_version(old: Plan, new: Plan) -> Plan:
             rebuild.check(new, scope, why="a new version makes the states of Spark's jobs anew")
     version = old.version + 1
     both = [arc for arc in new.topics if arc in old.topics]
-    changed = {arc for arc in both if old.partitions[arc] != new.partitions[arc]}
+    changed = {
+        arc
+        for arc in both
+        if old.partitions[arc] != new.partitions[arc]
+        or old.arcs[arc].fields != new.arcs[arc].fields
+    }
     return replace(
         new,
         version=version,
@@ -107,11 +123,14 @@ def _check_sources(old: Plan, new: Plan) -> None:
                 "identity may come in another partition now; give the source rekey=True under "
                 "another name of the network"
             )
-        if old.partitions[name] != new.partitions[name] and not source.arc.is_connection_point:
+        wanted = f"{new.partitions[name]} partitions"
+        moved = old.partitions[name] != new.partitions[name]
+        if source.arc.fields != old.arcs[name].fields:
+            moved, wanted = True, "a topic with more fields"
+        if moved and not source.arc.is_connection_point:
             raise PlanMismatchError(
                 f"source {name!r} keeps no history, so that nothing of it can be moved to "
-                f"{new.partitions[name]} partitions; give it keep= under another name of the "
-                "network"
+                f"{wanted}; give it keep= under another name of the network"
             )
 
 

@@ -21,6 +21,7 @@ from errata.look import Look
 from errata.parts import Actor, Life, Parts
 from errata.pulse import Pulse
 from errata.share import Share
+from errata.source_fields import check_order, resolve_deployed
 from processors import subjects
 from processors.deployed import (
     Deployed,
@@ -34,9 +35,9 @@ from processors.deployed import (
 from processors.meter import scope_of
 from processors.network import Network
 from processors.plan import Plan, compile_network
-from processors.resolve import resolve
 from processors.task import DEAD_LETTER, Shared, Task
 from processors.view import View
+from topics import names
 from topics.cluster import Cluster, ClusterError, DoubtfulCommitError, FencedError
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
@@ -87,19 +88,29 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
         NetworkError: If it can't work.
         ClusterError: If the cluster, or a user's topic on it, can't be used.
         PlanMismatchError: If another plan is deployed under its name.
+        IncompatibleSchemaError: If the registry would refuse its schemas.
     """
     schemas = registry(cluster, url=place.registry_url)
-    plan = compile_network(resolve(network, schemas))
-    plan = place_plan(plan, cluster)
-    create_topics(place.kafka, [plan_spec(plan)])
-    found = _settled(cluster, plan.network)
+    plan = place_plan(compile_network(resolve_deployed(network, schemas, cluster)), cluster)
+    there = has_plan_topic(plan.network, place, cluster)
+    found = _settled(cluster, plan.network) if there else None
     if found is None:
+        subjects.check(plan, schemas)  # nothing is made if the registry would refuse
         make_topics(plan, place, cluster)
         subjects.register(plan, schemas)
         found = deploy(cluster, plan)
     plan = require_same(plan, found)
+    check_order(plan, found, schemas)
     make_topics(plan, place, cluster)
     return plan
+
+
+def has_plan_topic(network: str, place: Place, cluster: Cluster) -> bool:
+    """Return whether the topic of a network's plan is there; it can be read then."""
+    there = _partitions(cluster, names.plan_topic(network)) > 0
+    if there:
+        create_topics(place.kafka, [plan_spec(network)])  # it may just have been made
+    return there
 
 
 def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:

@@ -68,19 +68,19 @@ class Deployed:
 
 @dataclass(frozen=True)
 class Change:
-    """A number of partitions that differs.
+    """A number of partitions that differs, or a field that is new.
 
     Args:
-        kind: Of what: ``topic`` or ``arc``.
+        kind: Of what: ``topic``, ``arc`` or ``field``.
         name: Its name.
-        before: As it is deployed.
+        before: As it is deployed; None: it isn't.
         after: As it is declared, or found.
     """
 
     kind: str
     name: str
-    before: int
-    after: int
+    before: int | None
+    after: int | str
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}: {self.before} -> {self.after}"
@@ -172,9 +172,12 @@ def added(plan: Plan, found: Deployed) -> list[str]:
     there = without_counts(found.plan)
     changed = sorted(_differences(there, wanted))
     if changed:
+        remedy = "run the network as deployed, or give the changed one another name"
+        if changed == sorted(f"arcs {name!r}" for name in _widened(there["arcs"], wanted["arcs"])):
+            remedy = "they have new fields, which `errata deploy` adds"
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with another plan ({', '.join(changed)} "
-            "differ); run the network as deployed, or give the changed one another name"
+            f"differ); {remedy}"
         )
     new = wanted["boxes"].keys() - there["boxes"].keys()
     return list(dict.fromkeys(owner_of(box) for box in wanted["boxes"] if box in new))
@@ -220,9 +223,9 @@ def changes(old: Plan, new: Plan) -> list[Change]:
     return [change for change in sources + arcs if change.before != change.after]
 
 
-def plan_spec(plan: Plan) -> TopicSpec:
+def plan_spec(network: str) -> TopicSpec:
     """Return the topic that a network's plan is kept in."""
-    return TopicSpec(names.plan_topic(plan.network), 1, settings.compacted())
+    return TopicSpec(names.plan_topic(network), 1, settings.compacted())
 
 
 def topic_specs(
@@ -238,7 +241,7 @@ def topic_specs(
     net = plan.network
     specs = [
         TopicSpec(names.progress_topic(net), 1, settings.compacted()),
-        plan_spec(plan),
+        plan_spec(net),
         TopicSpec(names.dead_letters_topic(net), 1, settings.dead_letters()),
         TopicSpec(names.SCHEMAS_TOPIC, 1, settings.compacted()),
     ]
@@ -282,6 +285,15 @@ def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]
         elif own != known:
             yield group
     yield from (f"sources {n!r}" for n in wanted["sources"] if n not in there["sources"])
+
+
+def _widened(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    """Yield the arcs that have gained fields, and are the same otherwise."""
+    for name, known in there.items():
+        own = wanted.get(name, known)
+        left = {field: own["fields"].get(field) for field in known["fields"]}
+        if own != known and own | {"fields": left} == known:
+            yield name
 
 
 def _write(cluster: Cluster, plan: Plan, key: str, content: Any) -> None:

@@ -1,10 +1,10 @@
 """A task between two versions of a plan: what it wrote is moved, and it goes on from there.
 
-Numbers of partitions never change in place (DESIGN 5): an arc gets a new topic, in which each tuple
-that is alive is an insert of the last epoch of the old version, written by the task that owns it in
-the new one, in a life of that task like any other. Its report covers them at once, or not at all.
-So it is with all that an arc holds which the old version didn't have: others write that, in the
-name of this life.
+Numbers of partitions never change in place (DESIGN 5), and neither do fields: an arc gets a new
+topic, in which each tuple that is alive is an insert of the last epoch of the old version, written
+by the task that owns it in the new one, in a life of that task like any other. Its report covers
+them at once, or not at all. So it is with all that an arc holds which the old version didn't have:
+others write that, in the name of this life.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from processors.arc_topic import Meta, history
 from processors.report import Report
 from processors.task import Shared, Task
 from schemas import revisions as frames
+from schemas.fields import Fields
 from topics.cluster import TopicPartition, Transactions
 
 ROWS_A_TRANSACTION = 100_000
@@ -141,15 +142,23 @@ class Takeover(Task):
         transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
 
 
-def contents(shared: Shared, arc: str) -> Generator[bool, None, pl.DataFrame]:
-    """Return an insert for each tuple of an arc that is alive, with the `task` that wrote it."""
+def contents(shared: Shared, arc: str, *, fields: Fields) -> Generator[bool, None, pl.DataFrame]:
+    """Return an insert for each tuple of an arc that is alive, with the `task` that wrote it.
+
+    Args:
+        shared: Of the version that wrote it.
+        arc: The arc.
+        fields: Those that the inserts have; what the arc does not have is null.
+    """
     codec, kind, parts = shared.codec(arc), shared.plan.arcs[arc], []
     for partition in range(shared.plan.partition_count(arc)):
         place = TopicPartition(codec.topic, partition)
         found = yield from history(shared.cluster, codec, place, 0)
         last = frames.last(shared.view.believed(found), kind.identity)
         parts.append(last.filter(pl.col("op") != frames.DELETE))
-    nothing = (
-        pl.lit(None, field.dtype).alias(frames.BEFORE + name) for name, field in kind.fields.items()
-    )
+    absent = {frames.BEFORE + name: field.dtype for name, field in fields.items()}
+    for name, field in fields.items():
+        if name not in kind.fields:
+            absent[frames.AFTER + name] = field.dtype
+    nothing = (pl.lit(None, dtype).alias(name) for name, dtype in absent.items())
     return pl.concat(parts).with_columns(pl.lit(frames.INSERT, pl.UInt8).alias("op"), *nothing)

@@ -8,7 +8,17 @@ from typing import Any
 from schemas.fields import Fields
 from schemas.revisions import OPS
 
-NAMESPACE = "errata"
+_NAMESPACE = "errata"
+
+
+def namespace(arc_name: str) -> str:
+    """Return the namespace of an arc's schemas; Avro's names have no hyphens, some arcs' have.
+
+    Example:
+        >>> namespace("sums-sink.exchange")
+        'errata.sums_sink.exchange'
+    """
+    return f"{_NAMESPACE}.{arc_name.replace('-', '_')}"
 
 
 def tuple_schema(name: str, fields: Fields) -> dict[str, Any]:
@@ -32,7 +42,7 @@ def tuple_schema(name: str, fields: Fields) -> dict[str, Any]:
 def key_schema(arc_name: str, fields: Fields, identity: Sequence[str]) -> dict[str, Any]:
     """Return the schema of an arc's record keys: the identity fields, in the order of identity."""
     named = {name: fields[name] for name in identity}
-    return tuple_schema("Key", named) | {"namespace": f"{NAMESPACE}.{arc_name}"}
+    return tuple_schema("Key", named) | {"namespace": namespace(arc_name)}
 
 
 def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
@@ -44,7 +54,7 @@ def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
     return {
         "type": "record",
         "name": "Revision",
-        "namespace": f"{NAMESPACE}.{arc_name}",
+        "namespace": namespace(arc_name),
         "fields": [
             {"name": "op", "type": {"type": "enum", "name": "Op", "symbols": list(OPS)}},
             {"name": "before", "type": ["null", tuple_schema("Tuple", fields)], "default": None},

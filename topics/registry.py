@@ -6,9 +6,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
+from schemas.compatible import unreadable
 from schemas.errors import ErrataError
 from topics.catch_up import catch_up
 from topics.cluster import Cluster, ClusterError, Reader, TopicPartition
@@ -44,6 +46,27 @@ class NotAvroError(ErrataError):
         )
 
 
+NEW, SAME, COMPATIBLE, INCOMPATIBLE = "new", "same", "compatible", "incompatible"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a schema that is registered under a subject.
+
+    Args:
+        subject: The subject.
+        kind: ``new``: nothing is there yet. ``same``: it is there. ``compatible``: it becomes the
+            latest. ``incompatible``: it is refused.
+        level: What the registry refuses it by, as BACKWARD; "" if it doesn't.
+        reasons: Why it is refused.
+    """
+
+    subject: str
+    kind: str
+    level: str = ""
+    reasons: tuple[str, ...] = ()
+
+
 class Registry(Protocol):
     """Gives schemas ids, and schemas back."""
 
@@ -64,6 +87,17 @@ class Registry(Protocol):
 
         Raises:
             NotAvroError: If it is of another kind.
+        """
+
+
+class JudgingRegistry(Registry, Protocol):
+    """A `Registry` that says what would become of a schema, without registering it."""
+
+    def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
+        """Return what would become of a schema under a subject.
+
+        Raises:
+            ClusterError: If the registry can't be used.
         """
 
 
@@ -122,6 +156,29 @@ class SchemaRegistry:
         self._read()
         schema_id = self._latest.get(subject)
         return None if schema_id is None else (schema_id, self._schemas[schema_id])
+
+    def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
+        """Return what would become of a schema: readers of the new one must read the latest.
+
+        Where the topic is not there yet, everything is new.
+        """
+        if not self._is_there():
+            return Verdict(subject, NEW)
+        latest = self.latest(subject)
+        if self._known(subject, schema) is not None:
+            return Verdict(subject, SAME)
+        if latest is None:
+            return Verdict(subject, NEW)
+        reasons = tuple(unreadable(schema, latest[1]))
+        if reasons:
+            return Verdict(subject, INCOMPATIBLE, "BACKWARD", reasons)
+        return Verdict(subject, COMPATIBLE)
+
+    def _is_there(self) -> bool:
+        try:
+            return self._cluster.partitions(SCHEMAS_TOPIC) > 0
+        except ClusterError:
+            return False
 
     def close(self) -> None:
         """Give the reader back; safe to call twice."""

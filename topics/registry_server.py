@@ -6,15 +6,22 @@ import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+from weakref import finalize
 
+from schemas.compatible import unreadable
 from topics.cluster import Cluster, ClusterError
 from topics.outage import Outage
 from topics.registry import (
+    COMPATIBLE,
+    INCOMPATIBLE,
+    NEW,
+    SAME,
+    JudgingRegistry,
     NotAvroError,
-    Registry,
     RegistryAwayError,
     SchemaRegistry,
     UnknownSchemaError,
+    Verdict,
 )
 
 _NOT_FOUND = 404
@@ -52,23 +59,68 @@ class RegistryServer:
                 "run: pip install 'confluent-kafka[schemaregistry]'"
             ) from error
         self._client = self._library.SchemaRegistryClient({"url": url, **_PATIENCE})
+        finalize(self, self._client.__exit__)  # connections are given back
         self._schemas: dict[int, dict[str, Any]] = {}
         self.outage = Outage("the schema registry", self._is_away)
+        self._ids: dict[tuple[str, str], int] = {}
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema, registering it under a subject if it is new there.
+
+        It is looked up first: once it is there, no right to write is needed.
 
         Raises:
             ClusterError: If the server is not there, or refuses, as it does a schema that old
                 readers can't read.
         """
-        text = self._library.Schema(json.dumps(schema), "AVRO")
-        return int(
-            self._ask(
-                f"the schema of subject '{subject}'",
-                lambda: self._client.register_schema(subject, text),
-            )
-        )
+        text = json.dumps(schema)
+        if (subject, text) not in self._ids:
+            found, what = self._lookup(subject, text), f"the schema of subject '{subject}'"
+            if found is None:
+                avro = self._avro(text)
+                found = self._ask(what, lambda: self._client.register_schema(subject, avro))
+            if found is None:
+                raise ClusterError(
+                    f"the schema registry has no place for {what}: it answers not found; correct "
+                    "SCHEMA_REGISTRY_URL, which may lack a path"
+                )
+            self._ids[subject, text] = int(found)
+        return self._ids[subject, text]
+
+    def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
+        """Return what would become of a schema, by the subject's compatibility level."""
+        text, what = json.dumps(schema), f"the schema of subject '{subject}'"
+        if self._lookup(subject, text) is not None:
+            return Verdict(subject, SAME)
+        latest = self.latest(subject)
+        if latest is None:
+            return Verdict(subject, NEW)
+        avro, client = self._avro(text), self._client
+        fits = self._ask(what, lambda: client.test_compatibility_all_versions(subject, avro))
+        if fits:
+            return Verdict(subject, COMPATIBLE)
+        # The server says that, not why; what Avro's rules say of the latest one is likely it.
+        found = unreadable(schema, latest[1]) or unreadable(latest[1], schema)
+        reasons = tuple(found) or ("an older version of the subject does not fit",)
+        return Verdict(subject, INCOMPATIBLE, self._level(subject), reasons)
+
+    def _level(self, subject: str) -> str:
+        """Return the compatibility level of a subject that refuses: its own, else that of all.
+
+        Some servers say NONE of a subject that has none of its own.
+        """
+        what, client = f"the compatibility level of subject '{subject}'", self._client
+        own = str(self._ask(what, lambda: client.get_compatibility(subject)) or "NONE")
+        return own if own != "NONE" else str(self._ask(what, client.get_compatibility) or "")
+
+    def _lookup(self, subject: str, text: str) -> int | None:
+        """Return the id of a schema if it is registered under a subject."""
+        what, avro = f"the schema of subject '{subject}'", self._avro(text)
+        found = self._ask(what, lambda: self._client.lookup_schema(subject, avro))
+        return None if found is None else int(found.schema_id)
+
+    def _avro(self, text: str) -> Any:
+        return self._library.Schema(text, "AVRO")
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """Return a schema."""
@@ -120,6 +172,6 @@ def _avro(found: Any, what: str) -> Any:
     return json.loads(found.schema_str)
 
 
-def registry(cluster: Cluster, *, url: str | None = None) -> Registry:
+def registry(cluster: Cluster, *, url: str | None = None) -> JudgingRegistry:
     """Return the registry to use: the server at `url`, else the topic of the cluster."""
     return RegistryServer(url) if url else SchemaRegistry(cluster)

@@ -65,11 +65,16 @@ class _GroupWithDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def group(name: str, *, about: str) -> typer.Typer:
-    """Return a new group of commands, of which the one named `DEFAULT` need not be named."""
-    made = typer.Typer(
-        name=name, cls=_GroupWithDefault, help=prose(about), no_args_is_help=True, **_STYLE
-    )
+def group(name: str, *, about: str, has_default: bool = True) -> typer.Typer:
+    """Return a new group of commands.
+
+    Args:
+        name: Its name.
+        about: Its help.
+        has_default: Whether the command named `DEFAULT` need not be named.
+    """
+    kind = _GroupWithDefault if has_default else TyperGroup
+    made = typer.Typer(name=name, cls=kind, help=prose(about), no_args_is_help=True, **_STYLE)
     app.add_typer(made)
     return made
 

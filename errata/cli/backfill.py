@@ -14,12 +14,12 @@ from errata.cli.spark import ConfOption, MasterOption, given_settings
 from errata.deployment import Deployment, UnknownNameError
 from errata.loading import load
 from errata.settings import read_settings
+from errata.source_fields import resolve_deployed
 from errata.versions import check_asked, deployed_part, new_arcs, next_version
 from errata.worker import make_topics, place_plan
 from processors import deployed, subjects
 from processors.network import Network
 from processors.plan import Plan, compile_network
-from processors.resolve import resolve
 from spark_jobs.backfill import Backfill, check
 from topics.kafka import KafkaCluster
 from topics.registry_server import registry
@@ -50,7 +50,7 @@ def backfill(
     cluster = KafkaCluster(place.kafka)
     try:
         schemas = registry(cluster, url=place.registry_url)
-        network = resolve(load(net), schemas)
+        network = resolve_deployed(load(net), schemas, cluster)
         whole = place_plan(compile_network(network), cluster)
         remedy = f"`errata deploy {net}` deploys all of it, and nothing is to be filled"
         there = deployed.require_plan(cluster, network.name, remedy=remedy)
@@ -66,6 +66,7 @@ def backfill(
         for arc in new_arcs(old, new):
             check(old, new, arc)
         with spark_session(net, old, place, master=master, settings=settings) as session:
+            subjects.check(new, schemas)
             make_topics(new, place, cluster)
             subjects.register(new, schemas)
             switch = move(

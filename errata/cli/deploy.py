@@ -1,4 +1,4 @@
-"""`errata deploy`: a network's first plan, or its next one with other numbers of partitions."""
+"""`errata deploy`: a network's first plan, or its next one: more partitions, or more fields."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from contextlib import nullcontext
 from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.deployed import open_deployment
 from errata.cli.move import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.coming import Coming, coming
+from errata.deployment import Deployment
+from errata.loading import load
 from errata.settings import read_settings
-from errata.versions import next_version
 from errata.worker import make_topics
 from processors import deployed, subjects
-from processors.plan import Plan
-from topics.create import create_topics
+from topics.kafka import KafkaCluster
+from topics.registry_server import registry
 
 
 @command("deploy", example="errata deploy tape.py")
@@ -26,47 +27,52 @@ def deploy(
     conf: ConfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Deploy a network, or move one that is deployed to other numbers of partitions.
+    """Deploy a network, or move one that is deployed to other partitions or more fields.
 
     What runs the old version ends by itself; what has come in is processed; what connection points
     hold is copied into new topics, and processes of the new version go on from there. If this is
-    cut off, run it again. The old topics are left as they are. Boxes that are not deployed yet are
-    added by `errata backfill`.
+    cut off, run it again. The old topics are left as they are. Fields that sources have gained are
+    null in what is there. Boxes that are not deployed yet are added by `errata backfill`.
+
+    A schema that the schema registry would refuse is refused before anything is made: see `errata
+    schemas check`.
     """
     settings = given_settings(conf)
-    place, found = read_settings(), open_deployment(net)
-    cluster, plan = found.cluster, found.plan
+    place = read_settings()
+    cluster = KafkaCluster(place.kafka)
     try:
-        create_topics(place.kafka, [deployed.plan_spec(plan)])
-        there = deployed.read_plan(cluster, plan.network)
-        if there is None:
+        schemas = registry(cluster, url=place.registry_url)
+        found, copied = coming(load(net), place, cluster, schemas), dict[str, int]()
+        subjects.check(found.plan, schemas)
+        old, plan = found.old, found.plan
+        if old is None:
             make_topics(plan, place, cluster)
-            subjects.register(plan, found.registry)
-            there = deployed.deploy(cluster, plan)
-        old = deployed.as_deployed(plan, there)
-        changes, copied = deployed.changes(old, plan), dict[str, int]()
-        if changes:
-            plan = next_version(old, plan)
+            subjects.register(plan, schemas)
+            plan = deployed.as_deployed(plan, deployed.deploy(cluster, plan))
+        elif found.changes:
             has_jobs = spark_session(net, old, place, master=master, settings=settings)
             with has_jobs if old.spark else nullcontext() as session:
                 make_topics(plan, place, cluster)
-                subjects.register(plan, found.registry)
-                copied = move(found, old, plan, place=place, session=session).copied
-        _tell(plan if changes else old, changes, copied, as_json=as_json)
+                subjects.register(plan, schemas)
+                there = Deployment(cluster, old, schemas, place.kafka)
+                copied = move(there, old, plan, place=place, session=session).copied
+        _tell(Coming(old, plan, found.changes), copied, as_json=as_json)
     finally:
         cluster.close()
 
 
-def _tell(
-    plan: Plan, changes: list[deployed.Change], copied: dict[str, int], *, as_json: bool
-) -> None:
-    found = [vars(change) | {"copied": copied.get(change.name)} for change in changes]
+def _tell(found: Coming, copied: dict[str, int], *, as_json: bool) -> None:
+    plan = found.plan
+    changes = []
+    for change in found.changes:
+        arc = change.name.partition(".")[0] if change.kind == "field" else change.name
+        changes.append(vars(change) | {"copied": copied.get(arc)})
     if as_json or not for_people():
-        print_lines([{"network": plan.network, "version": plan.version, "changes": found}])
+        print_lines([{"network": plan.network, "version": plan.version, "changes": changes}])
         return
     title = f"{plan.network}: version {plan.version} is deployed"
-    columns = ["", "name", "partitions before", "now", "tuples copied"]
-    if found:
-        print_table(title, columns, [list(row.values()) for row in found])
+    columns = ["", "name", "before", "now", "tuples copied"]
+    if changes:
+        print_table(title, columns, [list(row.values()) for row in changes])
     else:
         Console().print(title)

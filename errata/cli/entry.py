@@ -22,6 +22,7 @@ _COMMANDS = (
     "local",
     "explain",
     "deploy",
+    "schemas",
     "backfill",
     "up",
     "run",

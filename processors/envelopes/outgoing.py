@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from processors.exchanges import owner_of
 from schemas import framing
 from schemas import revisions as frames
 from schemas.arc import Arc
-from schemas.avro import NAMESPACE, key_schema, revision_schema, tuple_schema
+from schemas.avro import key_schema, namespace, revision_schema, tuple_schema
 from schemas.encode import Encoder
 from schemas.fields import Fields, FieldType
 from schemas.json_text import NULL, json_object, json_tuple, json_value, quoted
@@ -47,13 +48,14 @@ class Outgoing:
         self, arc: Arc, topic: str, envelope: str, format: str, registry: Registry
     ) -> None:
         self.arc, self.topic, self.envelope = arc, topic, envelope
+        self.name = owner_of(arc.name)  # as the user named it, whoever owns what is written
         fields = {name: arc.fields[name] for name in arc.visible}
         identity = {name: fields[name] for name in arc.identity if name in fields}
         if format == "json":
             self._keys, self._values = _json(json_tuple(identity)), _json(_value(envelope, fields))
         else:
-            key = key_schema(arc.name, fields, list(identity))
-            value = value_schema(arc.name, fields, envelope=envelope)
+            key = key_schema(self.name, fields, list(identity))
+            value = value_schema(self.name, fields, envelope=envelope)
             self._keys = _avro(key, registry.register(f"{topic}-key", key))
             self._values = _avro(value, registry.register(f"{topic}-value", value))
 
@@ -106,7 +108,7 @@ class Outgoing:
         )
         if self.envelope == "native":
             return frame
-        told = {"connector": _CONNECTOR, "name": self.topic, "table": self.arc.name, "epoch": epoch}
+        told = {"connector": _CONNECTOR, "name": self.topic, "table": self.name, "epoch": epoch}
         return frame.with_columns(
             pl.col("op").replace_strict(_LETTERS, return_dtype=pl.String),
             pl.lit(time_ms, pl.Int64).alias("ts_ms"),
@@ -119,7 +121,7 @@ class Outgoing:
 
 def value_schema(arc_name: str, fields: Fields, *, envelope: str) -> dict[str, Any]:
     """Return the Avro schema of a sink's values."""
-    space = {"namespace": f"{NAMESPACE}.{arc_name}"}
+    space = {"namespace": namespace(arc_name)}
     if envelope == "upsert":
         return tuple_schema("Tuple", fields) | space
     revision = revision_schema(arc_name, fields)

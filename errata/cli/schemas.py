@@ -1,0 +1,58 @@
+"""`errata schemas`: what the schema registry would say to a network's schemas."""
+
+from __future__ import annotations
+
+import typer
+
+from errata.cli.app import JsonOption, NetworkArgument, command, group
+from errata.cli.output import for_people, print_lines, print_table
+from errata.coming import coming
+from errata.loading import load
+from errata.settings import read_settings
+from processors import subjects
+from topics.kafka import KafkaCluster
+from topics.registry import INCOMPATIBLE
+from topics.registry_server import registry
+
+_group = group(
+    "schemas",
+    about="Schemas of a network's topics, in the schema registry or in the topic _errata_schemas.",
+    has_default=False,
+)
+
+
+@command("check", of=_group, example="errata schemas check tape.py --json")
+def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
+    """Compare the schemas that a deploy would register with those that the registry has.
+
+    Per subject: new (nothing is there), same (it is there), compatible (it becomes the latest), or
+    INCOMPATIBLE, by the compatibility level of the subject, with the reason; the exit status is 1
+    then, and `errata deploy` would refuse. Nothing is made or registered.
+    """
+    place = read_settings()
+    cluster = KafkaCluster(place.kafka)
+    try:
+        schemas = registry(cluster, url=place.registry_url)
+        plan = coming(load(net), place, cluster, schemas).plan
+        found = subjects.judged(plan, schemas)
+    finally:
+        cluster.close()
+    bad = [verdict for verdict in found if verdict.kind == INCOMPATIBLE]
+    if as_json or not for_people():
+        print_lines(vars(verdict) for verdict in found)
+    else:
+        print_table(
+            f"schemas of {plan.network}, version {plan.version}",
+            ["subject", "", "level", "reason"],
+            (
+                (
+                    v.subject,
+                    v.kind.upper() if v in bad else v.kind,
+                    v.level,
+                    "; ".join(v.reasons),
+                )
+                for v in found
+            ),
+        )
+    if bad:
+        raise typer.Exit(1)

@@ -1,0 +1,159 @@
+"""Whether data written by one Avro schema can be read by another: Avro's schema resolution.
+
+Judged from the schemas alone, as a registry does before it takes a new version of a subject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastavro.schema import SchemaParseException, parse_schema
+
+_PROMOTED = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+"""By the writer's type: what a reader may have instead."""
+_NAMED = ("record", "enum", "fixed")
+_NOT_AVRO = SchemaParseException, ValueError, KeyError, TypeError, AttributeError, RecursionError
+
+
+def unreadable(reader: Any, writer: Any) -> list[str]:
+    """Return why data of a writer's schema can't be read by a reader's; [] if it can.
+
+    Two decimals need one precision and scale, and types that both have a meaning the same one.
+
+    Args:
+        reader: The reader's schema, as parsed JSON.
+        writer: The writer's.
+
+    Example:
+        >>> def record(*fields):
+        ...     return {"type": "record", "name": "R", "fields": list(fields)}
+        >>> x, y = {"name": "x", "type": "long"}, {"name": "y", "type": ["null", "long"]}
+        >>> unreadable(record(x, y | {"default": None}), record(x))
+        []
+        >>> unreadable(record(x, y), record(x))
+        ["field 'y' is new and has no default"]
+    """
+    pair = _Pair()
+    try:
+        read = parse_schema(reader, named_schemas=pair.readers, _write_hint=False)
+        written = parse_schema(writer, named_schemas=pair.writers, _write_hint=False)
+        return list(dict.fromkeys(pair.faults(read, written, "")))
+    except _NOT_AVRO as error:
+        return [f"a schema of them is not Avro: {error}"]
+
+
+@dataclass
+class _Pair:
+    """Two schemas, with the types that each one names."""
+
+    readers: dict[str, Any] = field(default_factory=dict)
+    writers: dict[str, Any] = field(default_factory=dict)
+    _met: set[tuple[str, str]] = field(default_factory=set)
+
+    def faults(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
+        """Yield what keeps a type from being read as another."""
+        reader, writer = _meant(reader, self.readers), _meant(writer, self.writers)
+        if isinstance(writer, list):
+            for branch in writer:
+                faults = list(self.faults(reader, branch, place))
+                gone = branch == "null" and faults
+                yield from [f"{_at(place)} could be null, and can't any more"] if gone else faults
+        elif isinstance(reader, list):
+            yield from self._one_of(reader, writer, place)
+        elif reader["type"] != writer["type"]:
+            if reader["type"] not in _PROMOTED.get(writer["type"], ()):
+                yield f"{_at(place)} was {_shown(writer)}, is {_shown(reader)}"
+        elif _differ(_meaning(reader), _meaning(writer)):
+            yield f"{_at(place)} was {_shown(writer)}, is {_shown(reader)}"
+        elif reader["type"] in _NAMED:
+            yield from self._named(reader, writer, place)
+        elif reader["type"] == "array":
+            yield from self.faults(reader["items"], writer["items"], f"{place}[]")
+        elif reader["type"] == "map":
+            yield from self.faults(reader["values"], writer["values"], f"{place}{{}}")
+
+    def _one_of(self, branches: list[Any], writer: Any, place: str) -> Iterator[str]:
+        judged = [[*self.faults(branch, writer, place)] for branch in branches]
+        if not all(judged):
+            return
+        meant = [_meant(branch, self.readers)["type"] for branch in branches]
+        if writer["type"] in meant:  # what is wrong inside says more
+            yield from judged[meant.index(writer["type"])]
+        else:
+            yield f"{_at(place)} was {_shown(writer)}, is {_shown(branches)}"
+
+    def _named(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
+        if (reader["name"], writer["name"]) in self._met:
+            return  # is being judged further up
+        known = {_last(name) for name in (reader["name"], *reader.get("aliases", ()))}
+        if _last(writer["name"]) not in known:
+            yield f"{_at(place)} was named {writer['name']!r}, is {reader['name']!r}"
+        elif reader["type"] == "fixed":
+            if reader["size"] != writer["size"]:
+                yield f"{_at(place)} had {writer['size']} bytes, has {reader['size']}"
+        elif reader["type"] == "enum":
+            gone = [name for name in writer["symbols"] if name not in reader["symbols"]]
+            if gone and "default" not in reader:
+                yield f"{_at(place)} lacks the symbols {', '.join(gone)}"
+        else:
+            self._met.add((reader["name"], writer["name"]))
+            yield from self._fields(reader, writer, place)
+            self._met.discard((reader["name"], writer["name"]))
+
+    def _fields(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
+        written = {each["name"]: each for each in writer["fields"]}
+        for each in reader["fields"]:
+            names = (each["name"], *each.get("aliases", ()))
+            there = next((written[name] for name in names if name in written), None)
+            inner = f"{place}.{each['name']}" if place else each["name"]
+            if there is not None:
+                yield from self.faults(each["type"], there["type"], inner)
+            elif "default" not in each:
+                yield f"field {inner!r} is new and has no default"
+
+
+def _meant(schema: Any, named: dict[str, Any]) -> Any:
+    """Return a type as a dict with a `type`, or a list of branches."""
+    if isinstance(schema, str):
+        return named.get(schema, {"type": schema})
+    if isinstance(schema, dict) and isinstance(schema["type"], dict | list):
+        return _meant(schema["type"], named)
+    return named.get(schema["type"], schema) if isinstance(schema, dict) else schema
+
+
+def _meaning(schema: Any) -> tuple[Any, ...]:
+    """Return what a type says of its values besides how they are written; () if nothing."""
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        return logical, schema.get("precision"), schema.get("scale", 0)
+    return (logical,) if logical else ()
+
+
+def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    return bool(one and other and one != other)
+
+
+def _shown(schema: Any) -> str:
+    """Return a type as people write it."""
+    if isinstance(schema, list):
+        return " or ".join(map(_shown, schema))
+    kind = schema if isinstance(schema, str) else schema.get("logicalType") or schema["type"]
+    if kind == "decimal":
+        return f"decimal({schema.get('precision')},{schema.get('scale', 0)})"
+    return str(kind if isinstance(kind, str) else _shown(kind))
+
+
+def _at(place: str) -> str:
+    return f"field {place!r}" if place else "the whole"
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
