@@ -172,12 +172,10 @@ def added(plan: Plan, found: Deployed) -> list[str]:
     there = without_counts(found.plan)
     changed = sorted(_differences(there, wanted))
     if changed:
-        remedy = "run the network as deployed, or give the changed one another name"
-        if changed == sorted(f"arcs {name!r}" for name in _widened(there["arcs"], wanted["arcs"])):
-            remedy = "they have new fields, which `errata deploy` adds"
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with another plan ({', '.join(changed)} "
-            f"differ); {remedy}"
+            "differ); run the network as deployed, or give the changed one another name (new "
+            "optional fields of sources: `errata deploy` adds them)"
         )
     new = wanted["boxes"].keys() - there["boxes"].keys()
     return list(dict.fromkeys(owner_of(box) for box in wanted["boxes"] if box in new))
@@ -285,15 +283,6 @@ def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]
         elif own != known:
             yield group
     yield from (f"sources {n!r}" for n in wanted["sources"] if n not in there["sources"])
-
-
-def _widened(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    """Yield the arcs that have gained fields, and are the same otherwise."""
-    for name, known in there.items():
-        own = wanted.get(name, known)
-        left = {field: own["fields"].get(field) for field in known["fields"]}
-        if own != known and own | {"fields": left} == known:
-            yield name
 
 
 def _write(cluster: Cluster, plan: Plan, key: str, content: Any) -> None:

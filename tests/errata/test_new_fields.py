@@ -135,7 +135,7 @@ def test_processes_with_a_new_field_are_told_to_deploy_it():
     cluster = in_memory()
     deployed(cluster, network(OLD))
     there = read_plan(cluster, "wider")
-    with pytest.raises(PlanMismatchError, match="new fields, which `errata deploy` adds"):
+    with pytest.raises(PlanMismatchError, match="`errata deploy` adds them"):
         as_deployed(plan(network(NEW)), there)
 
 

@@ -90,7 +90,7 @@ def test_a_new_optional_field_rolls_through_a_network_that_runs(
     # The network declares it, and is rolled while orders come in.
     running.declare(network(name, fee="long?"))
     refused = running.errata("run", "net.py", "--scope", "down")
-    assert "new fields, which `errata deploy` adds" in refused.stderr
+    assert "`errata deploy` adds them" in refused.stderr
     told = {line["subject"]: line["kind"] for line in running.lines("schemas", "check", "net.py")}
     assert told[f"{name}.now-value"] == "compatible"
     assert told[f"{name}.orders.v2-value"] == "new"
