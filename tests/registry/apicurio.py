@@ -49,6 +49,7 @@ class Apicurio:
             self.port = probe.getsockname()[1]
         options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         options += ["-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self.port}"]
+        options += ["-Dquarkus.management.host=127.0.0.1", "-Dquarkus.management.port=0"]
         options += ["-Dquarkus.log.level=WARN", f"-Djava.io.tmpdir={self.folder}"]
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
