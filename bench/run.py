@@ -35,7 +35,8 @@ from bench import tape
 from bench.processes import Settings, broker_pid, processes, processor_s
 from bench.variants import VARIANTS, Variant, trades_left
 from errata import rows
-from errata.worker import Place, prepare
+from errata.place import Place
+from errata.preparation import prepare
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.plan import Plan

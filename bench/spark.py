@@ -31,7 +31,9 @@ from bench import tape
 from bench.run import TopicSpec
 from bench.variants import NOTIONAL
 from errata import Network, tumbling
-from errata.worker import Place, Worker, collect_seldom, prepare
+from errata.place import Place
+from errata.preparation import prepare
+from errata.worker import Worker, collect_seldom
 from processors.arc_topic import ArcInput
 from processors.boxes.aggregate import Aggregate
 from processors.plan import Plan

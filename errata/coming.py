@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from errata.preparation import place_plan
 from errata.source_fields import before_and_after, check_order
 from errata.versions import deployed_part, new_fields, next_version
-from errata.worker import Place, has_plan_topic, place_plan
 from processors import deployed
 from processors.deployed import Change, Deployed, PlanMismatchError
 from processors.faults import NetworkError
@@ -32,7 +32,7 @@ class Coming:
     changes: list[Change]
 
 
-def coming(network: Network, place: Place, cluster: Cluster, registry: Registry) -> Coming:
+def coming(network: Network, cluster: Cluster, registry: Registry) -> Coming:
     """Return what would be deployed, without making anything.
 
     Raises:
@@ -40,9 +40,7 @@ def coming(network: Network, place: Place, cluster: Cluster, registry: Registry)
         ClusterError: If the cluster or the registry can't be used.
         PlanMismatchError: If what is deployed can't become what is declared.
     """
-    there = None
-    if has_plan_topic(network.name, place, cluster):
-        there = deployed.read_plan(cluster, network.name)
+    there = deployed.read_plan(cluster, network.name)
     if there is None:
         plan = place_plan(compile_network(resolve(network, registry)), cluster)
         return Coming(None, plan, [])

@@ -38,6 +38,7 @@ def deliver(cluster: Cluster, records: Sequence[Parcel], *, limit_s: float = _LI
         cluster.send(
             record.place.topic, partition=record.place.partition, key=record.key, value=record.value
         )
+    cluster.flush()  # raises what is refused
     wanted: dict[Parcel, list[int]] = {}
     for number, record in enumerate(records):
         wanted.setdefault(record, []).append(number)

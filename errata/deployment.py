@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from errata.place import Place
+from errata.preparation import place_plan
 from errata.source_fields import resolve_deployed
-from errata.worker import Place, place_plan
 from processors.arc_topic import ArcCodec
 from processors.deployed import as_deployed, require_plan
 from processors.network import Network
@@ -83,7 +84,7 @@ def open_network(network: Network, place: Place) -> Deployment:
     """Return a network on a cluster, whether it runs there or not."""
     cluster = KafkaCluster(place.kafka)
     try:
-        schemas = registry(cluster, url=place.registry_url)
+        schemas = registry(cluster, place.registry)
         plan = place_plan(compile_network(resolve_deployed(network, schemas, cluster)), cluster)
     except BaseException:
         cluster.close()

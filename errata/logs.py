@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from topics.client import LOGGER as CLIENT
+from topics.secrets import Cleaning
 
 TEXT, JSON = FORMATS = "text", "json"
 LEVELS = ("debug", "info", "warning", "error")
@@ -34,7 +35,7 @@ class JsonLines(logging.Formatter):
             **about,
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
+            told["exception"] = record.exc_text or self.formatException(record.exc_info)
         return json.dumps(told)
 
 
@@ -51,6 +52,7 @@ def set_up(form: str = TEXT, level: str = "warning") -> None:
     handler = logging.StreamHandler()
     formatter = JsonLines() if form == JSON else logging.Formatter("errata: %(message)s")
     handler.setFormatter(formatter)
+    handler.addFilter(Cleaning())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.captureWarnings(form == JSON)
     CLIENT.propagate = form == JSON or level in ("debug", "info")

@@ -14,7 +14,7 @@ import polars as pl
 from errata import rows
 from errata.deployment import Deployment, as_it_runs, open_network
 from errata.holds import holder
-from errata.settings import as_variables, read_settings
+from errata.settings import overlaid, read_settings
 from processors.report import FOREVER, NEVER
 from processors.stream import Stream
 from schemas.fields import physical
@@ -75,7 +75,7 @@ def read(
         HistoryLostError: If something that was there then may be gone: compaction, retention or a
             new version of the plan came between. What is returned is whole.
     """
-    place = read_settings({**os.environ, **as_variables(settings or {})})
+    place = read_settings(overlaid(os.environ, settings or {}))
     with as_it_runs(open_network(arc.network, place)) as found:
         reader = _reader(found, found.written(arc.name))
         view = Reports(found.cluster, plan=found.plan)

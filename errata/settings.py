@@ -3,7 +3,8 @@
 Later ones win: ``errata.toml`` (the nearest one, from the working folder upwards), the plain
 variables ``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and ``ERRATA_STATE``, then variables
 of the form ``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass through:
-``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``.
+``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``; with ``_FILE`` behind such a name the value is
+what that file holds.
 """
 
 from __future__ import annotations
@@ -11,124 +12,27 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from errata.known_settings import KAFKA, PREFIX, REGISTRY, SETTINGS
 from errata.listen import address
-from errata.logs import FORMATS, JSON, LEVELS, TEXT
-from errata.worker import DAY_MS, Place
-from processors.task import DEAD_LETTER, ON_ERROR, STOP
+from errata.logs import FORMATS, LEVELS, TEXT
+from errata.place import DAY_MS, WAIT_MS, Place
+from errata.secret_files import from_files
+from processors.task import DEAD_LETTER, ON_ERROR
 from processors.windows import duration_ms
 from schemas.errors import ErrataError
+from topics.secrets import Hiding, remember
 
 FILE = "errata.toml"
 LISTEN = "ERRATA_HTTP__LISTEN"
 
-_KAFKA, _PREFIX = "kafka", "ERRATA_"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting of `errata.toml`.
-
-    Args:
-        table: Its table in the file.
-        key: Its key in the table; "" for any.
-        plain: A plain variable that gives it too.
-        default: What it is when nobody gives it, as people read it.
-        about: What it does.
-    """
-
-    table: str
-    key: str
-    plain: str
-    default: str
-    about: str
-
-    @property
-    def variable(self) -> str:
-        """The variable of ours that gives it."""
-        key = self.key.replace(".", "_").upper() or "<KEY>"
-        return f"{_PREFIX}{self.table.upper()}__{key}"
-
-
-SETTINGS = (
-    Setting(
-        _KAFKA,
-        "bootstrap.servers",
-        "KAFKA_BOOTSTRAP_SERVERS",
-        "none: needed",
-        "The cluster: `HOST:PORT`, with commas between several.",
-    ),
-    Setting(
-        _KAFKA,
-        "",
-        "",
-        "librdkafka's",
-        "Any key of librdkafka, as `sasl.password`; in a variable, underscores stand for the dots. "
-        "Keys that the laws depend on (isolation level, commits, idempotence) are Errata's own.",
-    ),
-    Setting(
-        "schema_registry",
-        "url",
-        "SCHEMA_REGISTRY_URL",
-        "none: schemas are kept in the topic `_errata_schemas`",
-        "A schema registry that speaks the API which Kafka's users know.",
-    ),
-    Setting(
-        "state",
-        "folder",
-        "ERRATA_STATE",
-        "`errata` in `$XDG_STATE_HOME`, or in `~/.local/state`",
-        "Where indexes and copies of connection points are kept; relative to the file. It can be "
-        "lost: what is in it is read again.",
-    ),
-    Setting(
-        "topics",
-        "compaction_lag",
-        "",
-        "`1d`",
-        "How long a superseded record stays in the topic of a connection point. A process that was "
-        "away for longer computes its boxes anew.",
-    ),
-    Setting(
-        "boxes",
-        "on_error",
-        "",
-        f"`{DEAD_LETTER}`",
-        "What becomes of a tuple that a function of yours raises for, or that a box refuses "
-        f"otherwise: it is left out, a dead letter (`{DEAD_LETTER}`), or the process ends with a "
-        f"message and commits nothing of that epoch (`{STOP}`).",
-    ),
-    Setting(
-        "http",
-        "listen",
-        "",
-        "none: no port is opened",
-        "`HOST:PORT` of `/healthz`, `/readyz` and `/metrics` ([operations.md](operations.md)); "
-        "port 0: one that is free, which is logged. `errata up` gives its processes the ports "
-        "after it.",
-    ),
-    Setting(
-        "log",
-        "format",
-        "",
-        f"`{TEXT}`; in the image `{JSON}`",
-        f"Lines for people (`{TEXT}`), or for programs (`{JSON}`), on standard error.",
-    ),
-    Setting(
-        "log",
-        "level",
-        "",
-        "`warning`",
-        f"What is logged: {', '.join(f'`{level}`' for level in LEVELS)} and above.",
-    ),
-)
-"""Every setting; `errata.settings_page` prints them."""
+_PASSED_ON = (KAFKA, REGISTRY)
+"""Tables with the keys of a client's own, which judges them."""
 
 _KEYS = {s.table: {o.key for o in SETTINGS if o.table == s.table} for s in SETTINGS}
-"""Keys by table; those of ``kafka`` are librdkafka's to judge."""
+"""Keys by table."""
 _PLAIN = {s.plain: (s.table, s.key) for s in SETTINGS if s.plain}
 
 Values = dict[tuple[str, str], Any]
@@ -153,9 +57,13 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
         >>> read_settings(environ, folder=Path("/")).kafka
         {'bootstrap.servers': 'one:9092', 'sasl.username': 'me'}
     """
-    environ = os.environ if environ is None else environ
+    environ = from_files(os.environ if environ is None else environ, prefix=PREFIX)
     found = _from_file(Path.cwd() if folder is None else folder) | _from_environ(environ)
-    kafka = {key: value for (table, key), value in found.items() if table == _KAFKA}
+    kafka, registry = (
+        Hiding({key: value for (table, key), value in found.items() if table == wanted})
+        for wanted in _PASSED_ON
+    )
+    remember(kafka | registry)
     if not kafka.get("bootstrap.servers"):
         raise SettingsError(
             "no Kafka cluster is configured: set KAFKA_BOOTSTRAP_SERVERS=HOST:PORT (or "
@@ -171,12 +79,14 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
     _log_settings(found)
     listen = found.get(("http", "listen"))
     lag = found.get(("topics", "compaction_lag"), DAY_MS)
+    wait = found.get(("brokers", "wait"), WAIT_MS)
     return Place(
         kafka=kafka,
         state=Path(found.get(("state", "folder"), _default_state(environ))).expanduser(),
         compaction_lag_ms=duration_ms(lag, what="topics.compaction_lag"),
-        registry_url=found.get(("schema_registry", "url")),
+        registry=registry,
         on_error=on_error,
+        wait_ms=duration_ms(wait, what="brokers.wait"),
         listen=None if listen is None else address(str(listen)),
     )
 
@@ -187,7 +97,7 @@ def read_log_settings(environ: Mapping[str, str], *, folder: Path) -> tuple[str,
     Raises:
         SettingsError: If a setting is none of ours or malformed.
     """
-    return _log_settings(_from_file(folder) | _from_environ(environ))
+    return _log_settings(_from_file(folder) | _from_environ(from_files(environ, prefix=PREFIX)))
 
 
 def _log_settings(found: Values) -> tuple[str, str]:
@@ -203,15 +113,16 @@ def _log_settings(found: Values) -> tuple[str, str]:
     return given[0], given[1]
 
 
-def as_variables(settings: Mapping[str, str | int]) -> dict[str, str]:
-    """Return settings, by the names that `errata.toml` has, as the variables that win over all.
+def overlaid(environ: Mapping[str, str], settings: Mapping[str, str | int]) -> dict[str, str]:
+    """Return variables in which settings, by the names that `errata.toml` has, win over all.
 
     Example:
-        >>> as_variables({"kafka.sasl.username": "me"})
+        >>> overlaid({"ERRATA_KAFKA__SASL_USERNAME_FILE": "me.txt"}, {"kafka.sasl.username": "me"})
         {'ERRATA_KAFKA__SASL_USERNAME': 'me'}
     """
     pairs = [(name.upper().partition("."), str(value)) for name, value in settings.items()]
-    return {f"{_PREFIX}{table}__{key.replace('.', '_')}": value for (table, _, key), value in pairs}
+    own = {f"{PREFIX}{table}__{key.replace('.', '_')}": value for (table, _, key), value in pairs}
+    return {n: v for n, v in environ.items() if n.removesuffix("_FILE") not in own} | own
 
 
 def _default_state(environ: Mapping[str, str]) -> Path:
@@ -222,10 +133,10 @@ def _default_state(environ: Mapping[str, str]) -> Path:
 def _from_environ(environ: Mapping[str, str]) -> Values:
     found: Values = {place: environ[name] for name, place in _PLAIN.items() if environ.get(name)}
     for name, value in environ.items():
-        if not name.startswith(_PREFIX) or "__" not in name or not value:
+        if not name.startswith(PREFIX) or "__" not in name or not value:
             continue
-        table, key = name.removeprefix(_PREFIX).lower().split("__", 1)
-        if table == _KAFKA:
+        table, key = name.removeprefix(PREFIX).lower().split("__", 1)
+        if table in _PASSED_ON:
             key = key.replace("_", ".")
         _check(table, key, where=f"variable {name}")
         found[table, key] = value
@@ -275,8 +186,8 @@ def _text(value: object, *, where: str) -> str | int:
 
 
 def _check(table: str, key: str, *, where: str) -> None:
-    if table == _KAFKA or key in _KEYS.get(table, ()):
+    if table in _PASSED_ON or key in _KEYS.get(table, ()):
         return
-    known = [f"{s.table}.{s.key or '<librdkafka key>'}" for s in SETTINGS]
+    known = [f"{s.table}.{s.key or '<key>'}" for s in SETTINGS]
     wrong = f"{table}.{key}" if key else table
     raise SettingsError(f"{where}: no setting {wrong!r}; there are {', '.join(known)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from errata.cli.app import DEBUG
-from errata.settings import FILE, SETTINGS
+from errata.known_settings import SETTINGS
+from errata.settings import FILE
 
 _INTRO = f"""# Settings
 
@@ -13,6 +14,10 @@ Every command reads the nearest `{FILE}`, from the working folder upwards. The p
 which other tools of Kafka's users know too, win over the file; variables of the form
 `ERRATA_<TABLE>__<KEY>` win over both. An empty variable doesn't count. A setting that is none of
 these is refused, by the place where it was found; values are never printed.
+
+With `_FILE` behind its name a variable of ours names a file that holds the value, as Docker and
+Kubernetes mount secrets: `ERRATA_KAFKA__SASL_PASSWORD_FILE=/run/secrets/tape`. The line break at
+the file's end doesn't count; both variables at once are refused. See [security](security.md).
 
 ```toml
 [kafka]

@@ -19,8 +19,7 @@ from processors.resolve import resolve
 from schemas.arc import HIDDEN_PREFIX
 from schemas.errors import ErrataError
 from schemas.fields import Fields, FieldType
-from topics import names
-from topics.cluster import Cluster, ClusterError
+from topics.cluster import Cluster
 from topics.registry import Registry
 
 
@@ -36,12 +35,7 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
     """
     if all(box.fields is not None and box.identity is not None for box in _sources(network)):
         return network
-    try:
-        there = cluster.partitions(names.plan_topic(network.name)) and read_plan(
-            cluster, network.name
-        )
-    except ClusterError:
-        there = None  # no such topic
+    there = read_plan(cluster, network.name)
     return resolve(_completed(network, registry, there) if there else network, registry)
 
 

@@ -11,9 +11,11 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from errata.settings import SETTINGS, as_variables, read_settings
+from errata.known_settings import SETTINGS
+from errata.settings import overlaid, read_settings
 from schemas.errors import ErrataError
 from spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
+from topics.secrets import Hiding
 
 FORMAT = "errata"
 _NAMES = {"network", "arc", "content", "as_of", "startingepoch"}
@@ -97,12 +99,12 @@ class Options:
             OptionError: If one is missing, unknown or malformed.
         """
         found = {name.lower(): value for name, value in given.items()}
-        settings = {n: value for n, value in found.items() if n.startswith(_SETTINGS)}
+        settings = Hiding({n: v for n, v in found.items() if n.startswith(_SETTINGS)})
         unknown = sorted(found.keys() - settings.keys() - _NAMES)
         if unknown:
             raise OptionError(
                 f"format {FORMAT!r} has no option {', '.join(map(repr, unknown))}: it has network, "
-                "arc, content, as_of, startingEpoch, kafka.* and schema_registry.url"
+                "arc, content, as_of, startingEpoch, kafka.* and schema_registry.*"
             )
         for name in ("network", "arc"):
             if not found.get(name):
@@ -122,9 +124,9 @@ class Options:
             environ: Variables with settings that are not among the options.
             folder: Where to look for `errata.toml` first.
         """
-        place = read_settings({**environ, **as_variables(self.settings)}, folder=folder)
+        place = read_settings(overlaid(environ, self.settings), folder=folder)
         return Opened.of(
-            place.kafka, network=self.network, arc=self.arc, registry_url=place.registry_url
+            place.kafka, network=self.network, arc=self.arc, registry_settings=place.registry
         )
 
 

@@ -10,43 +10,32 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from time import monotonic
 
+from errata import rights
 from errata.drain import drain
 from errata.logs import about
 from errata.look import Look
 from errata.parts import Actor, Life, Parts
+from errata.place import Place, connect
+from errata.preparation import prepare
 from errata.pulse import Pulse
 from errata.share import Share
-from errata.source_fields import check_order, resolve_deployed
-from processors import subjects
-from processors.deployed import (
-    Deployed,
-    NewVersionError,
-    deploy,
-    plan_spec,
-    read_plan,
-    require_same,
-    topic_specs,
-)
+from processors.deployed import NewVersionError
 from processors.meter import scope_of
 from processors.network import Network
-from processors.plan import Plan, compile_network
-from processors.task import DEAD_LETTER, Shared, Task
+from processors.task import Shared, Task
 from processors.view import View
-from topics import names
-from topics.cluster import Cluster, ClusterError, DoubtfulCommitError, FencedError
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
+from topics.cluster import DoubtfulCommitError, FencedError
+from topics.refused import Right
 from topics.registry_server import registry
 
 log = logging.getLogger("errata")
 
-DAY_MS = 86_400_000
-AWAIT_S = 1.0
+STILL_S = 5.0
+"""So often it is seen that the topics are there, and the rights to them."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 
@@ -58,102 +47,6 @@ def collect_seldom() -> None:
     """
     gc.freeze()
     gc.set_threshold(500_000, 20, 100)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a process works.
-
-    Args:
-        kafka: librdkafka settings.
-        state: Folder of local state: indexes and sweepers' copies.
-        compaction_lag_ms: How long superseded records stay in connection points.
-        registry_url: A schema registry; None: schemas are kept in a topic.
-        on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
-        listen: Host and port of health and metrics; None: nowhere.
-    """
-
-    kafka: Mapping[str, str | int]
-    state: Path
-    compaction_lag_ms: int = DAY_MS
-    registry_url: str | None = None
-    on_error: str = DEAD_LETTER
-    listen: tuple[str, int] | None = None
-
-
-def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
-    """Judge a network, make its topics and deploy its plan, unless that has been done.
-
-    Raises:
-        NetworkError: If it can't work.
-        ClusterError: If the cluster, or a user's topic on it, can't be used.
-        PlanMismatchError: If another plan is deployed under its name.
-        IncompatibleSchemaError: If the registry would refuse its schemas.
-    """
-    schemas = registry(cluster, url=place.registry_url)
-    plan = place_plan(compile_network(resolve_deployed(network, schemas, cluster)), cluster)
-    there = has_plan_topic(plan.network, place, cluster)
-    found = _settled(cluster, plan.network) if there else None
-    if found is None:
-        subjects.check(plan, schemas)  # nothing is made if the registry would refuse
-        make_topics(plan, place, cluster)
-        subjects.register(plan, schemas)
-        found = deploy(cluster, plan)
-    plan = require_same(plan, found)
-    check_order(plan, found, schemas)
-    make_topics(plan, place, cluster)
-    return plan
-
-
-def has_plan_topic(network: str, place: Place, cluster: Cluster) -> bool:
-    """Return whether the topic of a network's plan is there; it can be read then."""
-    there = _partitions(cluster, names.plan_topic(network)) > 0
-    if there:
-        create_topics(place.kafka, [plan_spec(network)])  # it may just have been made
-    return there
-
-
-def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:
-    """Make the topics of a plan that are not there."""
-    found = [sink.topic for sink in plan.sinks if _partitions(cluster, sink.topic)]
-    lag = place.compaction_lag_ms
-    create_topics(place.kafka, topic_specs(plan, compaction_lag_ms=lag, existing=found))
-
-
-def _settled(cluster: Cluster, network: str) -> Deployed | None:
-    """Return what is deployed; while it is being switched to a new version, wait."""
-    found, waits = read_plan(cluster, network), False
-    while found is not None and found.under_way is not None:
-        if not waits:
-            log.warning(
-                "network %r is being moved to version %d: waits for that; if `errata deploy` was "
-                "cut off, run it again", network, found.under_way,
-            )  # fmt: skip
-        waits = True
-        time.sleep(AWAIT_S)
-        found = read_plan(cluster, network)
-    return found
-
-
-def place_plan(plan: Plan, cluster: Cluster) -> Plan:
-    """Return a plan with the users' topics as they are found on a cluster.
-
-    Raises:
-        ClusterError: If the topic of a source is not there.
-    """
-    sinks = {sink.topic: _partitions(cluster, sink.topic) for sink in plan.sinks}
-    return plan.placed(
-        {name: cluster.partitions(source.topic) for name, source in plan.sources.items()},
-        sink_partitions={topic: count for topic, count in sinks.items() if count},
-    )
-
-
-def _partitions(cluster: Cluster, topic: str) -> int:
-    """Return how many partitions a topic has; 0 if it is not there."""
-    try:
-        return cluster.partitions(topic)
-    except ClusterError:
-        return 0
 
 
 class Worker:
@@ -168,12 +61,12 @@ class Worker:
     def __init__(self, network: Network, place: Place, pulse: Pulse | None = None) -> None:
         self.place, self.pulse = place, pulse or Pulse()
         about["network"] = network.name
-        self.cluster = KafkaCluster(place.kafka)
+        self.cluster = connect(place)
         self.plan = prepare(network, place, self.cluster)
         self.shared = Shared(
             self.cluster,
             self.plan,
-            registry(self.cluster, url=place.registry_url),
+            registry(self.cluster, place.registry),
             View(self.cluster, plan=self.plan),
             place.compaction_lag_ms,
             place.on_error,
@@ -182,6 +75,7 @@ class Worker:
         self.parts = Parts(self.shared, state)
         self.shares: list[Share] = []
         self.lives: dict[Actor, Life] = {}
+        self.needed: list[Right] = []
 
     def add_scope(
         self,
@@ -204,6 +98,7 @@ class Worker:
             NoSuchPartError: If there is no such scope or partition.
         """
         self.parts.check(name, partitions or ())
+        self._require(rights.of_scope(self.plan, name))
         self.parts.beside |= {name} if sweep_beside else set()
         if shared:
             group, topic = f"{self.plan.network}.{name}", self.plan.shared_by(name)
@@ -225,7 +120,14 @@ class Worker:
         Raises:
             NoSuchPartError: If an arc is not a connection point that some box asks.
         """
+        for arc in self.plan.asked():
+            if arcs is None or arc in arcs:
+                self._require(rights.of_sweeper(self.plan, arc))
         self._start(self.parts.services(arcs))
+
+    def _require(self, needed: list[Right]) -> None:
+        self.cluster.require(needed)
+        self.needed += needed
 
     def _start(self, actors: list[Actor]) -> list[Actor]:
         self.lives |= {actor: actor.life() for actor in actors}
@@ -268,10 +170,13 @@ class Worker:
             ErrataError: If something needs an operator.
         """
         try:
-            look = Look(self.shared, self.shares)
+            look, seen_s = Look(self.shared, self.shares), monotonic()
             while not stop():
                 if self.pulse.turn():
                     self.pulse.tell(*look(self.lives))
+                if monotonic() > seen_s + STILL_S:
+                    self.cluster.require_still(self.needed)
+                    seen_s = monotonic()
                 if self.shared.view.version > self.plan.version:
                     raise NewVersionError(
                         f"network {self.plan.network!r} moves to version "

@@ -18,9 +18,10 @@ from zlib import crc32
 
 from errata import Network, tumbling
 from errata.demo.ticker import revision, tape
+from errata.place import Place
 from errata.progress import current
 from errata.spark import register
-from errata.worker import Place, Worker
+from errata.worker import Worker
 from spark_jobs.session import open_session
 from topics.broker import EmbeddedBroker
 from topics.cluster import TopicPartition

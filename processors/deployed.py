@@ -13,7 +13,7 @@ from processors.plan import Plan, without_counts
 from schemas.errors import ErrataError
 from topics import names, settings
 from topics.catch_up import catch_up
-from topics.cluster import Cluster, ClusterError, TopicPartition
+from topics.cluster import Cluster, MissingTopicError, TopicPartition
 from topics.settings import TopicSpec
 
 PLAN_KEY, SWITCH_KEY = "plan", "switch"
@@ -88,8 +88,11 @@ class Change:
 
 def read_plan(cluster: Cluster, network: str) -> Deployed | None:
     """Return what is deployed under a network's name; None if nothing is."""
-    place = TopicPartition(names.plan_topic(network), 0)
-    reader, found = cluster.reader({place: 0}), dict[bytes, dict[str, Any]]()
+    place, found = TopicPartition(names.plan_topic(network), 0), dict[bytes, dict[str, Any]]()
+    try:
+        reader = cluster.reader({place: 0})
+    except MissingTopicError:
+        return None
     try:
         for records in catch_up(cluster, reader, place):
             for key, value in zip(records.keys, records.values, strict=True):
@@ -115,13 +118,9 @@ def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata u
     Raises:
         NotDeployedError: If nothing is.
     """
-    lacks, why = f"network {network!r} is not deployed on this cluster; {remedy}", None
-    try:
-        found = read_plan(cluster, network)
-    except ClusterError as error:
-        found, lacks, why = None, f"{lacks} ({error})", error
+    found = read_plan(cluster, network)
     if found is None:
-        raise NotDeployedError(lacks) from why
+        raise NotDeployedError(f"network {network!r} is not deployed on this cluster; {remedy}")
     return found
 
 

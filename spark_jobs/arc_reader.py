@@ -25,6 +25,7 @@ from spark_jobs.epochs import NOTHING
 from spark_jobs.registered import Registered
 from topics.client import Connection
 from topics.cluster import Cluster, TopicPartition
+from topics.refused import DESCRIBE_CONFIGS, TOPIC, Right
 from topics.settings import FOREVER_MS
 
 PAUSE_S = 0.02
@@ -248,7 +249,8 @@ def log_settings(kafka: Mapping[str, str | int], topic: str) -> tuple[bool, int]
     """
     connection, resource = Connection(kafka), ConfigResource(ResourceType.TOPIC, topic)
     answers = connection.admin.describe_configs([resource])
-    entries = connection.ask(f"topic '{topic}'", answers[resource])
+    right = Right(DESCRIBE_CONFIGS, TOPIC, topic)
+    entries = connection.ask(f"topic '{topic}'", answers[resource], right=right)
     is_compacted = "compact" in str(entries["cleanup.policy"].value)
     key = "min.compaction.lag.ms" if is_compacted else "retention.ms"
     kept_ms = int(entries[key].value)

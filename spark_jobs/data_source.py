@@ -56,7 +56,12 @@ class Opened:
 
     @classmethod
     def of(
-        cls, kafka: Mapping[str, str | int], *, network: str, arc: str, registry_url: str | None
+        cls,
+        kafka: Mapping[str, str | int],
+        *,
+        network: str,
+        arc: str,
+        registry_settings: Mapping[str, str | int],
     ) -> Opened:
         """Return an arc as it is deployed.
 
@@ -69,7 +74,7 @@ class Opened:
         cluster = KafkaCluster(kafka)
         try:
             plan = read_described(cluster, network)
-            found, ids = plan.written(arc, registry(cluster, url=registry_url))
+            found, ids = plan.written(arc, registry(cluster, registry_settings))
         finally:
             cluster.close()
         topic, count = plan.topic(arc), plan.partition_count(arc)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,7 @@ class Driver:
         *,
         session: Any,
         checkpoint: Checkpoint,
-        kafka: dict[str, str | int],
+        kafka: Mapping[str, str | int],
         buckets: int = BUCKETS,
     ) -> None:
         self.shared, self.scope, self.session = shared, scope, session

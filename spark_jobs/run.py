@@ -16,6 +16,7 @@ from schemas.errors import ErrataError
 from spark_jobs.checkpoint import Checkpoint
 from spark_jobs.driver import BUCKETS, Driver, JobFailedError
 from topics.cluster import ClusterError, DoubtfulCommitError
+from topics.refused import RefusedError
 
 log = logging.getLogger("errata")
 
@@ -78,7 +79,7 @@ class _Lives:
                 self.scope,
                 session=self.session,
                 checkpoint=Checkpoint(self.session, f"{self.options.folder}/{self.scope.name}"),
-                kafka=dict(self.kafka),
+                kafka=self.kafka,
                 buckets=self.options.buckets,
             )
             try:
@@ -95,6 +96,8 @@ class _Lives:
         try:
             self.driver.check()
         except (DoubtfulCommitError, JobFailedError, ClusterError) as error:
+            if isinstance(error, RefusedError):
+                raise
             lost = isinstance(error, JobFailedError) and error.states_lost
             self._end(error, how=", states anew" if lost else "")
             self.start(anew=lost)

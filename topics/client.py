@@ -13,7 +13,19 @@ from weakref import WeakMethod
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from topics.cluster import ClusterError, MovingLeaderError
+from topics import secrets
+from topics.cluster import ClusterError, MissingTopicError, MovingLeaderError, SilentClusterError
+from topics.refused import (
+    CODES,
+    LOGIN,
+    TOPIC,
+    WRITE,
+    RefusedError,
+    Right,
+    of,
+    principal,
+    refusal,
+)
 
 Settings = Mapping[str, str | int]
 T = TypeVar("T")
@@ -25,18 +37,10 @@ LOGGER.propagate = False
 REACH_S = 10.0
 """How long a cluster may take to answer before it counts as not there."""
 
-_SECRET = re.compile(r"password|secret|jaas|token|\.pem$|oauthbearer\.config|user\.info")
-
-_REFUSALS = {
-    KafkaError._AUTHENTICATION: "check security.protocol and the sasl.* settings",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "check sasl.username and sasl.password",
-    KafkaError._SSL: "check security.protocol and the ssl.* settings",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "give this user the right",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "give this user the right",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "give this user the right",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "give this user the right",
-}
-
+MISMATCH_S = 5.0
+"""A broker that ends every connection so for so long speaks another protocol, as TLS."""
+_MISMATCH = re.compile(r"connecting to a |Invalid response size|SSL.* alert")
+_UNREACHED = re.compile(r"Connect to|timed out|resolve")
 
 _MISSING = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -83,14 +87,15 @@ class Connection:
                 "no Kafka cluster is configured: set bootstrap.servers (KAFKA_BOOTSTRAP_SERVERS)"
             )
         self._settings = dict(settings)
-        self._secrets = [str(v) for k, v in settings.items() if _SECRET.search(k) and str(v)]
+        secrets.remember(settings)
         self._reach_s = reach_s
-        self._refusal: str | None = None
+        self._refusal: ClusterError | None = None
+        self._mismatch: tuple[float, str] | None = None
         self._all_down = False
         self._last_trouble = ""
         self._told = _weakly(self.on_error)
         self.admin: AdminClient = self.client(AdminClient, {"reconnect.backoff.max.ms": 1000})
-        self._reach()
+        self._reach(at_start=True)
 
     def __repr__(self) -> str:
         """Return the servers, and nothing that may be secret."""
@@ -125,32 +130,52 @@ class Connection:
 
     def on_error(self, error: KafkaError) -> None:
         """Remember what a client reports; called from within its own calls."""
-        remedy = _REFUSALS.get(error.code())
-        if remedy:
-            self._refusal = f"{self._servers} refuses this client: {self.clean(error)}; {remedy}"
+        if error.code() in CODES:
+            self._refusal = self.failure("the cluster", KafkaException(error))
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
+            if not self._last_trouble:  # a connection that is made and closed is no error to it
+                self._mismatch = self._mismatch or (monotonic(), "it takes and closes them")
         else:
-            self._last_trouble = self.clean(error)
+            self._last_trouble = told = self.clean(error)
+            if _UNREACHED.search(told):
+                self._mismatch = None
+            elif _MISMATCH.search(told) and self._mismatch is None:
+                self._mismatch = monotonic(), told
+
+    def on_lost(self, topic: str, error: KafkaError) -> None:
+        """Remember why a record was not taken, if no retry heals that: `check` raises it."""
+        if error.code() in CODES or error.code() in _MISSING:
+            right = Right(WRITE, TOPIC, topic)
+            self._refusal = self.failure(f"topic '{topic}'", KafkaException(error), right=right)
+
+    def refusal(self, right: Right) -> RefusedError:
+        """Return the error to raise for a right that this client does not have."""
+        return refusal(self._servers, principal(self._settings), right)
 
     def check(self) -> None:
         """Raise what was reported since the last call.
 
         Raises:
-            ClusterError: If the cluster refuses us, or all brokers are gone and stay gone.
+            RefusedError: If the cluster refuses us.
+            ClusterError: If all brokers are gone and stay gone.
         """
-        if self._refusal:
-            raise ClusterError(self._refusal)
+        self._raise_refusal()
         if self._all_down:
             self._all_down = False
             self._reach()
 
-    def ask(self, what: str, answer: Future[T]) -> T:
+    def _raise_refusal(self) -> None:
+        if self._refusal:
+            raise self._refusal from None
+
+    def ask(self, what: str, answer: Future[T], *, right: Right | None = None) -> T:
         """Wait for the cluster's answer to an administrative question.
 
         Args:
             what: What is asked for, as an error names it.
             answer: The answer to come.
+            right: What is needed for it.
 
         Raises:
             ClusterError: If it refuses, or does not answer in time.
@@ -158,36 +183,52 @@ class Connection:
         deadline = monotonic() + self._reach_s
         while not wait([answer], 0.05).done and monotonic() < deadline and not self._refusal:
             self.admin.poll(0)  # serves on_error, which may end the wait
-        if self._refusal:
-            raise ClusterError(self._refusal)
+        self._raise_refusal()
         try:
             result = answer.result(timeout=0.5)
         except (KafkaException, TimeoutError) as error:
-            raise self.failure(what, error) from None
+            raise self.failure(what, error, right=right) from None
         self._all_down = False  # what was reported meanwhile is over
         return result
 
-    def failure(self, what: str, error: BaseException) -> ClusterError:
-        """Return the error to raise for a failed question about something."""
+    def failure(
+        self, what: str, error: BaseException, *, right: Right | None = None
+    ) -> ClusterError:
+        """Return the error to raise for a failed question about something.
+
+        Args:
+            what: What was asked for, as an error names it.
+            error: What came of it.
+            right: What is needed for it.
+        """
         code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
         if code in _MISSING:
-            return ClusterError(
-                f"{self._servers} has no {what}; create it; a network's own are made by `errata up`"
+            return MissingTopicError(
+                f"{self._servers} has no {what}; create it; a network's own are made by "
+                "`errata deploy`"
             )
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicExistsError(f"{self._servers} has a {what} already; give another name")
         if code in _SILENCE:
             trouble = f" ({self._last_trouble})" if self._last_trouble else ""
-            return ClusterError(
+            return SilentClusterError(
                 f"no broker answers at {self._servers} within {self._reach_s:g} s{trouble}; "
                 "start it, or set bootstrap.servers to where it is"
             )
         if code in _MOVING:
             return MovingLeaderError(f"{what} has no leader at {self._servers} yet; try again")
-        remedy = _REFUSALS.get(code, "see the broker's log")
-        return ClusterError(f"{what}, asked of {self._servers}: {self.clean(error)}; {remedy}")
+        if code in LOGIN:
+            return RefusedError(
+                f"{self._servers} refuses this client: {self.clean(error)}; {LOGIN[code]}"
+            )
+        if code in CODES and right is not None:
+            return self.refusal(of(code, right))
+        told = f"{what}, asked of {self._servers}: {self.clean(error)}"
+        if code in CODES:
+            return RefusedError(f"{told}; give this user the right, see `errata acls NET`")
+        return ClusterError(f"{told}; see the broker's log")
 
-    def _reach(self) -> None:
+    def _reach(self, *, at_start: bool = False) -> None:
         """Wait until a broker answers.
 
         It is asked for the topics: librdkafka 2.16 aborts the process over `describe_cluster` when
@@ -195,12 +236,18 @@ class Connection:
         """
         deadline, wait_s = monotonic() + self._reach_s, 0.1
         while True:
+            longest_s = min(wait_s, deadline - monotonic(), 1.0 if self._mismatch else wait_s)
             try:
-                self.admin.list_topics(timeout=max(0.01, min(wait_s, deadline - monotonic())))
+                self.admin.list_topics(timeout=max(0.01, longest_s))
             except KafkaException as error:
                 self.admin.poll(0.05)  # serves on_error, which may end the wait
-                if self._refusal:
-                    raise ClusterError(self._refusal) from None
+                self._raise_refusal()
+                if at_start and self._mismatch and monotonic() - self._mismatch[0] > MISMATCH_S:
+                    raise RefusedError(
+                        f"{self._servers} ends every connection: {self._mismatch[1]}; check "
+                        "security.protocol, the port and the ssl.* settings, and that it has "
+                        "started"
+                    ) from None
                 if monotonic() > deadline or error.args[0].code() not in _SILENCE:
                     raise self.failure("the cluster", error) from None
                 wait_s *= 2  # an answer that takes long comes too
@@ -212,10 +259,7 @@ class Connection:
         """Return an error's text without secrets."""
         if isinstance(error, KafkaException):
             error = error.args[0]
-        text = error.str() if isinstance(error, KafkaError) else str(error)
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+        return secrets.clean(error.str() if isinstance(error, KafkaError) else error)
 
 
 def _weakly(method: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:

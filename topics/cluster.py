@@ -50,6 +50,14 @@ class ClusterError(ErrataError):
     """The cluster can't be used: unreachable, refused, or a topic is missing or unsuitable."""
 
 
+class SilentClusterError(ClusterError):
+    """No broker answers."""
+
+
+class MissingTopicError(ClusterError):
+    """A topic, or a partition of one, is not there: not made yet, or deleted."""
+
+
 class MovingLeaderError(ClusterError):
     """A partition has no leader for the moment: it was just made, or a broker went down."""
 

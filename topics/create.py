@@ -12,6 +12,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from topics.client import REACH_S, Connection, Settings, TopicExistsError
 from topics.cluster import ClusterError
+from topics.refused import CREATE, DESCRIBE_CONFIGS, TOPIC, Right
 from topics.settings import TopicSpec
 
 _AT_LEAST = (
@@ -88,7 +89,7 @@ def create_topics(
     )
     for name, answer in answers.items():
         with suppress(TopicExistsError):  # another process was quicker: looked at below
-            connection.ask(f"topic '{name}'", answer)
+            connection.ask(f"topic '{name}'", answer, right=Right(CREATE, TOPIC, name))
     deadline = monotonic() + limit_s
     while not {spec.name for spec in missing} <= (present := _partitions(connection)).keys():
         if monotonic() > deadline:
@@ -99,6 +100,18 @@ def create_topics(
             )
         sleep(0.05)
     _refuse(connection, missing, present)
+
+
+def check_topics(settings: Settings, wanted: Sequence[TopicSpec]) -> None:
+    """See that those of some topics are as needed that are there, and that this client may see.
+
+    Raises:
+        TopicSettingsError: If one is not.
+        ClusterError: If the cluster can't be reached, or refuses.
+    """
+    connection = Connection(settings)
+    present = _partitions(connection)
+    _refuse(connection, [spec for spec in wanted if spec.name in present], present)
 
 
 def faults(spec: TopicSpec, *, partitions: int, config: Mapping[str, str]) -> list[TopicFault]:
@@ -154,7 +167,8 @@ def _refuse(
     answers = connection.admin.describe_configs(resources) if resources else {}
     broken: list[TopicFault] = []
     for spec, resource in zip(specs, resources, strict=True):
-        entries = connection.ask(f"topic '{spec.name}'", answers[resource])
+        right = Right(DESCRIBE_CONFIGS, TOPIC, spec.name)
+        entries = connection.ask(f"topic '{spec.name}'", answers[resource], right=right)
         config = {key: entry.value for key, entry in entries.items()}
         broken += faults(spec, partitions=partitions[spec.name], config=config)
     if broken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from time import monotonic, sleep
 from typing import Any
 
@@ -17,10 +17,17 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec
 
 from topics.client import REACH_S, Connection, Settings
-from topics.cluster import ClusterError, MovingLeaderError, TopicPartition
+from topics.cluster import (
+    ClusterError,
+    MissingTopicError,
+    MovingLeaderError,
+    TopicPartition,
+)
 from topics.membership import SESSION_MS, Membership
 from topics.reading import KafkaReader
 from topics.record_size import LARGEST, check_sizes
+from topics.refused import DESCRIBE, READ, TOPIC, WRITE, Right
+from topics.rights import require, require_still
 from topics.transactions import TIMEOUT_S, KafkaTransactions
 
 
@@ -54,7 +61,7 @@ class KafkaCluster:
             ClusterError: If there is no such topic or partition.
         """
         for topic in {source.topic for source in positions}:
-            count = self.partitions(topic)
+            count = self._count(topic, Right(READ, TOPIC, topic))
             highest = max(s.partition for s in positions if s.topic == topic)
             if highest >= count:
                 raise ClusterError(
@@ -81,7 +88,7 @@ class KafkaCluster:
             self._sender = self._connection.client(
                 Producer,
                 {"linger.ms": 1, "retry.backoff.ms": 20, "message.max.bytes": LARGEST},
-                {"enable.idempotence": True},
+                {"enable.idempotence": True, "allow.auto.create.topics": False},
             )
         deadline = monotonic() + TIMEOUT_S
         while True:
@@ -100,7 +107,8 @@ class KafkaCluster:
                 self._sender.poll(0.05)
             except KafkaException as error:
                 self._sender = None  # an idempotent producer does not outlive a fatal error
-                raise self._connection.failure(f"topic '{topic}'", error) from None
+                right = Right(WRITE, TOPIC, topic)
+                raise self._connection.failure(f"topic '{topic}'", error, right=right) from None
 
     def flush(self) -> None:
         """Wait until all that was sent outside transactions can be read.
@@ -109,9 +117,18 @@ class KafkaCluster:
             ClusterError: If something can't be delivered.
         """
         left = self._sender.flush(TIMEOUT_S) if self._sender is not None else 0
+        self._connection.check()
         lost, self._lost = self._lost, ""
         if left or lost:
             raise ClusterError(f"a record was not delivered: {lost or 'no answer'}; send it again")
+
+    def require(self, rights: Iterable[Right]) -> None:
+        """See that this client has its rights to topics; see `rights.require`."""
+        require(self._connection, rights)
+
+    def require_still(self, rights: Iterable[Right]) -> None:
+        """See that it still has them, and that the topics are there; see `rights.require_still`."""
+        require_still(self._connection, rights)
 
     def membership(
         self,
@@ -152,7 +169,7 @@ class KafkaCluster:
             )
             try:
                 return {
-                    source: int(self._connection.ask(_told(source), answers[position]).offset)
+                    source: self._ask(source, answers[position])
                     for source, position in asked.items()
                 }
             except MovingLeaderError:
@@ -160,15 +177,27 @@ class KafkaCluster:
                     raise
                 sleep(0.05)
 
+    def _ask(self, source: TopicPartition, answer: Any) -> int:
+        right = Right(READ, TOPIC, source.topic)  # who asks for offsets is about to read
+        try:
+            return int(self._connection.ask(_told(source), answer, right=right).offset)
+        except MissingTopicError:
+            self._count(source.topic, right)  # it may be there, and not to be seen
+            raise
+
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
 
         Raises:
-            ClusterError: If there is no such topic.
+            MissingTopicError: If there is no such topic.
         """
+        return self._count(topic, Right(DESCRIBE, TOPIC, topic))
+
+    def _count(self, topic: str, right: Right) -> int:
         self._connection.check()
         answers = self._connection.admin.describe_topics(TopicCollection([topic]))
-        return len(self._connection.ask(f"topic '{topic}'", answers[topic]).partitions)
+        found = self._connection.ask(f"topic '{topic}'", answers[topic], right=right)
+        return len(found.partitions)
 
     def close(self) -> None:
         """Deliver what was sent and give the connections back; safe to call twice."""
@@ -178,6 +207,7 @@ class KafkaCluster:
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:
+            self._connection.on_lost(message.topic(), error)
             self._lost = f"topic '{message.topic()}': {self._connection.clean(error)}"
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Assigned
 
 from topics.client import Connection
+from topics.refused import CODES, GROUP, READ, Right
 
 SESSION_MS = 10_000
 """After this long without a sign of life a member is out of the group."""
@@ -47,7 +48,7 @@ class Membership:
         self.partitions: set[int] = set()
         self.joined = False
         """Whether the group has ever told this member what it has, if only nothing."""
-        self._connection, self._give_up = connection, give_up
+        self._connection, self._group, self._give_up = connection, group, give_up
         defaults = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1_000}
         self._consumer: Any = connection.client(Consumer, defaults, {**_LAWS, "group.id": group})
         self._consumer.subscribe(
@@ -63,8 +64,9 @@ class Membership:
         message = self._consumer.poll(0)
         self._connection.check()
         error = message.error() if message is not None else None
-        if error is not None and error.fatal():
-            raise self._connection.failure("a consumer group", KafkaException(error))
+        if error is not None and (error.fatal() or error.code() in CODES):
+            right = Right(READ, GROUP, self._group)
+            raise self._connection.failure("a consumer group", KafkaException(error), right=right)
 
     def _take(self, consumer: Any, assigned: list[Assigned]) -> None:
         self.joined = True

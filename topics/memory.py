@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from topics.cluster import ClusterError, Records, TopicPartition
+from topics.cluster import ClusterError, MissingTopicError, Records, TopicPartition
 from topics.memory_log import MemoryLog
 from topics.memory_transactions import MemoryTransactions
 from topics.record_size import check_sizes
@@ -112,7 +112,7 @@ class MemoryCluster:
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has."""
         if topic not in self._logs:
-            raise ClusterError(f"the cluster in memory has no topic '{topic}'; create it")
+            raise MissingTopicError(f"the cluster in memory has no topic '{topic}'; create it")
         return len(self._logs[topic])
 
     def close(self) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TypeVar
 
+from topics.secrets import clean
+
 log = logging.getLogger("errata")
 
 T = TypeVar("T")
@@ -61,8 +63,8 @@ class Outage:
         self.failure_count += 1
         if not self.told:
             then = "what is known is gone on with" if self._has_answered else "it is waited for"
-            log.warning("%s gives no answer: %s; %s", self._server, error, then)
-        self.told = str(error)
+            log.warning("%s gives no answer: %s; %s", self._server, clean(error), then)
+        self.told = clean(error)
 
     def _answered(self) -> None:
         if self.told:

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as Assigned
 from topics.client import Connection
 from topics.cluster import LostOffsetError, Records, TopicPartition
 from topics.columns import Columns
+from topics.refused import READ, TOPIC, Right
 
 _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used
@@ -135,6 +136,9 @@ class KafkaReader:
             # The log's start is asked for only where it is not 0: asking takes half a second.
             self._consumer.incremental_unassign([Assigned(*source)])
             self._consumer.incremental_assign([Assigned(*source, OFFSET_BEGINNING)])
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            pass  # the client asks for its group's coordinator, and never needs it
         elif not error.retriable():
+            right = Right(READ, TOPIC, source.topic)
             what = f"topic '{source.topic}'"
-            raise self._connection.failure(what, KafkaException(error))
+            raise self._connection.failure(what, KafkaException(error), right=right)

@@ -139,6 +139,7 @@ class SchemaRegistry:
                 key=f"subject/{subject}/{schema_id}".encode(),
                 value=json.dumps(value).encode(),
             )
+            self._cluster.flush()  # raises what is refused
             self._await(subject, schema_id)
             known = self._known(subject, schema)  # None if another took the id meanwhile
         return known

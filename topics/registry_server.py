@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 from weakref import finalize
@@ -11,6 +11,7 @@ from weakref import finalize
 from schemas.compatible import unreadable
 from topics.cluster import Cluster, ClusterError
 from topics.outage import Outage
+from topics.refused import RefusedError
 from topics.registry import (
     COMPATIBLE,
     INCOMPATIBLE,
@@ -23,8 +24,9 @@ from topics.registry import (
     UnknownSchemaError,
     Verdict,
 )
+from topics.secrets import clean, remember
 
-_NOT_FOUND = 404
+_NOT_FOUND, _NO_LOGIN, _NO_RIGHT = 404, 401, 403
 _PROXY_ALONE = {502, 503, 504}
 """What a proxy says of a server behind it that is away."""
 _PATIENCE = {"timeout": 3, "max.retries": 0}
@@ -43,13 +45,15 @@ class RegistryServer:
     """A `Registry` that is a server.
 
     Args:
-        url: Where it is (SCHEMA_REGISTRY_URL).
+        settings: Those of its client: ``url`` (SCHEMA_REGISTRY_URL), ``basic.auth.user.info``,
+            ``ssl.ca.location`` and so on.
 
     Raises:
-        ClusterError: If its client is not installed.
+        ClusterError: If its client is not installed, or refuses a setting.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, settings: Mapping[str, str | int]) -> None:
+        remember(settings)
         try:
             self._library: Any = import_module("confluent_kafka.schema_registry")
             self._unreachable: Any = _http().HTTPError  # raised by the client
@@ -58,7 +62,12 @@ class RegistryServer:
                 f"a schema registry is configured, but its client lacks '{error.name}'; "
                 "run: pip install 'confluent-kafka[schemaregistry]'"
             ) from error
-        self._client = self._library.SchemaRegistryClient({"url": url, **_PATIENCE})
+        try:
+            self._client = self._library.SchemaRegistryClient({**_PATIENCE, **settings})
+        except (ValueError, TypeError, OSError) as error:
+            raise ClusterError(
+                f"a setting of the schema registry is refused: {clean(error)}; correct it"
+            ) from None  # the cause may quote a secret
         finalize(self, self._client.__exit__)  # connections are given back
         self._schemas: dict[int, dict[str, Any]] = {}
         self.outage = Outage("the schema registry", self._is_away)
@@ -146,13 +155,20 @@ class RegistryServer:
             if error.http_status_code == _NOT_FOUND:
                 return None
             if self._is_away(error):
-                raise self._away(what, error) from error
+                raise self._away(what, error) from None  # causes may quote a secret
+            if error.http_status_code in (_NO_LOGIN, _NO_RIGHT):
+                remedy = "check schema_registry.basic.auth.user.info"
+                if error.http_status_code == _NO_RIGHT:
+                    remedy = "give this user the right, or have `errata deploy` register it"
+                raise RefusedError(
+                    f"the schema registry refuses {what}: {clean(error.error_message)}; {remedy}"
+                ) from None
             raise ClusterError(
-                f"the schema registry refuses {what}: {error.error_message}; keep the arc's "
+                f"the schema registry refuses {what}: {clean(error.error_message)}; keep the arc's "
                 "fields as they were, or give it a new name"
-            ) from error
+            ) from None
         except self._unreachable as error:
-            raise self._away(what, error) from error
+            raise self._away(what, error) from None
 
     def _is_away(self, error: Exception) -> bool:
         status = getattr(error, "http_status_code", None)
@@ -160,8 +176,8 @@ class RegistryServer:
 
     def _away(self, what: str, error: Exception) -> RegistryAwayError:
         return RegistryAwayError(
-            f"the schema registry, asked for {what}, gives no answer: {error}; start it, or "
-            "correct SCHEMA_REGISTRY_URL"
+            f"the schema registry, asked for {what}, gives no answer: {clean(error)}; start it, "
+            "or correct SCHEMA_REGISTRY_URL"
         )
 
 
@@ -172,6 +188,8 @@ def _avro(found: Any, what: str) -> Any:
     return json.loads(found.schema_str)
 
 
-def registry(cluster: Cluster, *, url: str | None = None) -> JudgingRegistry:
-    """Return the registry to use: the server at `url`, else the topic of the cluster."""
-    return RegistryServer(url) if url else SchemaRegistry(cluster)
+def registry(cluster: Cluster, settings: Mapping[str, str | int] | None = None) -> JudgingRegistry:
+    """Return the registry to use: the server at the ``url`` of settings, else a topic."""
+    if settings and settings.get("url"):
+        return RegistryServer(settings)
+    return SchemaRegistry(cluster)

@@ -15,12 +15,18 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
+from schemas.errors import ErrataError
 from topics.client import LOGGER, Connection
 from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from topics.record_size import LARGEST, check_sizes
+from topics.refused import CODES, TOPIC, TRANSACTIONAL_ID, WRITE, Right
+from topics.rights import require_still
 
 TIMEOUT_S = 15.0
 """How long a transaction may be open, and any of its steps may take."""
+
+PATIENCE_S = 2.0
+"""After this long without an acknowledgement it is asked whether writing is allowed."""
 
 SLOW_COMMIT_S = 2.0
 """A commit slower than this may have been sent twice: no new transaction after it."""
@@ -36,6 +42,8 @@ _DEFAULTS = {
     "message.max.bytes": LARGEST,
     "statistics.interval.ms": 250,  # the disconnect counter is nowhere else
 }
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+_OF_TOPICS = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 _FENCED = {
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
@@ -54,6 +62,7 @@ class KafkaTransactions:
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         self._connection = connection
         self._id = transactional_id
+        self._right = Right(WRITE, TRANSACTIONAL_ID, transactional_id)
         self._limit = connection.setting("message.max.bytes", LARGEST)
         self._queue_size = connection.setting("queue.buffering.max.messages", _QUEUE)
         self._chunk = min(_CHUNK, self._queue_size // 2)
@@ -61,13 +70,18 @@ class KafkaTransactions:
         self._ends: dict[TopicPartition, int] = {}
         self._awaited: set[TopicPartition] = set()
         self._lost_records = ""
+        self._purged = False
         self._suspicion = ""
         self._born_us = math.inf
         self._open = False
         self._producer: Any = connection.client(
             Producer,
             _DEFAULTS,
-            {"transactional.id": transactional_id, "stats_cb": self._on_statistics},
+            {
+                "transactional.id": transactional_id,
+                "stats_cb": self._on_statistics,
+                "allow.auto.create.topics": False,  # one that was deleted stays so
+            },
         )
         try:
             # A client that asks for its coordinator before it knows a broker asks again only after
@@ -76,7 +90,8 @@ class KafkaTransactions:
             self._producer.init_transactions(2 * TIMEOUT_S)
         except KafkaException as error:
             connection.check()
-            raise connection.failure(f"transactional id '{transactional_id}'", error) from None
+            what, right = f"transactional id '{transactional_id}'", self._right
+            raise connection.failure(what, error, right=right) from None
         self._born_us = monotonic() * 1e6
 
     def begin(self) -> None:
@@ -125,7 +140,11 @@ class KafkaTransactions:
     def flush(self) -> dict[TopicPartition, int]:
         """Wait for all queued records; return per partition own last record's offset + 1."""
         with self._step("flush"):
-            left = self._producer.flush(TIMEOUT_S)
+            deadline = monotonic() + TIMEOUT_S
+            left = self._producer.flush(PATIENCE_S)
+            if left or self._purged:
+                self._require_topics()
+                left = self._producer.flush(max(0.0, deadline - monotonic()))
         self._connection.check()
         if left or self._lost_records or self._awaited - self._ends.keys():
             self._abort_after_loss()
@@ -210,6 +229,9 @@ class KafkaTransactions:
         if error is not None or offset is None or offset < 0:
             reason = self._connection.clean(error) if error else "it has no offset"
             self._lost_records = f"a record for {source.topic}-{source.partition}: {reason}"
+            if error:
+                self._purged |= error.code() in _PURGED
+                self._connection.on_lost(source.topic, error)
         else:
             self._ends[source] = offset + 1
 
@@ -244,8 +266,17 @@ class KafkaTransactions:
                 raise
             raise self._failure(step, error.__cause__) from None
 
-    def _failure(self, step: str, error: KafkaException) -> FencedError | DoubtfulCommitError:
+    def _require_topics(self) -> None:
+        topics = dict.fromkeys(place.topic for place in self._awaited)
+        require_still(self._connection, [Right(WRITE, TOPIC, topic) for topic in topics])
+
+    def _failure(self, step: str, error: KafkaException) -> ErrataError:
         self._connection.check()
+        if error.args[0].code() in CODES:
+            self._require_topics()
+            # The group whose positions are written has the task's name, as its transactions have.
+            told = None if error.args[0].code() in _OF_TOPICS else self._right
+            return self._connection.failure(f"{step} of '{self._id}'", error, right=told)
         if error.args[0].code() in _FENCED:
             return FencedError(
                 f"task '{self._id}' was fenced at {step}: a newer life of it has started, or its "

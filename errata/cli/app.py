@@ -27,12 +27,15 @@ from schemas.errors import ErrataError
 from sweepers.segments import StoreError
 from topics.cluster import ClusterError, DoubtfulCommitError
 from topics.create import TopicSettingsError
+from topics.refused import RefusedError
+from topics.secrets import clean
 
 INTERNAL = 70
 NOBODY_READS = 141
 DEBUG = "ERRATA_DEBUG"
 
 _CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError, NewVersionError)
+_NOT_CURED = (TopicSettingsError, RefusedError)
 
 _STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -135,7 +138,7 @@ def reported(name: str) -> Iterator[None]:
 
 
 def complain(text: str, error: BaseException | None = None) -> None:
-    """Write a message to standard error; what could steer a terminal is escaped.
+    """Write a message to standard error, without secrets; what could steer a terminal is escaped.
 
     Args:
         text: The message.
@@ -145,8 +148,8 @@ def complain(text: str, error: BaseException | None = None) -> None:
         logging.getLogger("errata").error(text, exc_info=error)
         return
     if error is not None:
-        traceback.print_exception(error)
-    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+        sys.stderr.write(clean("".join(traceback.format_exception(error))))
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in clean(text))
     sys.stderr.write(f"errata: {shown}\n")
 
 
@@ -156,7 +159,7 @@ def _without_number(error: OSError) -> str:
 
 
 def _status(error: BaseException) -> int:
-    cured = isinstance(error, _CURED_BY_RESTART) and not isinstance(error, TopicSettingsError)
+    cured = isinstance(error, _CURED_BY_RESTART) and not isinstance(error, _NOT_CURED)
     cured |= isinstance(error, StoreError) and error.is_full
     return TEMPORARY if cured and os.environ.get(WATCH_PARENT) else 1
 

@@ -13,15 +13,15 @@ from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, given_settings
 from errata.deployment import Deployment, UnknownNameError
 from errata.loading import load
+from errata.place import connect
+from errata.preparation import make_topics, place_plan
 from errata.settings import read_settings
 from errata.source_fields import resolve_deployed
 from errata.versions import check_asked, deployed_part, new_arcs, next_version
-from errata.worker import make_topics, place_plan
 from processors import deployed, subjects
 from processors.network import Network
 from processors.plan import Plan, compile_network
 from spark_jobs.backfill import Backfill, check
-from topics.kafka import KafkaCluster
 from topics.registry_server import registry
 
 
@@ -47,9 +47,9 @@ def backfill(
     """
     settings = given_settings(conf)
     place = read_settings()
-    cluster = KafkaCluster(place.kafka)
+    cluster = connect(place)
     try:
-        schemas = registry(cluster, url=place.registry_url)
+        schemas = registry(cluster, place.registry)
         network = resolve_deployed(load(net), schemas, cluster)
         whole = place_plan(compile_network(network), cluster)
         remedy = f"`errata deploy {net}` deploys all of it, and nothing is to be filled"

@@ -13,10 +13,10 @@ from errata.cli.spark import ConfOption, MasterOption, given_settings
 from errata.coming import Coming, coming
 from errata.deployment import Deployment
 from errata.loading import load
+from errata.place import connect
+from errata.preparation import deploy_first, make_topics
 from errata.settings import read_settings
-from errata.worker import make_topics
 from processors import deployed, subjects
-from topics.kafka import KafkaCluster
 from topics.registry_server import registry
 
 
@@ -39,16 +39,14 @@ def deploy(
     """
     settings = given_settings(conf)
     place = read_settings()
-    cluster = KafkaCluster(place.kafka)
+    cluster = connect(place)
     try:
-        schemas = registry(cluster, url=place.registry_url)
-        found, copied = coming(load(net), place, cluster, schemas), dict[str, int]()
+        schemas = registry(cluster, place.registry)
+        found, copied = coming(load(net), cluster, schemas), dict[str, int]()
         subjects.check(found.plan, schemas)
         old, plan = found.old, found.plan
         if old is None:
-            make_topics(plan, place, cluster)
-            subjects.register(plan, schemas)
-            plan = deployed.as_deployed(plan, deployed.deploy(cluster, plan))
+            plan = deployed.as_deployed(plan, deploy_first(plan, place, cluster, schemas))
         elif found.changes:
             has_jobs = spark_session(net, old, place, master=master, settings=settings)
             with has_jobs if old.spark else nullcontext() as session:
@@ -56,6 +54,9 @@ def deploy(
                 subjects.register(plan, schemas)
                 there = Deployment(cluster, old, schemas, place.kafka)
                 copied = move(there, old, plan, place=place, session=session).copied
+        else:  # what of it has been lost
+            make_topics(plan, place, cluster)
+            subjects.register(plan, schemas)
         _tell(Coming(old, plan, found.changes), copied, as_json=as_json)
     finally:
         cluster.close()

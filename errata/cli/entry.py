@@ -21,6 +21,7 @@ _COMMANDS = (
     "init",
     "local",
     "explain",
+    "acls",
     "deploy",
     "schemas",
     "backfill",
@@ -55,7 +56,8 @@ _HELP = """Streams that stay right after the fact.
     [bold]errata init[/bold] and [bold]errata local[/bold].
 
     Settings: errata.toml, KAFKA_BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, ERRATA_STATE, and
-    ERRATA_KAFKA__SASL_PASSWORD for sasl.password and so on. Exit status 0 only on success.
+    ERRATA_KAFKA__SASL_PASSWORD for sasl.password and so on (with _FILE: a file that holds it).
+    Exit status 0 only on success.
 """
 
 

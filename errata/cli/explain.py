@@ -9,7 +9,7 @@ import typer
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
 from errata.loading import load
-from errata.worker import DAY_MS
+from errata.place import DAY_MS
 from processors import declarations as declared
 from processors.arcs import type_boxes
 from processors.boxes.aggregating import Aggregating

@@ -114,7 +114,7 @@ def local(
         if replays:
             place = read_settings()
             cluster = stack.enter_context(closing(KafkaCluster(place.kafka)))
-            live = registry(cluster, url=place.registry_url)
+            live = registry(cluster, place.registry)
             network = resolve(network, live)
         driver = stack.enter_context(Driver(network, mode=mode, live=live, on_error=on_error))
         _check_outputs(driver, revisions or [], table or [])

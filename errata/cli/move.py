@@ -17,8 +17,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from errata.deployment import Deployment
 from errata.loading import load
 from errata.parts import Actor, Parts
+from errata.place import Place
 from errata.switch import Jobs, Switch
-from errata.worker import IDLE_S, Place
+from errata.worker import IDLE_S
 from processors.plan import Plan
 from processors.takeover import Fill
 from processors.task import Shared

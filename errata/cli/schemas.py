@@ -32,8 +32,8 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        schemas = registry(cluster, url=place.registry_url)
-        plan = coming(load(net), place, cluster, schemas).plan
+        schemas = registry(cluster, place.registry)
+        plan = coming(load(net), cluster, schemas).plan
         found = subjects.judged(plan, schemas)
     finally:
         cluster.close()

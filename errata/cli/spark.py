@@ -8,18 +8,19 @@ from typing import Annotated
 import typer
 
 from errata import metrics
+from errata import rights as needs
 from errata.cli.app import NetworkArgument, command
 from errata.loading import load
 from errata.logs import about
+from errata.place import connect
 from errata.port import told
+from errata.preparation import prepare
 from errata.settings import read_settings
 from errata.stopping import Stop
-from errata.worker import prepare
 from processors.task import Shared
 from processors.view import View
 from spark_jobs.session import by_value, check_packages, open_session
 from spark_jobs.sole import Sole
-from topics.kafka import KafkaCluster
 from topics.registry_server import registry
 
 MasterOption = Annotated[
@@ -79,15 +80,17 @@ def spark(
     with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()
         pulse = port.enter_context(told(place.listen))
-        cluster = KafkaCluster(place.kafka)
+        cluster = connect(place)
         rights: list[Sole] = []
         session = None
         try:
             plan = prepare(network, place, cluster)
-            schemas = registry(cluster, url=place.registry_url)
+            schemas = registry(cluster, place.registry)
             view = View(cluster, plan=plan)
             shared = Shared(cluster, plan, schemas, view, place.compaction_lag_ms, place.on_error)
             boxes = check_boxes(shared, box or list(plan.spark))
+            for name in boxes:
+                cluster.require(needs.of_scope(plan, plan.scope_of(name)))
             # The group notices a dead driver in the time that Java takes to start.
             rights = [Sole(cluster, plan.network, plan.scope_of(name)) for name in boxes]
             by_value(network)

@@ -8,14 +8,14 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.loading import load
+from errata.place import connect
 from errata.port import listening
+from errata.preparation import prepare
 from errata.pulse import Pulse
 from errata.settings import LISTEN, read_settings
 from errata.stopping import Stop
 from errata.supervisor import Supervisor, network_commands
 from errata.up_port import UpPort, ports_after, shown
-from errata.worker import prepare
-from topics.kafka import KafkaCluster
 
 _POLL_S = 0.1
 
@@ -30,7 +30,7 @@ def up(net: NetworkArgument) -> None:
     """
     with Stop() as stop:
         network, place = load(net), read_settings()
-        cluster = KafkaCluster(place.kafka)
+        cluster = connect(place)
         try:
             plan = prepare(network, place, cluster)  # faults are told here, once
         finally:

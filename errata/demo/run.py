@@ -18,13 +18,14 @@ from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
-from errata import worker
 from errata.demo import ticker
 from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.screen import Screen
 from errata.demo.summary import print_summary
 from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Watch
 from errata.loading import load
+from errata.place import Place
+from errata.preparation import prepare
 from errata.supervisor import Supervisor, network_commands
 from processors.deployed import declare_end
 from processors.plan import Plan
@@ -74,8 +75,8 @@ class Stage:
         reference = f"errata.demo.{'bars' if spark else 'tape'}:net"
         create_topics(broker.settings, [TopicSpec(ticker.TOPIC, PARTITIONS)])
         self.cluster = KafkaCluster(broker.settings)
-        place = worker.Place(broker.settings, state)
-        self.plan: Plan = worker.prepare(load(reference), place, self.cluster)
+        place = Place(broker.settings, state)
+        self.plan: Plan = prepare(load(reference), place, self.cluster)
         self.environ = environment(broker.bootstrap_servers, state=state)
         commands = network_commands(reference, self.plan, spark=spark_options)
         self.supervisor = Supervisor(commands, environ=self.environ, say=say)
@@ -195,7 +196,7 @@ def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
 
         await_until(on, left, limit_s=END_LIMIT_S, what="process the tape to its end")
         screen.show(on.progress(), on.corrections())
-    return audit(on.broker.bootstrap_servers, spark=on.spark)
+    return audit(on.broker.settings, spark=on.spark)
 
 
 def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, what: str) -> None:

@@ -25,9 +25,13 @@ from zlib import crc32
 import fastavro
 from confluent_kafka import KafkaError, Message, Producer
 
+from errata.cli.app import reported
+from errata.place import Place, connect
+from errata.settings import overlaid, read_settings
+from topics.client import LOGGER
 from topics.create import create_topics
-from topics.kafka import KafkaCluster
 from topics.registry_server import registry
+from topics.secrets import clean
 from topics.settings import TopicSpec
 
 TOPIC = "swaps.credits"
@@ -136,26 +140,27 @@ def moments(lines: list[Line], *, seconds: float) -> list[float]:
     return [seconds * (at / reached[-1]) for at in reached]
 
 
-def play(bootstrap: str, *, seconds: float, topic: str = TOPIC) -> int:
+def play(place: Place, *, seconds: float, topic: str = TOPIC) -> int:
     """Send the tape to a topic that exists; return how many records it has.
 
     Args:
-        bootstrap: HOST:PORT of the cluster.
+        place: The cluster, and the schema registry if there is one.
         seconds: How long it takes, at least.
         topic: Where to; all records of a trade go to one partition.
     """
-    cluster = KafkaCluster({"bootstrap.servers": bootstrap})
-    schemas = registry(cluster, url=os.environ.get("SCHEMA_REGISTRY_URL"))
+    cluster = connect(place)
+    schemas = registry(cluster, place.registry)
     schema_id = schemas.register(f"{topic}-value", SCHEMA)
     partitions = cluster.partitions(topic)
     cluster.close()
     head, parsed = b"\0" + schema_id.to_bytes(4, "big"), fastavro.parse_schema(SCHEMA)
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
             "linger.ms": 2,
             "delivery.timeout.ms": 60_000,
+            **place.kafka,
+            "enable.idempotence": True,
+            "logger": LOGGER,
         }
     )
     lines = list(tape())
@@ -181,13 +186,14 @@ def play(bootstrap: str, *, seconds: float, topic: str = TOPIC) -> int:
 
 def _delivered(error: KafkaError | None, message: Message) -> None:
     if error is not None:
-        raise SystemExit(f"the ticker lost a record of topic '{message.topic()}': {error.str()}")
+        told = f"the ticker lost a record of topic '{message.topic()}': {clean(error.str())}"
+        raise SystemExit(told)
 
 
 def main() -> None:
     """Play the tape, as a process of its own."""
     parser = argparse.ArgumentParser(description="Play the swap trade tape into a Kafka topic.")
-    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="by default that of the settings")
     parser.add_argument("--topic", default=TOPIC)
     parser.add_argument("--seconds", type=float, default=WATCHABLE_S, help="how long it takes")
     parser.add_argument(
@@ -197,11 +203,14 @@ def main() -> None:
         help="play nothing: make the topic, unless it is there",
     )
     given = parser.parse_args()
-    if given.make_topic:
-        settings = {"bootstrap.servers": given.bootstrap}
-        create_topics(settings, [TopicSpec(given.topic, given.make_topic)])
-        return
-    print(play(given.bootstrap, seconds=given.seconds, topic=given.topic), "records played")
+    with reported("errata.demo.ticker"):
+        override = {"kafka.bootstrap.servers": given.bootstrap} if given.bootstrap else {}
+        place = read_settings(overlaid(os.environ, override))
+        if given.make_topic:
+            connect(place).close()
+            create_topics(place.kafka, [TopicSpec(given.topic, given.make_topic)])
+            return
+        print(play(place, seconds=given.seconds, topic=given.topic), "records played")
 
 
 if __name__ == "__main__":

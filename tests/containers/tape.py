@@ -8,7 +8,8 @@ from uuid import uuid4
 import polars as pl
 
 from errata.loading import load
-from errata.worker import Place, prepare
+from errata.place import Place
+from errata.preparation import prepare
 from schemas import revisions as frames
 from tests.containers.engine import LIMIT_S
 from tests.spark_jobs.at_work import Fed

@@ -19,8 +19,10 @@ from errata.stopping import WATCH_PARENT
 from schemas.errors import ErrataError
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
+from topics import secrets
 from topics.cluster import ClusterError, FencedError
 from topics.create import TopicSettingsError
+from topics.refused import RefusedError
 
 
 def status_of(error: BaseException) -> int:
@@ -58,6 +60,19 @@ def test_a_traceback_is_shown_if_asked_for(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_neither_a_message_nor_a_traceback_shows_a_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(secrets, "_known", set())
+    secrets.remember({"sasl.password": "hunter2-of-test-app"})
+    monkeypatch.setenv("ERRATA_DEBUG", "1")
+    for error in (ErrataError("is hunter2-of-test-app"), ValueError("is hunter2-of-test-app")):
+        status_of(error)
+    err = capsys.readouterr().err
+    assert err.count("is ***") == 4
+    assert "hunter2" not in err
+
+
 def test_under_a_supervisor_only_faults_that_a_restart_may_cure_have_a_status_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,6 +80,7 @@ def test_under_a_supervisor_only_faults_that_a_restart_may_cure_have_a_status_of
     monkeypatch.setenv(WATCH_PARENT, "1")
     assert status_of(ClusterError("away")) == 75
     assert status_of(TopicSettingsError([])) == 1
+    assert status_of(RefusedError("wrong password")) == 1
     assert status_of(FencedError("another one")) == 1
     assert status_of(ErrataError("network")) == 1
 

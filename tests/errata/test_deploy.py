@@ -16,7 +16,8 @@ from confluent_kafka import Producer
 
 from errata import rows
 from errata.loading import load
-from errata.worker import Place, prepare
+from errata.place import Place
+from errata.preparation import prepare
 from processors.arc_topic import ArcInput
 from processors.task import Shared
 from processors.view import View

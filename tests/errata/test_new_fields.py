@@ -2,7 +2,6 @@
 
 import json
 from itertools import count, islice
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from errata.coming import coming
 from errata.source_fields import before_and_after, resolve_deployed
 from errata.switch import Switch
 from errata.versions import new_fields, next_version
-from errata.worker import Place
 from processors import subjects
 from processors.deployed import (
     PlanMismatchError,
@@ -32,7 +30,6 @@ from topics.registry import SchemaRegistry
 OLD = {"key": "string", "at": "timestamp-millis", "desk": "string", "price": "long"}
 NEW = {"key": "string", "fee": "long?", "at": "timestamp-millis", "desk": "string", "price": "long"}
 PASSED_ON = ("trades", "real", "real-sink.exchange")
-PLACE = Place({}, Path())
 
 
 def network(fields, *, keep="1d", more=False) -> Network:
@@ -76,10 +73,9 @@ def deployed(cluster: MemoryCluster, net: Network) -> Plan:
 
 
 @pytest.fixture
-def coming_to(monkeypatch):
+def coming_to():
     """What would be deployed on a cluster in memory."""
-    monkeypatch.setattr("errata.coming.has_plan_topic", lambda network, place, cluster: True)
-    return lambda cluster, net: coming(net, PLACE, cluster, SchemaRegistry(cluster))
+    return lambda cluster, net: coming(net, cluster, SchemaRegistry(cluster))
 
 
 def test_a_new_optional_field_makes_a_version_with_new_topics_for_all_arcs_that_pass_it_on(

@@ -26,12 +26,9 @@ def cluster(monkeypatch, tmp_path) -> MemoryCluster:
     made.create("in", 2)
     made.create(SCHEMAS_TOPIC, 1)
     monkeypatch.setattr(made, "close", lambda: None, raising=False)
-    for command in ("deploy", "schemas"):
-        monkeypatch.setattr(f"errata.cli.{command}.KafkaCluster", lambda settings: made)
-    monkeypatch.setattr(
-        "errata.coming.has_plan_topic", lambda name, place, cluster: "wider.plan" in made._logs
-    )
-    monkeypatch.setattr("errata.worker.create_topics", lambda *_: pytest.fail("makes topics"))
+    monkeypatch.setattr("errata.cli.deploy.connect", lambda place: made)
+    monkeypatch.setattr("errata.cli.schemas.KafkaCluster", lambda settings: made)
+    monkeypatch.setattr("errata.preparation.create_topics", lambda *_: pytest.fail("makes topics"))
     (tmp_path / "old.py").write_text(FILE.format("OLD"))
     (tmp_path / "new.py").write_text(FILE.format("NEW"))
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory:1")

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from errata.settings import SETTINGS, Setting, SettingsError, read_log_settings, read_settings
+from errata.known_settings import SETTINGS, Setting
+from errata.place import DAY_MS
+from errata.settings import SettingsError, read_log_settings, read_settings
 from errata.settings_page import page
-from errata.worker import DAY_MS
 from schemas.errors import ErrataError
 
 FILE = """
@@ -39,7 +40,7 @@ def test_the_nearest_file_is_read_and_its_folder_is_relative_to_it(folder: Path)
     }
     assert found.state == folder / "here"
     assert found.compaction_lag_ms == 7_200_000
-    assert found.registry_url == "http://file"
+    assert found.registry == {"url": "http://file"}
 
 
 def test_a_plain_variable_wins_over_the_file_and_ours_over_both(folder: Path) -> None:
@@ -50,7 +51,7 @@ def test_a_plain_variable_wins_over_the_file_and_ours_over_both(folder: Path) ->
     }
     found = read_settings(plain, folder=folder)
     assert found.kafka["bootstrap.servers"] == "plain:1"
-    assert (found.state, found.registry_url) == (Path("there"), "u")
+    assert (found.state, found.registry) == (Path("there"), {"url": "u"})
     ours = {"ERRATA_KAFKA__BOOTSTRAP_SERVERS": "ours:1", "ERRATA_STATE__FOLDER": "ours"}
     found = read_settings(plain | ours, folder=folder)
     assert found.kafka["bootstrap.servers"] == "ours:1"
@@ -146,7 +147,8 @@ def test_every_setting_is_read_from_the_variables_that_the_page_names(
         log = read_log_settings(environ, folder=tmp_path)
         told = {
             "kafka": found.kafka.get(key),
-            "schema_registry": found.registry_url,
+            "schema_registry": found.registry.get(key),
+            "brokers": "7h" if found.wait_ms == 7 * 3_600_000 else None,
             "state": str(found.state),
             "boxes": found.on_error,
             "topics": "7h" if found.compaction_lag_ms == 7 * 3_600_000 else None,

@@ -8,8 +8,9 @@ import pytest
 
 from errata import rows
 from errata.demo.run import environment
+from errata.place import Place
+from errata.preparation import prepare
 from errata.supervisor import Supervisor, network_commands
-from errata.worker import Place, prepare
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.report import FOREVER

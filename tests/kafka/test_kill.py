@@ -28,7 +28,7 @@ def test_l6_every_process_killed_three_times_in_mid_tape_changes_nothing(seed):
         assert set(killed.values()) == {KILLS}
         await_until(on, on.behind, limit_s=END_LIMIT_S, what="process the tape to its end")
         restarts, reports = on.supervisor.restarts, dict(on.watch.view.reports)
-        verdict = audit(on.broker.bootstrap_servers)
+        verdict = audit(on.broker.settings)
     assert verdict.clean, "\n".join([*said, *verdict.lines()])
     assert restarts == dict(killed)
     assert verdict.results == 105

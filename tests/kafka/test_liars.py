@@ -14,7 +14,8 @@ import pytest
 
 import errata
 from errata import Network, Stream, tumbling
-from errata.worker import Place, Worker
+from errata.place import Place
+from errata.worker import Worker
 from processors.report import FOREVER
 from schemas import revisions as frames
 from tests.kafka.following import following

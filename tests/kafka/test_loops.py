@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from errata import Network
-from errata.worker import Place, Worker
+from errata.place import Place
+from errata.worker import Worker
 from schemas import revisions as frames
 from tests.spark_jobs.at_work import Fed, at_work
 from topics.create import create_topics

@@ -14,7 +14,8 @@ import pytest
 
 import errata
 from errata import Network, Stream
-from errata.worker import Place, Worker
+from errata.place import Place
+from errata.worker import Worker
 from schemas import revisions as frames
 from schemas.visible import visible
 from tests.kafka.following import following

@@ -49,7 +49,7 @@ def test_a_scope_from_one_process_to_four_and_back_while_it_runs():
         on.end()
         await_until(on, on.behind, limit_s=END_LIMIT_S, what="process the tape to its end")
         attempts.append({task: r.attempt for task, r in on.watch.view.reports.items()})
-        verdict = audit(on.broker.bootstrap_servers)
+        verdict = audit(on.broker.settings)
     assert verdict.clean, "\n".join(verdict.lines())
     assert verdict.results == 105
     for scope in SHARED:

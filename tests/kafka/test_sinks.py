@@ -9,7 +9,9 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
 
 from errata import Network, rows, tumbling
-from errata.worker import Place, Worker, prepare
+from errata.place import Place
+from errata.preparation import prepare
+from errata.worker import Worker
 from processors.deployed import declare_end
 from processors.report import FOREVER
 from processors.view import View

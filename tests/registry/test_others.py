@@ -11,7 +11,9 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
 
 from errata import Network, tumbling
-from errata.worker import Place, Worker, prepare
+from errata.place import Place
+from errata.preparation import prepare
+from errata.worker import Worker
 from processors.deployed import declare_end
 from processors.report import FOREVER
 from processors.view import View
@@ -52,7 +54,7 @@ def ended(apicurio, broker, tmp_path_factory) -> None:
     assert orders.producer.flush(30) == 0
     cluster = KafkaCluster(broker.settings)
     state = tmp_path_factory.mktemp("state")
-    place = Place(broker.settings, state, registry_url=apicurio.url)
+    place = Place(broker.settings, state, registry={"url": apicurio.url})
     worker = Worker(network(), place)
     for scope in ("ingest.orders", *worker.plan.scopes):
         worker.add_scope(scope, sweep_beside=True)

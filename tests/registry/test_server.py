@@ -20,7 +20,7 @@ def revisions(**more):
 
 @pytest.fixture
 def server(apicurio):
-    return lambda: registry(MemoryCluster(), url=apicurio.url)
+    return lambda: registry(MemoryCluster(), {"url": apicurio.url})
 
 
 def test_what_is_registered_is_there_for_others_by_id_and_as_the_latest(server, apicurio):
@@ -75,4 +75,4 @@ def test_a_schema_of_another_kind_is_told(server, apicurio):
 
 def test_a_server_that_is_not_there_is_told(server):
     with pytest.raises(ClusterError, match="gives no answer"):
-        registry(MemoryCluster(), url="http://127.0.0.1:9").latest("a")
+        registry(MemoryCluster(), {"url": "http://127.0.0.1:9"}).latest("a")

@@ -215,7 +215,7 @@ def opened(world: World, arc: str) -> Opened:
         {"bootstrap.servers": world.servers},
         network=world.plan.network,
         arc=arc,
-        registry_url=None,
+        registry_settings={},
     )
 
 

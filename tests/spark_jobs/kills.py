@@ -62,7 +62,7 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
 
         killed = played(on, moments(kinds, seconds=seconds, chance=dice), kill, seconds=seconds)
         await_until(on, on.behind, limit_s=4 * END_LIMIT_S, what="process the tape to its end")
-        verdict = audit(on.broker.bootstrap_servers, spark=True)
+        verdict = audit(on.broker.settings, spark=True)
     return verdict, killed, "\n".join(said)
 
 

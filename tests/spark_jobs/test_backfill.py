@@ -11,7 +11,8 @@ import pytest
 
 from errata import Network, rows, tumbling
 from errata.loading import load
-from errata.worker import Place, Worker
+from errata.place import Place
+from errata.worker import Worker
 from processors.deployed import NewVersionError
 from processors.plan import Plan, compile_network
 from processors.takeover import Filled, NewArc

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from errata.settings import as_variables, read_settings
+from errata.settings import overlaid, read_settings
 from errata.spark import OptionError, Options, register
 from processors.deployed import NewVersionError, announce
 from spark_jobs.arc_reader import ArcProgress, EpochAheadError, HistoryLostError
@@ -212,7 +212,7 @@ def test_options_go_before_the_environment_and_that_before_the_file(
     (tmp_path / "errata.toml").write_text('[kafka]\n"bootstrap.servers" = "file:1"\n"a.b" = 1\n')
     given = {"network": "n", "arc": "a", "kafka.bootstrap.servers": "localhost:1"}
     environ = {"KAFKA_BOOTSTRAP_SERVERS": "environment:1"}
-    settings = as_variables(Options.of(given).settings)
+    settings = overlaid({}, Options.of(given).settings)
     for options, servers in ((settings, "localhost:1"), ({}, "environment:1")):
         found = read_settings(environ | options, folder=tmp_path)
         assert found.kafka == {"bootstrap.servers": servers, "a.b": 1}

@@ -12,7 +12,8 @@ import pytest
 
 from errata.cli.reconcile import samples
 from errata.loading import load
-from errata.worker import Place, Worker
+from errata.place import Place
+from errata.worker import Worker
 from processors.desk import unpack
 from schemas import revisions as frames
 from schemas.arc import Arc

@@ -11,7 +11,8 @@ import pytest
 
 from errata import Network, hopping, python, sliding
 from errata.cli.dead_letters import believed_letters
-from errata.worker import Place, Worker
+from errata.place import Place
+from errata.worker import Worker
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.desk import unpack

@@ -48,7 +48,7 @@ def test_what_the_client_library_logs_does_not_reach_the_terminal():
         text=True,
         check=True,
     )
-    assert (done.stdout, done.stderr) == ("ClusterError\n", "")
+    assert (done.stdout, done.stderr) == ("SilentClusterError\n", "")
 
 
 def test_settings_without_a_server_are_refused():

@@ -10,6 +10,7 @@ from tests.topics.test_registry import A, B
 from topics import outage
 from topics.cluster import ClusterError
 from topics.memory import MemoryCluster
+from topics.refused import RefusedError
 from topics.registry import NotAvroError, RegistryAwayError, SchemaRegistry, UnknownSchemaError
 from topics.registry_server import RegistryServer, registry
 
@@ -57,6 +58,10 @@ class Client:
         return SimpleNamespace(schema_id=7, schema=self.kept[7])
 
     def get_schema(self, schema_id):
+        if schema_id in (401, 403):
+            raise Refused(schema_id)
+        if schema_id == 112:
+            raise ConnectionError("no https://ann:hunter2@registry, nor with hunter3-of-a-test")
         if schema_id == 500:
             raise Refused(500)
         if schema_id == 111:
@@ -66,7 +71,7 @@ class Client:
         return self.kept[schema_id]
 
 
-def configured(monkeypatch, http="httpx2"):
+def configured(monkeypatch, http="httpx2", **settings):
     fake = SimpleNamespace(
         SchemaRegistryClient=Client,
         SchemaRegistryError=Refused,
@@ -76,7 +81,7 @@ def configured(monkeypatch, http="httpx2"):
     for name in ("httpx2", "httpx"):  # None: it is not installed
         there = SimpleNamespace(HTTPError=ConnectionError) if name == http else None
         monkeypatch.setitem(sys.modules, name, there)
-    return registry(MemoryCluster(), url="http://registry")
+    return registry(MemoryCluster(), {"url": "http://registry", **settings})
 
 
 @pytest.mark.parametrize("http", ["httpx2", "httpx"])
@@ -130,6 +135,21 @@ def test_a_server_judges_by_the_level_of_the_subject(monkeypatch, subject, schem
     assert bool(verdict.reasons) == (kind == "incompatible")
 
 
+def test_a_server_gets_the_settings_of_its_client_and_nothing_shows_a_secret(monkeypatch, caplog):
+    login = {"basic.auth.user.info": "ann:hunter3-of-a-test", "ssl.ca.location": "/ca.pem"}
+    server = configured(monkeypatch, **login)
+    assert server._client.conf.items() >= {"url": "http://registry", **login}.items()
+    server.register("a", A)
+    with pytest.raises(ClusterError, match="gives no answer") as error:
+        server.schema(112)
+    assert "hunter" not in f"{error.value} {caplog.text} {server.outage.told}"
+    assert error.value.__cause__ is None
+    with pytest.raises(RefusedError, match=r"check schema_registry\.basic\.auth\.user\.info"):
+        server.schema(401)
+    with pytest.raises(RefusedError, match="give this user the right"):
+        server.schema(403)
+
+
 def test_a_schema_of_another_kind_than_avro_is_told(monkeypatch):
     server = configured(monkeypatch)
     server.register("a", A)
@@ -147,7 +167,7 @@ def test_without_a_server_the_topic_is_used():
 def test_a_server_without_its_client_installed_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
     with pytest.raises(ClusterError, match="pip install"):
-        RegistryServer("http://registry")
+        RegistryServer({"url": "http://registry"})
 
 
 class Registry:

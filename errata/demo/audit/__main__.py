@@ -1,12 +1,17 @@
-"""``python -m errata.demo.audit --bootstrap HOST:PORT``: the audit as a command."""
+"""``python -m errata.demo.audit``: the audit as a command.
+
+It reads the settings that all commands read; the audit itself is given librdkafka's keys alone.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from importlib import import_module
 from time import monotonic, sleep
 
-from errata.demo.audit.log import AuditError
+from errata.demo.audit.log import AuditError, Kafka
 from errata.demo.audit.verdict import audit
 
 _PAUSE_S = 1.0
@@ -15,7 +20,7 @@ _PAUSE_S = 1.0
 def main() -> int:
     """Print the verdict; return 0 only if nothing differs, 2 if there is none."""
     parser = argparse.ArgumentParser(description="Recompute the demo's results and compare.")
-    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="by default that of the settings")
     parser.add_argument("--spark", action="store_true", help="there are bars, too")
     parser.add_argument(
         "--wait",
@@ -25,10 +30,15 @@ def main() -> int:
         help="how long the results may still need until nothing differs",
     )
     given = parser.parse_args()
+    try:
+        kafka = _kafka(given.bootstrap)
+    except AuditError as error:
+        print(f"audit: {error}", file=sys.stderr)
+        return 2
     deadline = monotonic() + given.wait
     while True:
         try:
-            verdict = audit(given.bootstrap, spark=given.spark)
+            verdict = audit(kafka, spark=given.spark)
             status, told = 0 if verdict.clean else 1, "\n".join(verdict.lines())
         except AuditError as error:
             status, told = 2, f"audit: {error}"
@@ -36,6 +46,17 @@ def main() -> int:
             print(told, file=sys.stderr if status == 2 else sys.stdout)
             return status
         sleep(_PAUSE_S)
+
+
+def _kafka(bootstrap: str | None) -> Kafka:
+    # By name: the engine comes along, which the audit shares nothing with (import-linter).
+    settings, errors = import_module("errata.settings"), import_module("schemas.errors")
+    override = {"kafka.bootstrap.servers": bootstrap} if bootstrap else {}
+    try:
+        found: Kafka = settings.read_settings(settings.overlaid(os.environ, override)).kafka
+    except errors.ErrataError as error:
+        raise AuditError(str(error)) from None
+    return found
 
 
 if __name__ == "__main__":

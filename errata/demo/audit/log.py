@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -15,6 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 SCHEMAS = "_errata_schemas"
 _REACH_S = 10.0
+_LOGGER = logging.getLogger("errata.kafka")  # that of all clients, which is quiet
+_LOGGER.addHandler(logging.NullHandler())
+_LOGGER.propagate = False
 
 
 class AuditError(Exception):
@@ -32,18 +36,26 @@ class Entry:
 
 
 Logs = dict[str, list[Entry]]
+Kafka = Mapping[str, str | int]
+"""librdkafka settings."""
 
 
-def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
+def read(kafka: Kafka, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
     """Return all committed records of some topics, each partition in log order.
+
+    Args:
+        kafka: librdkafka settings.
+        topics: The topics.
+        limit_s: How long reading to the ends may take.
 
     Raises:
         AuditError: If a topic is missing, or a log's end is not reached in time.
     """
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **kafka,
             "group.id": "audit",  # asked for by the client, never used
+            "logger": _LOGGER,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -73,7 +85,8 @@ def read(bootstrap: str, topics: Sequence[str], *, limit_s: float = 30.0) -> Log
                 raise AuditError(f"not read to the end within {limit_s:g} s{trouble}: {left}")
         return logs
     except KafkaException as error:
-        raise AuditError(f"{bootstrap} can't be read: {error.args[0].str()}") from error
+        servers = kafka["bootstrap.servers"]
+        raise AuditError(f"{servers} can't be read: {error.args[0].str()}") from None
     finally:
         consumer.close()
 

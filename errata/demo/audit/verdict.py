@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from errata.demo.audit import arcs, results
 from errata.demo.audit.belief import Reports, Revision
-from errata.demo.audit.log import SCHEMAS, Entry, Logs, Schemas, read
+from errata.demo.audit.log import SCHEMAS, Entry, Kafka, Logs, Schemas, read
 from errata.demo.audit.trades import TOO_OLD, UNKNOWN, Place, fold
 
 SOURCE, NETWORK = "swaps.credits", "tape"
@@ -63,17 +63,17 @@ class Verdict:
         return [told for told in self.refused.values() if told[0] == reason]
 
 
-def audit(bootstrap: str, *, spark: bool = False) -> Verdict:
+def audit(kafka: Kafka, *, spark: bool = False) -> Verdict:
     """Read the demo's topics and judge them.
 
     Args:
-        bootstrap: HOST:PORT of the cluster.
+        kafka: librdkafka settings of the cluster.
         spark: Whether there are bars.
 
     Raises:
         AuditError: If a topic is missing, or the end of the source is not processed yet.
     """
-    return judge(read(bootstrap, (*TOPICS, BARS) if spark else TOPICS))
+    return judge(read(kafka, (*TOPICS, BARS) if spark else TOPICS))
 
 
 def judge(logs: Logs, *, partitions: int = 4) -> Verdict:

@@ -1,0 +1,103 @@
+"""`errata acls`: the rights that each role of a network needs on the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.deployed import deployed
+from errata.cli.output import print_lines
+from errata.loading import load
+from errata.rights import roles
+from processors.plan import Plan, compile_network
+from topics.refused import Right, by_resource, kafka_acls
+
+
+@command("acls", example="errata acls tape.py --principal ingest.trades=User:ann")
+def acls(
+    net: NetworkArgument,
+    role: Annotated[list[str] | None, typer.Option(help="Only this role. May be repeated.")] = None,
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE=PRINCIPAL", help="Who has a role. May be repeated."),
+    ] = None,
+    principal_prefix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Before a role's name, that of its user where none is given; NETWORK. by default.",
+        ),
+    ] = None,
+    as_deployed: Annotated[
+        bool,
+        typer.Option(
+            "--deployed", help="Of the plan that is deployed, which may have been moved to others."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what each role may do on the cluster, and needs to: command lines of kafka-acls.sh.
+
+    The deployer makes topics, registers schemas and writes the plan; then each scope, each
+    connection point's sweepers, readers and operators do with less. Needs no cluster, unless with
+    --deployed. A process that sweeps beside (--sweep-beside, `errata up`) needs both roles.
+
+    JSON: a line a role, its rules as Strimzi's KafkaUser has them.
+    """
+    if as_deployed:
+        with deployed(net) as found:
+            plan: Plan = found.plan
+    else:
+        plan = compile_network(load(net))
+    known = roles(plan)
+    given = _given(principal or [])
+    for name in [*(role or []), *given]:
+        if name not in known:
+            raise typer.BadParameter(f"no role {name!r}: there are {', '.join(known)}")
+    prefix = f"{plan.network}." if principal_prefix is None else principal_prefix
+    users = {name: given.get(name, f"User:{prefix}{name}") for name in role or known}
+    if as_json:
+        print_lines([as_data(name, users[name], known[name]) for name in users])
+        return
+    _print(users, known)
+
+
+def _print(users: Mapping[str, str], known: Mapping[str, list[Right]]) -> None:
+    server = '--bootstrap-server "$KAFKA_BOOTSTRAP_SERVERS"'
+    for name, user in users.items():
+        typer.echo(f"# {name}")
+        for line in kafka_acls(user, known[name]):
+            tool, rest = line.split(" ", 1)
+            typer.echo(f"{tool} {server} {rest}")
+
+
+def as_data(role: str, principal: str, rights: list[Right]) -> dict[str, Any]:
+    """Return the rights of a role as plain data."""
+    return {
+        "role": role,
+        "principal": principal,
+        "acls": [
+            {
+                "resource": {
+                    "type": kind[0].lower() + kind[1:],
+                    "name": name,
+                    "patternType": "prefix" if is_prefix else "literal",
+                },
+                "operations": operations,
+            }
+            for (kind, name, is_prefix), operations in by_resource(rights).items()
+        ],
+    }
+
+
+def _given(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        role, equals, user = pair.partition("=")
+        if not equals or not user:
+            raise typer.BadParameter(f"{pair!r} needs the form ROLE=PRINCIPAL")
+        found[role] = user if ":" in user else f"User:{user}"
+    return found

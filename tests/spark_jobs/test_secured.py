@@ -1,0 +1,72 @@
+"""Executors reach a cluster that wants TLS and a password, and nothing of Spark's shows it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from errata.loading import load
+from errata.place import Place
+from errata.rights import roles
+from errata.spark import register
+from errata.worker import Worker
+from tests.errata.network_file import write_network
+from tests.kafka.secured import Secured, bindings, secured
+from topics.create import create_topics
+from topics.settings import TopicSpec
+
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore"),  # of sockets that py4j leaves open
+]
+
+NAME, LIMIT_S = "private", 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not there, which makes the certificates")
+    with secured(tmp_path_factory.mktemp("certificates")) as running:
+        yield running
+
+
+def test_executors_read_an_arc_as_a_reader_and_no_plan_shows_the_password(
+    kafka: Secured, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)  # py4j tells all that passes through it below
+    write_network(tmp_path, name=NAME)
+    create_topics(kafka.broker.settings, [TopicSpec(f"{NAME}-prices", 1)])
+    network = load(str(tmp_path / "tape.py"))
+    worker = Worker(network, Place(kafka.broker.settings, tmp_path))
+    worker.add_scope("ingest.prices")
+    producer, deadline = Producer(kafka.broker.settings), monotonic() + LIMIT_S
+    for key in ("a", "b"):
+        price = {"key": key, "at": 60_000, "symbol": "IBM", "price": 2}
+        producer.produce(f"{NAME}-prices", json.dumps({"op": "insert", "after": price}).encode())
+    producer.flush(LIMIT_S)
+    view, task = worker.shared.view, "ingest.prices.0"
+    worker.run(lambda: view.of(task).counts.get("read") == 2 or monotonic() > deadline)
+    user = f"{NAME}.reader"
+    password = kafka.user(user)
+    kafka.grant(bindings(f"User:{user}", roles(worker.plan)["reader"]))
+    reader = register(spark).read.format("errata").option("network", NAME).option("arc", "prices")
+    for key, value in kafka.settings(user).items():
+        reader = reader.option(f"kafka.{key}", value)
+    table = reader.load()
+    assert sorted(row.key for row in table.collect()) == ["a", "b"]
+    for shown in ("simple", "extended", "codegen", "cost", "formatted"):
+        told = table._jdf.queryExecution().explainString(
+            spark._jvm.org.apache.spark.sql.execution.ExplainMode.fromString(shown)
+        )
+        assert password not in told
+    assert password not in caplog.text

@@ -1,0 +1,147 @@
+"""What a cluster refuses: a login, a connection, or an operation that this client has no right to.
+
+No retry heals it. So it is an error of its own, which names what is missing and ends the process.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError
+
+from topics.cluster import ClusterError
+
+TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "Topic", "Group", "TransactionalId", "Cluster"
+READ, WRITE, CREATE = "Read", "Write", "Create"
+DESCRIBE, DESCRIBE_CONFIGS = "Describe", "DescribeConfigs"
+
+LOGIN = {
+    KafkaError._AUTHENTICATION: "check security.protocol and the sasl.* settings",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check sasl.username and sasl.password",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "check sasl.mechanism",
+    KafkaError._SSL: "check security.protocol and the ssl.* settings",
+}
+"""What to do about a login or a connection that is refused, by code."""
+
+_KIND = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: GROUP,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TRANSACTIONAL_ID,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: CLUSTER,
+}
+CODES = frozenset(LOGIN) | frozenset(_KIND)
+"""Codes of errors that no retry heals."""
+
+_OPTIONS = {
+    TOPIC: "--topic",
+    GROUP: "--group",
+    TRANSACTIONAL_ID: "--transactional-id",
+}
+_WORDS = {
+    TOPIC: "topic",
+    GROUP: "consumer group",
+    TRANSACTIONAL_ID: "transactional id",
+    CLUSTER: "the cluster",
+}
+
+
+class RefusedError(ClusterError):
+    """The cluster, or the schema registry, refuses this client; only an operator can change it."""
+
+
+class Right(NamedTuple):
+    """An operation on a resource, in the words of Kafka's ACLs.
+
+    Args:
+        operation: As `READ`.
+        kind: As `TOPIC`.
+        name: Of the resource.
+        is_prefix: Whether all resources are meant whose names begin so.
+    """
+
+    operation: str
+    kind: str
+    name: str
+    is_prefix: bool = False
+
+    def __str__(self) -> str:
+        """Return it as a part of a sentence."""
+        if self.kind == CLUSTER:
+            return f"{self.operation} on {_WORDS[CLUSTER]}"
+        return f"{self.operation} on {_WORDS[self.kind]} '{self.name}'"
+
+
+def of(code: int, right: Right) -> Right:
+    """Return what is refused by an error of some code, when a right was needed.
+
+    A group or a transactional id may be refused while something is written to a topic; the error's
+    code knows better than who asked.
+
+    Example:
+        >>> of(KafkaError.GROUP_AUTHORIZATION_FAILED, Right(WRITE, TRANSACTIONAL_ID, "tape.0"))
+        Right(operation='Read', kind='Group', name='tape.0', is_prefix=False)
+    """
+    kind = _KIND.get(code, right.kind)
+    if kind == right.kind:
+        return right
+    operation = {GROUP: READ, CLUSTER: "IdempotentWrite"}.get(kind, WRITE)
+    return Right(operation, kind, right.name)
+
+
+def refusal(servers: str, principal: str | None, right: Right) -> RefusedError:
+    """Return the error for a right that a principal does not have.
+
+    Args:
+        servers: Of the cluster.
+        principal: As ``User:ann``; None if only the brokers know.
+        right: What it lacks.
+    """
+    who = principal or "this client"
+    line = next(kafka_acls(principal or "User:...", [right]))
+    return RefusedError(
+        f"{servers} does not let {who} work: it lacks {right}; `errata acls NET` prints what each "
+        f"role needs, as: {line}"
+    )
+
+
+def principal(settings: Mapping[str, str | int]) -> str | None:
+    """Return who a client is to the brokers, if its settings tell.
+
+    Example:
+        >>> principal({"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "ann"})
+        'User:ann'
+    """
+    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or ""
+    name = settings.get("sasl.username")
+    return f"User:{name}" if name and str(mechanism).startswith(("PLAIN", "SCRAM")) else None
+
+
+def by_resource(rights: Iterable[Right]) -> dict[tuple[str, str, bool], list[str]]:
+    """Return the operations on each resource: kind, name, and whether that is a prefix.
+
+    Whoever may read or write a topic may describe it. What matters most comes first.
+    """
+    found: dict[tuple[str, str, bool], list[str]] = {}
+    for right in dict.fromkeys(rights):
+        found.setdefault(right[1:], []).append(right.operation)
+    for operations in found.values():
+        operations.sort(key=lambda operation: operation == DESCRIBE_CONFIGS)
+        if DESCRIBE in operations and not {READ, WRITE}.isdisjoint(operations):
+            operations.remove(DESCRIBE)
+    return found
+
+
+def kafka_acls(principal: str, rights: Iterable[Right]) -> Iterator[str]:
+    """Yield the command lines of Kafka's own tool that grant rights, one a resource.
+
+    Example:
+        >>> print(*kafka_acls("User:ann", [Right(READ, TOPIC, "a"), Right(WRITE, TOPIC, "a")]))
+        kafka-acls.sh --add --allow-principal User:ann --operation Read --operation Write --topic a
+    """
+    for (kind, name, is_prefix), asked in by_resource(rights).items():
+        words = ["kafka-acls.sh", "--add", "--allow-principal", principal]
+        words += [word for operation in asked for word in ("--operation", operation)]
+        words += [_OPTIONS[kind], name] if kind in _OPTIONS else ["--cluster"]
+        yield shlex.join(words + ["--resource-pattern-type", "prefixed"] * is_prefix)
