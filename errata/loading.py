@@ -30,16 +30,31 @@ def load(reference: str) -> Network:
         LoadError: If there is no such module or file, it fails, or the network is not found in it.
         NetworkError: If what it declares is refused at once.
     """
-    target, colon, name = reference.rpartition(":")
-    if not colon or Path(reference).is_file():
-        target, name = reference, ""
-    if Path(target).is_file() or target.endswith(".py"):
-        module = _run(reference, Path(target))
+    target, name = _parts(reference)
+    file, _ = file_of(reference)
+    if file is not None:
+        module = _run(reference, file)
     elif name:
         module = _import(reference, target)
     else:
         raise LoadError(reference, "no such file; give a file, or module:name")
     return _find(reference, target, module, name)
+
+
+def file_of(reference: str) -> tuple[Path | None, str]:
+    """Return the file that a network is in, None if it is a module, and its name there, if given.
+
+    Example:
+        >>> file_of("tape.py:net"), file_of("errata.demo.tape:net")
+        ((PosixPath('tape.py'), 'net'), (None, 'net'))
+    """
+    target, name = _parts(reference)
+    return Path(target) if Path(target).is_file() or target.endswith(".py") else None, name
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    target, colon, name = reference.rpartition(":")
+    return (reference, "") if not colon or Path(reference).is_file() else (target, name)
 
 
 def _run(reference: str, path: Path) -> ModuleType:

@@ -24,6 +24,7 @@ _COMMANDS = (
     "acls",
     "deploy",
     "schemas",
+    "render",
     "backfill",
     "up",
     "run",

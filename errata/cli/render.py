@@ -1,0 +1,201 @@
+"""`errata render`: a network as files for Kubernetes, Strimzi or compose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from errata.cli.app import NetworkArgument, command
+from errata.coming import coming
+from errata.loading import load
+from errata.render.code import code_of
+from errata.render.compose import compose_file
+from errata.render.kubernetes import Wanted, manifests
+from errata.render.roles import labels, roles
+from errata.render.strimzi import topic_resources
+from errata.render.yaml import to_yaml
+from errata.settings import read_settings
+from errata.worker import DAY_MS
+from processors.declarations import Source
+from processors.deployed import topic_specs
+from processors.network import Network
+from processors.plan import Plan, compile_network
+from processors.resolve import resolve
+from schemas.errors import ErrataError
+from topics.kafka import KafkaCluster
+from topics.registry_server import registry
+from topics.settings import TopicSpec
+
+_MADE = "# Made by `errata render"
+
+
+class What(StrEnum):
+    """What can be made."""
+
+    K8S = "k8s"
+    TOPICS = "topics"
+    COMPOSE = "compose"
+
+
+_FILES = {
+    What.K8S: "k8s.yaml",
+    What.TOPICS: "topics.yaml",
+    What.COMPOSE: "docker-compose.yml",
+}
+
+
+class NotOursError(ErrataError):
+    """A file would be written over that somebody else wrote."""
+
+
+@command("render", example="errata render k8s tape.py --image registry/tape:1 -o deploy")
+def render(
+    what: Annotated[What, typer.Argument(metavar="k8s|topics|compose", help="What to make.")],
+    net: NetworkArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Write a file there; else print it."),
+    ] = None,
+    image: Annotated[
+        str, typer.Option(help="The image of all processes: Errata's, or one made from it.")
+    ] = "errata:dev",
+    replicas: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SCOPE=]N",
+            help="Processes that share each scope, or this one; may be repeated. One by default.",
+        ),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Where Spark runs; its driver's container by default.")
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="ConfigMap with settings as variables; NET-settings by default."
+        ),
+    ] = None,
+    secrets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Secret with those that are secret; NET-secrets by default."
+        ),
+    ] = None,
+    disk: Annotated[
+        str, typer.Option(metavar="SIZE", help="Of the volume of a sweeper, or of Spark.")
+    ] = "10Gi",
+    kafka: Annotated[
+        str, typer.Option(metavar="NAME", help="Strimzi's name of the Kafka cluster.")
+    ] = "kafka",
+    copies: Annotated[
+        int | None,
+        typer.Option(min=1, help="Copies of a topic's partitions; the broker's default if none."),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE=N",
+            help="Partitions of a source's topic; for a first version, with no cluster to ask.",
+        ),
+    ] = None,
+) -> None:
+    """Print what runs a network on Kubernetes or by compose, or its topics as Strimzi wants them.
+
+    `k8s`: a Deployment a scope, a StatefulSet a sweeper and one for Spark, a Job that deploys.
+    `compose`: the same as services. `topics`: every topic that the network needs, for a cluster on
+    which no one else makes topics; `errata deploy` then finds them. The network's file is handed
+    over with them; one that is a module has to be in the image.
+    """
+    network = load(net)
+    found: Sequence[dict[str, Any]]
+    if what is What.TOPICS:
+        specs = _specs(network, _counts(source, "--source"))
+        found = [*topic_resources(specs, cluster=kafka, copies=copies)]
+    else:
+        code = code_of(net)
+        of = _plan(network)
+        processes = roles(
+            of, code.reference, replicas=_counts(replicas, "--replicas", least=0), master=master
+        )
+        found = [compose_file(processes, code=code, image=image, folder=output or Path())]
+        if what is What.K8S:
+            label = labels([network.name])[network.name]
+            given, hidden = settings or f"{label}-settings", secrets or f"{label}-secrets"
+            wanted = Wanted(network.name, code, image, given, hidden, disk)
+            found = [*manifests(wanted, processes)]
+    told = f"{_MADE} {what} {net}`: change the network, or the options, and make it again.\n"
+    text = told + "---\n".join(map(to_yaml, found))
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    _write(output / _FILES[what], text)
+
+
+def _plan(network: Network) -> Plan:
+    """Return a network's plan; a cluster is asked only for what sources leave to a registry."""
+    sources = [d for d in network.declarations.values() if isinstance(d, Source)]
+    if all(source.fields is not None and source.identity is not None for source in sources):
+        return compile_network(network)
+    place = read_settings()
+    cluster = KafkaCluster(place.kafka)
+    try:
+        return compile_network(resolve(network, registry(cluster, url=place.registry_url)))
+    finally:
+        cluster.close()
+
+
+def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
+    """Return the topics of a network: those of the version that is deployed, and of the next one.
+
+    The former are needed until `errata deploy` has moved what is in them.
+    """
+    if counts:
+        return topic_specs(_placed(_plan(network), counts), compaction_lag_ms=DAY_MS)
+    place = read_settings()
+    cluster = KafkaCluster(place.kafka)
+    try:
+        found = coming(network, place, cluster, registry(cluster, url=place.registry_url))
+    finally:
+        cluster.close()
+    plans = [plan for plan in (found.old, found.plan) if plan is not None]
+    specs = [
+        s for plan in plans for s in topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms)
+    ]
+    return list({spec.name: spec for spec in specs}.values())
+
+
+def _placed(plan: Plan, counts: Mapping[str, int]) -> Plan:
+    if counts.keys() != plan.sources.keys():
+        raise typer.BadParameter(
+            f"needs the partitions of each of {', '.join(plan.sources)}, found {', '.join(counts)}",
+            param_hint="--source",
+        )
+    return plan.placed(dict(counts))
+
+
+def _counts(pairs: Sequence[str] | None, option: str, *, least: int = 1) -> dict[str, int]:
+    """Return numbers by name; "" for one that stands alone."""
+    found = {}
+    for pair in pairs or ():
+        name, _, count = pair.rpartition("=")
+        if not count.isascii() or not count.isdigit() or int(count) < least:
+            raise typer.BadParameter(
+                f"{pair!r} needs a whole number, {least} at least", param_hint=option
+            )
+        found[name] = int(count)
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists() and not path.read_bytes().startswith(_MADE.encode()):
+        raise NotOursError(
+            f"{str(path)!r} is there, and was not made by `errata render`; move it, or "
+            "name another folder"
+        )
+    path.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {path}", err=True)

@@ -1,0 +1,1 @@
+"""A network's processes and topics as those who deploy by files want them told."""

@@ -1,0 +1,222 @@
+"""A network on Kubernetes: a Deployment a scope, a StatefulSet for what has a disk.
+
+All of it is restricted as the Pod Security Standards' strictest profile asks. Only memory has a
+limit: one on the processor makes a task wait in the middle of a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from errata.render.code import FOLDER, Code
+from errata.render.roles import Role, digest, labels
+
+PORT = 9464
+"""Where every process tells of its health and metrics."""
+
+_STATE = {"name": "state", "mountPath": "/var/lib/errata"}
+_UNIT = {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+_SPARK = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
+_GRACE_S = 30
+"""A process ends within 10 s of SIGTERM."""
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the manifests are to say.
+
+    Args:
+        network: The network's name.
+        code: Where containers find it.
+        image: The image of all processes.
+        settings: Name of the ConfigMap whose entries are their environment.
+        secrets: Name of the Secret whose entries are, too, if it is there.
+        disk: Size of a sweeper's volume.
+    """
+
+    network: str
+    code: Code
+    image: str
+    settings: str
+    secrets: str
+    disk: str
+
+    @property
+    def name(self) -> str:
+        """The network's name as a DNS label."""
+        return self.of()
+
+    def of(self, part: str = "") -> str:
+        """Return the name of an object of the network's."""
+        name = f"{self.network}.{part}"
+        return labels([name])[name]
+
+
+def manifests(wanted: Wanted, roles: Sequence[Role]) -> Iterator[Object]:
+    """Yield the objects, in the order in which they are needed."""
+    name = wanted.name
+    if wanted.code.file is not None:
+        data = {wanted.code.file.name: wanted.code.text}
+        yield _object(wanted, "v1", "ConfigMap", wanted.of("network")) | {"data": data}
+    yield _object(wanted, "v1", "Service", name) | {
+        "spec": {  # gives the StatefulSets' Pods names, and Prometheus something to scrape
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": "http", "port": PORT}],
+            "selector": _selector(wanted),
+        }
+    }
+    yield _job(wanted)
+    for role in roles:
+        if role.replicas is None:
+            yield _stateful_set(wanted, role)
+            continue
+        yield _deployment(wanted, role)
+        if role.replicas > 1:
+            yield _object(
+                wanted, "policy/v1", "PodDisruptionBudget", wanted.of(role.name), role.name
+            ) | {"spec": {"maxUnavailable": 1, "selector": _match(wanted, role)}}
+
+
+def _object(
+    wanted: Wanted, version: str, kind: str, name: str, component: str | None = None
+) -> Object:
+    found = _labels(wanted, component)
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": found}}
+
+
+def _selector(wanted: Wanted, component: str | None = None) -> dict[str, str]:
+    found = {"app.kubernetes.io/name": "errata", "app.kubernetes.io/instance": wanted.name}
+    return found | ({"app.kubernetes.io/component": component} if component else {})
+
+
+def _labels(wanted: Wanted, component: str | None) -> dict[str, str]:
+    return _selector(wanted, component) | {"app.kubernetes.io/managed-by": "errata-render"}
+
+
+def _match(wanted: Wanted, role: Role) -> Object:
+    return {"matchLabels": _selector(wanted, role.name)}
+
+
+def _deployment(wanted: Wanted, role: Role) -> Object:
+    spec = {
+        "replicas": role.replicas,
+        "selector": _match(wanted, role),
+        "template": _pod(wanted, role, restart="Always"),
+    }
+    name = wanted.of(role.name)
+    return _object(wanted, "apps/v1", "Deployment", name, role.name) | {"spec": spec}
+
+
+def _stateful_set(wanted: Wanted, role: Role) -> Object:
+    """Return what runs in one process, with a volume that follows it."""
+    claim = {
+        "metadata": {"name": _STATE["name"]},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": wanted.disk}},
+        },
+    }
+    spec = {
+        "replicas": 1,
+        "serviceName": wanted.name,
+        "selector": _match(wanted, role),
+        "template": _pod(wanted, role, restart="Always", claimed=True),
+        "volumeClaimTemplates": [claim],
+    }
+    name = wanted.of(role.name)
+    return _object(wanted, "apps/v1", "StatefulSet", name, role.name) | {"spec": spec}
+
+
+def _job(wanted: Wanted) -> Object:
+    """Return what deploys the plan: another Job for another image or file, since none is altered.
+
+    It is gone an hour after it succeeded; a fault that no repetition cures shows as its failure.
+    """
+    role = Role("deploy", ("deploy", wanted.code.reference))
+    told = f"{wanted.image} {wanted.code.reference} {_digest(wanted)}"
+    name = f"{wanted.of(role.name)}-{digest(told)}"
+    spec = {
+        "backoffLimit": 6,
+        "ttlSecondsAfterFinished": 3600,
+        "template": _pod(wanted, role, restart="OnFailure", serves=False),
+    }
+    return _object(wanted, "batch/v1", "Job", name, role.name) | {"spec": spec}
+
+
+def _pod(
+    wanted: Wanted, role: Role, *, restart: str, claimed: bool = False, serves: bool = True
+) -> Object:
+    is_file = wanted.code.file is not None
+    volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
+    mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}, _STATE]
+    if not claimed:  # what is in it is read again from the topics
+        volumes.append({"name": _STATE["name"], "emptyDir": {}})
+    if is_file:
+        volumes.append({"name": "network", "configMap": {"name": wanted.of("network")}})
+        mounts.append({"name": "network", "mountPath": FOLDER, "readOnly": True})
+    container: Object = {
+        "name": "errata",
+        "image": wanted.image,
+        "args": list(role.arguments),
+        "envFrom": [
+            {"configMapRef": {"name": wanted.settings}},
+            {"secretRef": {"name": wanted.secrets, "optional": True}},
+        ],
+        "resources": _SPARK if role.arguments[0] == "spark" else _UNIT,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+    if serves:
+        container |= _served()
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # their variables would be taken for settings
+        "restartPolicy": restart,
+        "terminationGracePeriodSeconds": _GRACE_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "fsGroup": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": volumes,
+    }
+    metadata: Object = {"labels": _labels(wanted, role.name)}
+    if is_file:  # another file starts the Pods anew
+        metadata["annotations"] = {"errata/network": _digest(wanted)}
+    return {"metadata": metadata, "spec": spec}
+
+
+def _served() -> Object:
+    """Return the port of a process, and how it is asked there (docs/operations.md)."""
+    return {
+        "env": [{"name": "ERRATA_HTTP__LISTEN", "value": f"0.0.0.0:{PORT}"}],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "http"},
+            "initialDelaySeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": "http"},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+        },
+    }
+
+
+def _digest(wanted: Wanted) -> str:
+    text = "" if wanted.code.file is None else wanted.code.text
+    return digest(text)

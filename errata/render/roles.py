@@ -1,0 +1,94 @@
+"""What runs a network in containers: a process for each scope, for each sweeper, and for Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from errata.deployment import UnknownNameError
+from processors.plan import Plan
+from processors.scopes import INGEST
+
+LONGEST = 52
+"""Of a name: with what Kubernetes adds for a StatefulSet's or a Job's Pods it has 63 at most."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """One kind of process.
+
+    Args:
+        name: Its name, a DNS label, different from those of a network's other roles.
+        arguments: What `errata` is told.
+        replicas: How many share the work; None: it is for one process only, which has a disk.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    replicas: int | None = None
+
+
+def roles(
+    plan: Plan, reference: str, *, replicas: Mapping[str, int], master: str | None = None
+) -> list[Role]:
+    """Return all roles; every task of a plan, and every sweeper it asks, is run by one of them.
+
+    Args:
+        plan: The plan; it need not be placed.
+        reference: The network, as the container's command line names it.
+        replicas: By scope, how many processes share it; "" for those that are not named.
+        master: Where Spark runs; None: in its role's own container.
+
+    Raises:
+        UnknownNameError: If a scope is named that the network does not have, or that is on Spark.
+    """
+    own = [name for name, scope in plan.scopes.items() if not scope.on_spark]
+    shared = [*(f"{INGEST}{source}" for source in plan.sources), *own]
+    for name in replicas:
+        if name and name not in shared:
+            raise UnknownNameError(
+                f"network {plan.network!r} has no scope {name!r} that processes share: "
+                f"{', '.join(shared)}"
+            )
+    commands: dict[str, tuple[str, ...]]
+    commands = {name: ("run", reference, "--scope", name, "--shared") for name in shared}
+    commands |= {f"sweep.{arc}": ("sweep", reference, "--arc", arc) for arc in plan.asked()}
+    if plan.spark:
+        commands[".spark"] = ("spark", reference, *(("--master", master) if master else ()))
+    names = labels([*commands, "deploy"])
+    default = replicas.get("", 1)
+    return [
+        Role(names[name], arguments, replicas.get(name, default) if name in shared else None)
+        for name, arguments in commands.items()
+    ]
+
+
+def labels(names: Iterable[str]) -> dict[str, str]:
+    """Return a DNS label by name: lower case, with a digest where two would be one, or too long.
+
+    Example:
+        >>> labels(["ingest.trades", "Big_sums"])
+        {'ingest.trades': 'ingest-trades', 'Big_sums': 'big-sums'}
+        >>> labels(["a_b", "a-b"])
+        {'a_b': 'a-b-648fa9b3', 'a-b': 'a-b-d44362d6'}
+    """
+    short = {name: re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") for name in names}
+    count = Counter(short.values())
+    return {
+        name: label
+        if count[label] == 1 and len(label) <= LONGEST and label[:1].isalpha()
+        else f"{_letters(label)}-{digest(name)}"
+        for name, label in short.items()
+    }
+
+
+def digest(text: str) -> str:
+    """Return eight letters and digits that another text does not have."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _letters(label: str) -> str:
+    return (label if label[:1].isalpha() else f"n{label}")[: LONGEST - 9].rstrip("-")

@@ -1,0 +1,243 @@
+"""What `errata render` makes: every task, sweeper and topic once, in files that others take."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from errata.loading import load
+from errata.render.code import code_of
+from errata.render.compose import compose_file
+from errata.render.kubernetes import PORT, Wanted, manifests
+from errata.render.roles import labels, roles
+from errata.render.strimzi import topic_resources
+from errata.render.yaml import to_yaml
+from errata.worker import DAY_MS
+from processors.deployed import topic_specs
+from processors.plan import Plan, compile_network
+from tests.errata.conftest import Errata
+
+NETWORK = """
+from errata import Network, tumbling
+
+net = Network("Big_Tape")
+trades = net.source(
+    "trades", topic="trades", format="json", keep="1d", identity=["key"], event_time="at",
+    fields={"key": "string", "at": "timestamp-millis", "symbol": "string", "price": "long"},
+    rekey=True,
+)
+window = dict(window=tumbling("1m"), keep="1d")
+up = trades.aggregate("up", by=["symbol"], top="max(price)", scope="work_1", **window)
+trades.aggregate("down", by=["symbol"], n="count(*)", scope="work-1", **window)
+trades.aggregate("bars", by=["symbol"], place="spark", n="count(*)", **window)
+up.sink("out_side", envelope="upsert")
+"""
+DNS = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> str:
+    (tmp_path / "tape.py").write_text(NETWORK)
+    return str(tmp_path / "tape.py")
+
+
+@pytest.fixture
+def plan(net: str) -> Plan:
+    return compile_network(load(net)).placed({"trades": 4})
+
+
+def found_in(plan: Plan, net: str, **replicas: int) -> list[dict]:
+    code = code_of(net)
+    made = roles(plan, code.reference, replicas=replicas)
+    return [*manifests(Wanted(plan.network, code, "mine:1", "given", "hidden", "5Gi"), made)]
+
+
+def pods(objects: list[dict]) -> dict[str, dict]:
+    kinds = ("Deployment", "StatefulSet", "Job")
+    return {o["metadata"]["name"]: o["spec"]["template"] for o in objects if o["kind"] in kinds}
+
+
+def test_every_task_and_sweeper_is_run_by_one_workload(plan: Plan, net: str):
+    commands = [p["spec"]["containers"][0]["args"] for p in pods(found_in(plan, net)).values()]
+    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
+    wanted = [["run", "tape.py", "--scope", s, "--shared"] for s in ("ingest.trades", *ours)]
+    wanted += [["sweep", "tape.py", "--arc", arc] for arc in plan.asked()]
+    wanted += [["spark", "tape.py"], ["deploy", "tape.py"]]
+    assert Counter(map(tuple, commands)) == Counter(map(tuple, wanted))
+    assert {"work_1", "work-1", "trades-owner"} <= set(ours)
+    assert plan.asked()
+
+
+def test_what_kubernetes_is_told_fits_together(plan: Plan, net: str):
+    objects = found_in(plan, net, **{"": 2, "work_1": 1})
+    names = [(o["kind"], o["metadata"]["name"]) for o in objects]
+    assert len(set(names)) == len(names)
+    for _, name in names:
+        assert DNS.fullmatch(name), name
+        assert len(name) <= 63
+    (service,) = (o for o in objects if o["kind"] == "Service")
+    budgets = [o["spec"]["selector"] for o in objects if o["kind"] == "PodDisruptionBudget"]
+    selectors = []
+    for each in objects:
+        if each["kind"] not in ("Deployment", "StatefulSet"):
+            continue
+        spec, pod = each["spec"], each["spec"]["template"]
+        selectors.append(spec["selector"]["matchLabels"])
+        assert selectors[-1].items() <= pod["metadata"]["labels"].items()
+        assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        (container,) = pod["spec"]["containers"]
+        assert container["ports"] == [{"name": "http", "containerPort": PORT}]
+        assert {"name": "ERRATA_HTTP__LISTEN", "value": f"0.0.0.0:{PORT}"} in container["env"]
+        probed = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+        assert [p["path"] for p in probed] == ["/healthz", "/readyz"]
+        assert {p["port"] for p in probed} == {"http"}
+        assert (spec["selector"] in budgets) == (spec["replicas"] > 1)
+        claims = [c["metadata"]["name"] for c in spec.get("volumeClaimTemplates", ())]
+        there = [v["name"] for v in pod["spec"]["volumes"]] + claims
+        assert Counter(there) == Counter(mount["name"] for mount in container["volumeMounts"])
+        if each["kind"] == "StatefulSet":
+            assert spec["serviceName"] == service["metadata"]["name"]
+            assert (claims, spec["replicas"]) == (["state"], 1)
+    assert len({json.dumps(s) for s in selectors}) == len(selectors)
+    replicas = {
+        (o["kind"], o["metadata"]["name"]): o.get("spec", {}).get("replicas") for o in objects
+    }
+    assert replicas["Deployment", "big-tape-ingest-trades"] == 2
+    assert 1 in replicas.values()
+    for pod in pods(objects).values():
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+        assert spec["containers"][0]["image"] == "mine:1"
+        sources = [next(iter(each.values()))["name"] for each in spec["containers"][0]["envFrom"]]
+        assert sources == ["given", "hidden"]
+
+
+def test_a_changed_file_is_another_job_and_starts_pods_anew(plan: Plan, net: str):
+    before = pods(found_in(plan, net))
+    Path(net).write_text(NETWORK + "# changed\n")
+    after = pods(found_in(plan, net))
+    assert len(before.keys() - after.keys()) == 1
+    for name in before.keys() & after.keys():
+        annotations = [each[name]["metadata"]["annotations"] for each in (before, after)]
+        assert annotations[0] != annotations[1]
+
+
+def test_the_networks_file_comes_as_it_is(plan: Plan, net: str):
+    first = found_in(plan, net)[0]
+    assert first["data"] == {"tape.py": NETWORK}
+    assert found_in(plan, "errata.demo.bars:net")[0]["kind"] == "Service"
+
+
+@pytest.mark.spark
+def test_kubernetes_own_types_take_what_is_rendered(spark, plan: Plan, net: str):
+    """Read by the client that comes with Spark: no field is unknown, and none is lost."""
+    jvm = spark._jvm
+    kinds = {"ConfigMap": "", "Service": "", "Job": "batch.v1.", "Deployment": "apps."}
+    kinds |= {"StatefulSet": "apps.", "PodDisruptionBudget": "policy.v1."}
+    for each in found_in(plan, net, **{"": 2}):
+        kind = jvm.java.lang.Class.forName(
+            f"io.fabric8.kubernetes.api.model.{kinds[each['kind']]}{each['kind']}"
+        )
+        serial = jvm.io.fabric8.kubernetes.client.utils.Serialization
+        read = serial.unmarshal(to_yaml(each), kind)
+        assert lost(each, json.loads(serial.asJson(read))) == []
+        assert strange(each, read) == []
+
+
+def lost(data, found, path: str = "") -> list[str]:
+    """What of some data is not found as it is; more may be."""
+    if isinstance(data, dict) and isinstance(found, dict):
+        return [s for name in data for s in lost(data[name], found.get(name), f"{path}.{name}")]
+    if isinstance(data, list) and isinstance(found, list) and len(data) == len(found):
+        pairs = enumerate(zip(data, found, strict=True))
+        return [s for i, (one, other) in pairs for s in lost(one, other, f"{path}[{i}]")]
+    return [] if data == found else [path]
+
+
+def strange(data, read, path: str = "") -> list[str]:
+    """The fields that the type of a Java object does not have."""
+    if isinstance(data, list):
+        return [s for i, each in enumerate(data) for s in strange(each, read.get(i), f"{path}[]")]
+    if not isinstance(data, dict) or isinstance(read, Mapping):
+        return []  # names in a map are free
+    found = [f"{path}.{name}" for name in read.getAdditionalProperties()]
+    for name, value in data.items():
+        if f"{path}.{name}" not in found:
+            below = getattr(read, f"get{name[0].upper()}{name[1:]}", None)
+            if isinstance(value, dict | list) and below is not None:
+                found += strange(value, below(), f"{path}.{name}")
+    return found
+
+
+def test_every_topic_of_the_plan_is_rendered_once(plan: Plan):
+    specs = topic_specs(plan, compaction_lag_ms=DAY_MS)
+    made = [*topic_resources(specs, cluster="mine", copies=3)]
+    told = [(m["spec"]["topicName"], m["spec"]["partitions"], m["spec"]["config"]) for m in made]
+    assert told == [(s.name, s.partitions, dict(s.config)) for s in specs]
+    names = [m["metadata"]["name"] for m in made]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name) for name in names)
+    assert {m["spec"]["replicas"] for m in made} == {3}
+    assert {m["metadata"]["labels"]["strimzi.io/cluster"] for m in made} == {"mine"}
+    assert {"Big_Tape.trades.exchange", "out_side", "_errata_schemas"} <= {t[0] for t in told}
+    assert "trades" not in {t[0] for t in told}  # the user's own
+
+
+def test_names_that_would_be_one_are_kept_apart():
+    names = labels(["a.b", "a_b", "c" * 80, "9", "_"])
+    assert len(set(names.values())) == 5
+    assert all(DNS.fullmatch(name) and len(name) <= 52 for name in names.values())
+
+
+def test_compose_takes_the_file(plan: Plan, net: str, tmp_path: Path, errata: Errata):
+    made = roles(plan, "tape.py", replicas={"": 2})
+    services = compose_file(made, code=code_of(net), image="mine:1", folder=tmp_path)["services"]
+    assert services["sweep-trades"]["volumes"][0] == "sweep-trades:/var/lib/errata"
+    assert services["ingest-trades"]["volumes"] == ["./tape.py:/network/tape.py:ro"]
+    assert services["ingest-trades"]["scale"] == 2
+    ended = errata("render", "compose", "tape.py", "--replicas", "2", "-o", "deploy")
+    assert (ended.status, ended.out) == (0, ""), ended.err
+    if shutil.which("docker-compose") is None:
+        return  # tests/containers use it
+    done = subprocess.run(
+        ["docker-compose", "-f", "deploy/docker-compose.yml", "config", "--services"],
+        cwd=tmp_path, env=os.environ | {"KAFKA_BOOTSTRAP_SERVERS": "kafka:9092"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == services.keys()
+
+
+def test_files_of_others_are_left_alone(net: str, tmp_path: Path, errata: Errata):
+    (tmp_path / "docker-compose.yml").write_text("services: {}\n")
+    ended = errata("render", "compose", "tape.py", "-o", ".")
+    assert ended.status == 1
+    assert "was not made by `errata render`" in ended.err
+    assert errata("render", "k8s", "tape.py", "-o", ".").status == 0
+    first = (tmp_path / "k8s.yaml").read_text()
+    assert errata("render", "k8s", "tape.py", "-o", ".").status == 0
+    assert (tmp_path / "k8s.yaml").read_text() == first
+
+
+def test_a_file_that_needs_others_is_refused(net: str, tmp_path: Path, errata: Errata):
+    (tmp_path / "neighbour_of_tape.py").write_text("n = 1\n")
+    Path(net).write_text("import neighbour_of_tape\n" + NETWORK)
+    ended = errata("render", "k8s", "tape.py")
+    assert ended.status == 1
+    assert "imports neighbour_of_tape.py beside it" in ended.err
+
+
+def test_wrong_options_are_told(net: str, errata: Errata):
+    assert "no scope 'works'" in errata("render", "k8s", "tape.py", "--replicas", "works=2").err
+    assert errata("render", "k8s", "tape.py", "--replicas", "work_1=two").status == 2
+    assert errata("render", "topics", "tape.py", "--source", "other=4").status == 2
+    found = errata("render", "topics", "tape.py", "--source", "trades=4")
+    assert found.status == 0
+    assert found.out.count("kind: KafkaTopic") == len(set(re.findall("topicName: .*", found.out)))
