@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.move import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
+from errata.cli.plan import show
 from errata.cli.spark import ConfOption, MasterOption, given_settings
 from errata.coming import Coming, coming
 from errata.deployment import Deployment
 from errata.loading import load
 from errata.place import connect
 from errata.preparation import deploy_first, make_topics
+from errata.preview import look, users_of
 from errata.settings import read_settings
 from processors import deployed, subjects
+from topics.present import present_topics
 from topics.registry_server import registry
 
 
@@ -25,6 +31,9 @@ def deploy(
     net: NetworkArgument,
     master: MasterOption = None,
     conf: ConfOption = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Don't ask before what is deployed is changed.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Deploy a network, or move one that is deployed to other partitions or more fields.
@@ -34,17 +43,25 @@ def deploy(
     cut off, run it again. The old topics are left as they are. Fields that sources have gained are
     null in what is there. Boxes that are not deployed yet are added by `errata backfill`.
 
+    On a terminal it shows what `errata plan` shows, and asks before it changes what is deployed. A
+    topic of its own that is gone is made again.
+
     A schema that the schema registry would refuse is refused before anything is made: see `errata
     schemas check`.
     """
     settings = given_settings(conf)
-    place = read_settings()
+    network, place = load(net), read_settings()
     cluster = connect(place)
     try:
         schemas = registry(cluster, place.registry)
-        found, copied = coming(load(net), cluster, schemas), dict[str, int]()
-        subjects.check(found.plan, schemas)
+        found, copied = coming(network, cluster, schemas), dict[str, int]()
         old, plan = found.old, found.plan
+        if for_people() and not as_json:
+            there = present_topics(place.kafka)
+            show(look(found, users_of(network, there), there, place, schemas))
+        subjects.check(plan, schemas)
+        if found.changes and not yes and for_people() and sys.stdin.isatty():
+            typer.confirm(f"Move network {plan.network!r} to version {plan.version}?", abort=True)
         if old is None:
             plan = deployed.as_deployed(plan, deploy_first(plan, place, cluster, schemas))
         elif found.changes:
@@ -52,8 +69,8 @@ def deploy(
             with has_jobs if old.spark else nullcontext() as session:
                 make_topics(plan, place, cluster)
                 subjects.register(plan, schemas)
-                there = Deployment(cluster, old, schemas, place.kafka)
-                copied = move(there, old, plan, place=place, session=session).copied
+                where = Deployment(cluster, old, schemas, place.kafka)
+                copied = move(where, old, plan, place=place, session=session).copied
         else:  # what of it has been lost
             make_topics(plan, place, cluster)
             subjects.register(plan, schemas)

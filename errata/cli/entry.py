@@ -22,6 +22,7 @@ _COMMANDS = (
     "local",
     "explain",
     "acls",
+    "plan",
     "deploy",
     "schemas",
     "render",

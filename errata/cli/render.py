@@ -12,6 +12,7 @@ import typer
 from errata.cli.app import NetworkArgument, command
 from errata.coming import coming
 from errata.loading import load
+from errata.place import DAY_MS
 from errata.render.code import code_of
 from errata.render.compose import compose_file
 from errata.render.kubernetes import Wanted, manifests
@@ -19,7 +20,6 @@ from errata.render.roles import labels, roles
 from errata.render.strimzi import topic_resources
 from errata.render.yaml import to_yaml
 from errata.settings import read_settings
-from errata.worker import DAY_MS
 from processors.declarations import Source
 from processors.deployed import topic_specs
 from processors.network import Network
@@ -144,7 +144,7 @@ def _plan(network: Network) -> Plan:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        return compile_network(resolve(network, registry(cluster, url=place.registry_url)))
+        return compile_network(resolve(network, registry(cluster, place.registry)))
     finally:
         cluster.close()
 
@@ -159,7 +159,7 @@ def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        found = coming(network, place, cluster, registry(cluster, url=place.registry_url))
+        found = coming(network, cluster, registry(cluster, place.registry))
     finally:
         cluster.close()
     plans = [plan for plan in (found.old, found.plan) if plan is not None]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from errata.loading import load
+from errata.place import DAY_MS
 from errata.render.code import code_of
 from errata.render.compose import compose_file
 from errata.render.kubernetes import PORT, Wanted, manifests
 from errata.render.roles import labels, roles
 from errata.render.strimzi import topic_resources
 from errata.render.yaml import to_yaml
-from errata.worker import DAY_MS
 from processors.deployed import topic_specs
 from processors.plan import Plan, compile_network
 from tests.errata.conftest import Errata

@@ -1,0 +1,111 @@
+"""`errata plan`: what `errata deploy` would do to the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.output import for_people, print_lines, print_table
+from errata.loading import load
+from errata.preview import Preview, preview
+from errata.settings import read_settings
+from schemas.errors import ErrataError
+from topics.kafka import KafkaCluster
+from topics.registry import SAME
+from topics.registry_server import registry
+
+
+class NotDeployableError(ErrataError):
+    """A deployment would be refused."""
+
+
+@command("plan", example="errata plan tape.py --check")
+def plan(
+    net: NetworkArgument,
+    check: Annotated[
+        bool, typer.Option("--check", help="Status 1 if deploying would make or change anything.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what `errata deploy` would make and change on the cluster; changes nothing.
+
+    Topics to make, topics that are there with other settings, schemas, the version of the plan and
+    what changes in it, users' topics, and what has to run. Status 1 if deploying would be refused.
+    """
+    network, place = load(net), read_settings()
+    cluster = KafkaCluster(place.kafka)
+    try:
+        found = preview(network, place, cluster, registry(cluster, place.registry))
+    finally:
+        cluster.close()
+    if as_json or not for_people():
+        print_lines([as_data(found)])
+    else:
+        show(found)
+    if found.refused:
+        raise NotDeployableError(f"`errata deploy {net}` would be refused: {found.refused}")
+    if check and found.does_something:
+        raise typer.Exit(1)
+
+
+def as_data(found: Preview) -> dict[str, Any]:
+    """Return a preview as plain data."""
+    return {
+        "network": found.network,
+        "deployed": found.deployed,
+        "version": found.version,
+        "does_something": found.does_something,
+        "refused": found.refused or None,
+        "user_topics": [vars(user) for user in found.users],
+        "create": [
+            {"topic": s.name, "partitions": s.partitions, "settings": dict(s.config)}
+            for s in found.create
+        ],
+        "differ": [vars(difference) for difference in found.differ],
+        "schemas": found.schemas or {},
+        "changes": [vars(change) for change in found.changes],
+        "scopes": [*found.scopes],
+        "sweepers": [*found.sweepers],
+        "jobs": [*found.jobs],
+    }
+
+
+def show(found: Preview) -> None:
+    """Print a preview as tables; those that would be empty are left out."""
+    users = [(u.kind, u.topic, u.partitions or "missing") for u in found.users]
+    _table("users' topics", ["", "topic", "partitions"], users)
+    made = [(s.name, s.partitions, _settings(dict(s.config))) for s in found.create]
+    _table("topics to make", ["topic", "partitions", "settings"], made)
+    differ = [(d.topic, d.key, d.found, d.wanted, d.remedy or "may stay") for d in found.differ]
+    _table("topics that differ", ["topic", "setting", "found", "wanted", "remedy"], differ)
+    schemas = [(s, kind) for s, kind in (found.schemas or {}).items() if kind != SAME]
+    _table("schemas to register", ["subject", ""], schemas)
+    changes = [(c.kind, c.name, c.before, c.after) for c in found.changes]
+    _table("what changes in the plan", ["", "name", "before", "after"], changes)
+    runs = [("errata run", found.scopes), ("errata sweep", found.sweepers)]
+    runs.append(("errata spark", found.jobs))
+    _table("what has to run", ["by", ""], [(by, ", ".join(what)) for by, what in runs if what])
+    Console().print(_summary(found), markup=False, highlight=False)
+
+
+def _table(title: str, columns: list[str], rows: list[Any]) -> None:
+    if rows:
+        print_table(title, columns, rows)
+
+
+def _settings(config: dict[str, str]) -> str:
+    return "\n".join(f"{key}={value}" for key, value in config.items())
+
+
+def _summary(found: Preview) -> str:
+    if found.refused:
+        return f"{found.network}: can't be deployed like this"
+    if not found.does_something:
+        return f"{found.network}: version {found.deployed} is deployed; nothing to do"
+    told = "is the first"
+    if found.deployed is not None:
+        told = f"follows {found.deployed}" if found.moves else "stays"
+    return f"{found.network}: version {found.version} {told}; {len(found.create)} topics to make"
