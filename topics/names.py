@@ -9,7 +9,8 @@ from schemas.errors import ErrataError
 SCHEMAS_TOPIC = "_errata_schemas"
 """Topic of the schemas where no schema registry is configured; shared by all networks."""
 
-RESERVED = frozenset({"progress", "plan", "dead-letters"})
+PROGRESS, PLAN, DEAD_LETTERS = "progress", "plan", "dead-letters"
+RESERVED = frozenset({PROGRESS, PLAN, DEAD_LETTERS})
 """Arc names that would take the name of one of a network's own topics."""
 
 _PART = re.compile(r"[A-Za-z0-9_-]+")
@@ -52,7 +53,7 @@ def exchange_topic(network: str, box: str, *, version: int = 1) -> str:
 
 def progress_topic(network: str) -> str:
     """Return the topic of the tasks' reports."""
-    return _topic(network, "progress")
+    return _topic(network, PROGRESS)
 
 
 def requests_topic(network: str, arc: str, *, version: int = 1) -> str:
@@ -67,12 +68,12 @@ def replay_topic(network: str, scope: str, *, version: int = 1) -> str:
 
 def dead_letters_topic(network: str) -> str:
     """Return the topic of refused input."""
-    return _topic(network, "dead-letters")
+    return _topic(network, DEAD_LETTERS)
 
 
 def plan_topic(network: str) -> str:
     """Return the topic of the deployed plan."""
-    return _topic(network, "plan")
+    return _topic(network, PLAN)
 
 
 def _of(version: int) -> str:

@@ -1,13 +1,15 @@
-"""The topics that a cluster has, and their settings."""
+"""The topics that a cluster has, their settings, and how they go."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from time import monotonic, sleep
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from topics.client import REACH_S, Connection, Settings
+from topics.cluster import ClusterError
 
 
 def present_topics(settings: Settings) -> dict[str, int]:
@@ -40,3 +42,27 @@ def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dic
         entries = connection.ask(f"topic '{name}'", answers[resource])
         found[name] = {key: entry.value for key, entry in entries.items()}
     return found
+
+
+def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float = 30.0) -> None:
+    """Delete topics and wait until the cluster lists none of them; one that is gone is no fault.
+
+    Raises:
+        ClusterError: If the cluster can't be reached, or refuses.
+    """
+    connection = Connection(settings)
+    answers = connection.admin.delete_topics([*topics]) if topics else {}
+    for name, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise connection.failure(f"topic '{name}'", error) from None
+    deadline = monotonic() + limit_s
+    while left := set(topics) & present_topics(settings).keys():
+        if monotonic() > deadline:
+            raise ClusterError(
+                f"topics {', '.join(sorted(left))} were deleted, but are listed after {limit_s:g} "
+                "s; see the brokers' logs"
+            )
+        sleep(0.1)

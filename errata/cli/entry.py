@@ -37,6 +37,7 @@ _COMMANDS = (
     "reconcile",
     "end",
     "dead_letters",
+    "reset",
 )
 
 

@@ -16,7 +16,11 @@ from errata.loading import load
 from errata.testing import LAG_MS, Driver
 from processors.deployed import deploy
 from tests.errata.network_file import write_network
+from tests.errata.running import Running
+from topics.broker import EmbeddedBroker
+from topics.create import create_topics
 from topics.registry import SchemaRegistry
+from topics.settings import TopicSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,3 +112,15 @@ def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
         monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
         monkeypatch.setattr("errata.deployment.log_settings", lambda kafka, topic: (True, LAG_MS))
         yield running
+
+
+@pytest.fixture
+def running(tmp_path: Path, environ: dict[str, str], broker: EmbeddedBroker) -> Iterator[Running]:
+    environ = environ | {"KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers}
+    environ |= {"ERRATA_STATE": str(tmp_path / "state")}
+    on = Running(tmp_path, environ, broker)
+    create_topics(broker.settings, [TopicSpec(f"{on.name}-prices", 2)])
+    yield on
+    for process in on.processes:
+        process.kill()
+        process.wait()

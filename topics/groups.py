@@ -1,0 +1,38 @@
+"""Consumer groups of a cluster, seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from confluent_kafka import KafkaError, KafkaException
+
+from topics.client import Connection, Settings
+
+
+def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:
+    """Return how many members each group has whose name begins like this.
+
+    Raises:
+        ClusterError: If the cluster can't be reached, or refuses.
+    """
+    connection = Connection(settings)
+    listed = connection.ask("the list of groups", connection.admin.list_consumer_groups()).valid
+    ids = sorted(group.group_id for group in listed if group.group_id.startswith(prefix))
+    answers = connection.admin.describe_consumer_groups(ids) if ids else {}
+    return {name: len(connection.ask(f"group '{name}'", answers[name]).members) for name in ids}
+
+
+def delete_groups(settings: Settings, names: Collection[str]) -> None:
+    """Delete groups; one that is gone is no fault.
+
+    Raises:
+        ClusterError: If the cluster can't be reached, or refuses, as it does for one with members.
+    """
+    connection = Connection(settings)
+    answers = connection.admin.delete_consumer_groups([*names]) if names else {}
+    for name, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise connection.failure(f"group '{name}'", error) from None
