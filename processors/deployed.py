@@ -169,6 +169,12 @@ def added(plan: Plan, found: Deployed) -> list[str]:
     """
     wanted: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
     there = without_counts(found.plan)
+    lost = [repr(box) for box in there["boxes"] if box not in wanted["boxes"]]
+    if lost:
+        raise PlanMismatchError(
+            f"network {plan.network!r} no longer has {', '.join(lost)}, which is deployed; put it "
+            "back, give the network another name, or give up what is deployed with `errata reset`"
+        )
     changed = sorted(_differences(there, wanted))
     if changed:
         raise PlanMismatchError(
