@@ -70,7 +70,8 @@ def manifests(wanted: Wanted, roles: Sequence[Role]) -> Iterator[Object]:
             "selector": _selector(wanted),
         }
     }
-    yield _job(wanted)
+    on_spark = any(role.arguments[0] == "spark" for role in roles)
+    yield _job(wanted, _SPARK if on_spark else _UNIT)  # a move runs the old version's jobs
     for role in roles:
         if role.replicas is None:
             yield _stateful_set(wanted, role)
@@ -132,7 +133,7 @@ def _stateful_set(wanted: Wanted, role: Role) -> Object:
     return _object(wanted, "apps/v1", "StatefulSet", name, role.name) | {"spec": spec}
 
 
-def _job(wanted: Wanted) -> Object:
+def _job(wanted: Wanted, resources: Object) -> Object:
     """Return what deploys the plan: another Job for another image or file, since none is altered.
 
     It is gone an hour after it succeeded; a fault that no repetition cures shows as its failure.
@@ -140,11 +141,9 @@ def _job(wanted: Wanted) -> Object:
     role = Role("deploy", ("deploy", wanted.code.reference))
     told = f"{wanted.image} {wanted.code.reference} {_digest(wanted)}"
     name = f"{wanted.of(role.name)}-{digest(told)}"
-    spec = {
-        "backoffLimit": 6,
-        "ttlSecondsAfterFinished": 3600,
-        "template": _pod(wanted, role, restart="OnFailure", serves=False),
-    }
+    template = _pod(wanted, role, restart="OnFailure", serves=False)
+    template["spec"]["containers"][0]["resources"] = resources
+    spec = {"backoffLimit": 6, "ttlSecondsAfterFinished": 3600, "template": template}
     return _object(wanted, "batch/v1", "Job", name, role.name) | {"spec": spec}
 
 

@@ -1,6 +1,7 @@
 """`errata plan` says what `errata deploy` then does, and does nothing itself."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -97,6 +98,42 @@ def test_what_is_planned_is_what_is_deployed(on: Errata, broker: EmbeddedBroker,
     assert "errata backfill NET more" in told(on, status=1)["refused"]
     (tmp_path / "net.py").write_text((tmp_path / "net.py").read_text().replace("1m", "2m"))
     assert "boxes 'sums' differ" in told(on, status=1)["refused"].replace("\n", " ")
+
+
+def test_topics_that_were_rendered_are_found(on: Errata, broker: EmbeddedBroker, tmp_path: Path):
+    declare(tmp_path, "rendered", partitions=2)
+    create_topics(broker.settings, [TopicSpec("rendered-prices", 2)])
+    make(broker, on("render", "topics", "net.py").out)
+    found = told(on)
+    assert (found["create"], found["differ"], found["deployed"]) == ([], [], None)
+    assert on("deploy", "net.py").status == 0
+    first = rendered(on)
+    declare(tmp_path, "rendered", partitions=3)
+    both = rendered(on)
+    assert both > first  # what is moved has to stay until it has been
+    make(broker, on("render", "topics", "net.py").out)
+    assert told(on)["create"] == []
+    assert on("deploy", "net.py").status == 0
+    after = rendered(on)
+    assert {"rendered.sums.v2", "rendered-out", "rendered.plan"} <= after < both
+    assert "rendered.sums" not in after
+
+
+def rendered(on: Errata) -> set[str]:
+    return set(re.findall(r"topicName: (\S+)", on("render", "topics", "net.py").out))
+
+
+def make(broker: EmbeddedBroker, text: str) -> None:
+    """What the Topic Operator does."""
+    specs = []
+    for resource in text.split("---\n"):
+        name = re.findall(r"topicName: (\S+)", resource)[0]
+        count = re.findall(r"partitions: (\d+)", resource)[0]
+        config = re.findall(
+            r'^    ([a-z.]+): "?([^"\n]*)"?$', resource.partition("config:")[2], re.M
+        )
+        specs.append(TopicSpec(name, int(count), dict(config)))
+    create_topics(broker.settings, specs)
 
 
 def test_settings_that_differ_are_told_one_by_one(

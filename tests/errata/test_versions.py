@@ -69,7 +69,7 @@ def test_a_box_that_is_no_longer_there_is_refused_by_name():
         del net.declarations["sums"]
         net.sinks.clear()
 
-    with pytest.raises(PlanMismatchError, match="no longer has 'sums'.*; put it back"):
+    with pytest.raises(PlanMismatchError, match=r"no longer has 'sums'.*; put it back"):
         added(plan(network(counts, without)), deployed(network()))
 
 

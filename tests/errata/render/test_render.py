@@ -74,6 +74,13 @@ def test_every_task_and_sweeper_is_run_by_one_workload(plan: Plan, net: str):
     assert plan.asked()
 
 
+def test_every_command_is_one_of_erratas(plan: Plan, net: str, errata: Errata):
+    for pod in pods(found_in(plan, net)).values():
+        ended = errata(*pod["spec"]["containers"][0]["args"])
+        assert ended.status == 1, ended.err  # not 2: it gets as far as asking for a cluster
+        assert "KAFKA_BOOTSTRAP_SERVERS" in ended.err
+
+
 def test_what_kubernetes_is_told_fits_together(plan: Plan, net: str):
     objects = found_in(plan, net, **{"": 2, "work_1": 1})
     names = [(o["kind"], o["metadata"]["name"]) for o in objects]
