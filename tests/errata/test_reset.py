@@ -36,7 +36,9 @@ def test_its_own_topics_go_and_no_others(
     on: Errata, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     declare(tmp_path, "gone", partitions=2)
-    users = {"gone-prices", "gone.raw", "gone.prices.backup", "gone.sumsofmine", "gone.plans"}
+    text = (tmp_path / "net.py").read_text()  # a source that is named as if it were our own
+    (tmp_path / "net.py").write_text(text.replace("gone-prices", "gone.sums.v7"))
+    users = {"gone.sums.v7", "gone.raw", "gone.prices.backup", "gone.sumsofmine", "gone.plans"}
     create_topics(broker.settings, [TopicSpec(name, 1) for name in users])
     others = topics(broker)
     assert on("deploy", "net.py").status == 0
