@@ -63,7 +63,9 @@ def read(
 
     Args:
         arc: The arc; it needs a topic.
-        as_of: The epoch; None: the last complete one.
+        as_of: The epoch; None: the last one that is known to be complete. That can be an earlier
+            one than at the last call: how far a task had been that has just been given work, only
+            its next report tells.
         settings: By the names that `errata.toml` has, as ``kafka.bootstrap.servers``; they win over
             that file and the environment.
         wait_s: How long to wait for `as_of` to be complete, in seconds.

@@ -130,7 +130,8 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
             moving.send(MOVES // 15, 0)
             moving.processed(plan, [])  # taken in: those below may be behind
             now = errata.read(Stream(net, "all"), settings=settings)
-            under_load[now.epoch] = [row["total"] for row in now.tuples], total_as_of(now.epoch)
+            total = sum(row["total"] for row in now.tuples)
+            under_load[now.epoch] = total, total_as_of(now.epoch)
         moving.processed(plan, plan.scopes)
         balances = moving.believed(plan, "balances")
         (total, *others) = (found for found in moving.believed(plan, "all") if found.height)
@@ -140,7 +141,10 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
         assert {e: total_as_of(e) for e in epochs} == dict.fromkeys(epochs, 0)
         by_tail = told.totals(upto=max(epochs))
     assert len(under_load) > 3
-    assert under_load == dict.fromkeys(under_load, ([0], 0))
+    assert all(total == summed for total, summed in under_load.values())
+    # A reader that comes when a task has just been given work may be shown an epoch long before:
+    # one in which some accounts were on one side only.
+    assert {e: found for e, found in under_load.items() if e >= first and any(found)} == {}
     assert {e: total for e, total in by_tail.items() if e >= first} == dict.fromkeys(epochs, 0)
     assert not others
     assert {t for t, e in total.select("after.total", "epoch").rows() if e >= first} <= {0}
