@@ -169,18 +169,26 @@ class Connection:
         if self._refusal:
             raise self._refusal from None
 
-    def ask(self, what: str, answer: Future[T], *, right: Right | None = None) -> T:
+    def ask(
+        self,
+        what: str,
+        answer: Future[T],
+        *,
+        right: Right | None = None,
+        limit_s: float | None = None,
+    ) -> T:
         """Wait for the cluster's answer to an administrative question.
 
         Args:
             what: What is asked for, as an error names it.
             answer: The answer to come.
             right: What is needed for it.
+            limit_s: How long it may take; by default as long as a cluster may take to answer.
 
         Raises:
             ClusterError: If it refuses, or does not answer in time.
         """
-        deadline = monotonic() + self._reach_s
+        deadline = monotonic() + (self._reach_s if limit_s is None else limit_s)
         while not wait([answer], 0.05).done and monotonic() < deadline and not self._refusal:
             self.admin.poll(0)  # serves on_error, which may end the wait
         self._raise_refusal()

@@ -19,11 +19,18 @@ SURE_S = 2.0
 """A topic that is still not there after this time was deleted."""
 
 
-def require(connection: Connection, rights: Iterable[Right]) -> None:
+def require(
+    connection: Connection, rights: Iterable[Right], *, limit_s: float | None = None
+) -> None:
     """See that topics are there, and that this client has its rights to them.
 
     Rights to other things than topics, and to topics by prefix, are not looked at: groups and
     transactional ids are refused as soon as they are used.
+
+    Args:
+        connection: To the cluster.
+        rights: What it needs.
+        limit_s: How long the answer may take; by default as long as a cluster may take to answer.
 
     Raises:
         RefusedError: If it lacks one; names it.
@@ -36,13 +43,14 @@ def require(connection: Connection, rights: Iterable[Right]) -> None:
     }
     if not needed:
         return
-    connection.check()
+    if limit_s is None:
+        connection.check()
     answers = connection.admin.describe_topics(
         TopicCollection(sorted(needed)), include_authorized_operations=True
     )
     for name, operations in needed.items():
         first = Right(operations[0], TOPIC, name)
-        allowed = connection.ask(f"topic '{name}'", answers[name], right=first)
+        allowed = connection.ask(f"topic '{name}'", answers[name], right=first, limit_s=limit_s)
         if allowed.authorized_operations is None:
             continue  # this cluster does not tell
         told = {
@@ -67,7 +75,7 @@ def require_still(connection: Connection, rights: Iterable[Right]) -> None:
     rights = list(rights)
     with suppress(SilentClusterError, MovingLeaderError):
         try:
-            require(connection, rights)
+            require(connection, rights, limit_s=SURE_S)
         except MissingTopicError:
             sleep(SURE_S)
-            require(connection, rights)
+            require(connection, rights, limit_s=SURE_S)
