@@ -89,11 +89,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session.stop()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: tests of processes wait a quarter of their time."""
-    return (os.cpu_count() or 1) + 1
-
-
 def pytest_collection_modifyitems(items):
     """Begin with the files that take long, so that no worker is left with one at the end."""
     slow = dict.fromkeys((item.path for item in items), 0)

@@ -43,7 +43,7 @@ Credit default swaps of 15 July 2026 as they were published, with their cancels 
 What is traded per product and currency, in windows of 30 minutes every 20: errata/demo/tape.py.
 """
 PARTITIONS = 4
-START_LIMIT_S, END_LIMIT_S = 90.0, 120.0
+START_LIMIT_S, END_LIMIT_S = 180.0, 180.0
 _TICK_S = 0.1
 
 

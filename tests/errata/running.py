@@ -99,7 +99,10 @@ class Running:
 
     def at_work(self) -> bool:
         """Whether the processes of this version have taken in what there was."""
-        tasks = json.loads(self.errata("status", "moved.py", "--json").stdout)["tasks"]
+        told = self.errata("status", "moved.py", "--json")
+        if told.returncode:  # not deployed yet
+            return False
+        tasks = json.loads(told.stdout)["tasks"]
         return not any(task["waiting"] or task["held_by"] for task in tasks)
 
     def wanted(self) -> set[tuple]:
