@@ -5,163 +5,26 @@ Each ACL of a role that runs, and those of readers and operators that matter, is
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from threading import Timer
+from contextlib import ExitStack
 from time import monotonic
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation
 
 from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
-from errata.rights import SCOPE, SWEEPER
-from errata.worker import Worker
-from tests.errata.conftest import ROOT, Ended
-from tests.kafka.secured import HOST, Secured, rules, secured, told
+from tests.kafka.sealed import CLOSED_S, FEED, LIMIT_S, MINUTE, NET, NETWORK, RUNNING, World
+from tests.kafka.secured import HOST, Secured, secured
 from topics.cluster import ClusterError
-from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.presence import await_brokers
 from topics.refused import RefusedError
-from topics.settings import TopicSpec
 
 pytestmark = pytest.mark.kafka
-
-NET, FEED, OUT = "sealed", "sealed-feed", "sealed-out"
-NETWORK = """
-from errata import Network, hopping
-
-net = Network("sealed")
-prices = net.source(
-    "prices", topic="sealed-feed", format="json", keep="1d", identity=["key"], event_time="at",
-    fields={"key": "string", "at": "timestamp-millis", "symbol": "string", "price": "long"},
-    partition_by=["key"], envelope="upsert",
-)
-sums = prices.aggregate(
-    "sums", by=["symbol"], window=hopping("30m", every="20m"), total="sum(price)", keep="1d",
-)
-sums.sink("sealed-out", format="json")
-"""
-RUNNING = ("ingest.prices", "scope.prices", "scope.sums", "sweep.prices", "sweep.sums")
-CLOSED_S = 10.0
-"""Within this time a process without a right has ended."""
-LIMIT_S = 60.0
-MINUTE = 60_000
-
-
-class World:
-    """The network on a secured broker, and what its processes have said."""
-
-    def __init__(self, kafka: Secured, folder: Path) -> None:
-        self.kafka, self.folder, self.said = kafka, folder, list[str]()
-        self.net = folder / "net.py"
-        self.net.write_text(NETWORK)
-        foreign = ("ERRATA_", "KAFKA_", "SCHEMA_")
-        self.plain = {n: v for n, v in os.environ.items() if not n.startswith(foreign)}
-        self.plain |= {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-        create_topics(kafka.broker.settings, [TopicSpec(FEED, 2)])
-        lines = told(self.errata(None, "acls", "--json").out)
-        self.rules = {role: rules(line) for role, line in lines.items()}
-        for role, line in lines.items():
-            kafka.user(line["principal"].removeprefix("User:"))
-            kafka.grant(self.rules[role])
-        done = self.errata("deployer", "deploy")
-        assert done.status == 0, done.err
-
-    def environ(self, role: str | None) -> dict[str, str]:
-        own = {} if role is None else self.kafka.environ(f"{NET}.{role}")
-        return self.plain | {"ERRATA_STATE": str(self.folder / f"state.{role}")} | own
-
-    def errata(self, role: str | None, command: str, *more: str, **variables: str) -> Ended:
-        """Run a command as a role, in a process of its own."""
-        done = subprocess.run(
-            [sys.executable, "-m", "errata", command, str(self.net), *more],
-            env=self.environ(role) | variables,
-            cwd=self.folder,
-            text=True,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        self.said += [done.stdout, done.stderr]
-        return Ended(done.returncode, done.stdout, done.stderr)
-
-    @contextmanager
-    def running(self, role: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a role's process; it must end well when it is told to."""
-        log = self.folder / f"{role}.log"
-        name = role.split(".", 1)[1]
-        arguments = ["sweep", str(self.net), "--arc", name]
-        if not role.startswith(SWEEPER):
-            scope = name if role.startswith(SCOPE) else role
-            arguments = ["run", str(self.net), "--scope", scope, "--shared"]
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "errata", *arguments],
-                env=self.environ(role), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=file,
-                stderr=file,
-            )  # fmt: skip
-        try:
-            yield process
-            process.send_signal(signal.SIGTERM)
-            status = process.wait(LIMIT_S)
-        finally:
-            process.kill()
-            process.wait()
-            self.said.append(log.read_text())
-        assert status == 0, log.read_text()
-
-    @contextmanager
-    def tailing(self, role: str, arc: str, count: int) -> Iterator[Iterator[int]]:
-        """Follow an arc as a role; gives the totals of so many revisions as they come."""
-        log = self.folder / "tail.err"
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "errata", "tail", str(self.net), arc, "--json",
-                 "--from-beginning", "--limit", str(count)],
-                env=self.environ(role), cwd=self.folder, stdout=subprocess.PIPE, stderr=file,
-                text=True,
-            )  # fmt: skip
-        assert process.stdout is not None
-        timer = Timer(LIMIT_S, process.kill)
-        timer.start()
-        try:
-            yield (json.loads(line)["after"]["total"] for line in process.stdout)
-            assert process.wait(LIMIT_S) == 0, log.read_text()
-        finally:
-            timer.cancel()
-            process.kill()
-            process.communicate()
-            self.said.append(log.read_text())
-
-    def begin(self, role: str) -> None:
-        """Take on a role in this process, until it fails or has had time enough to."""
-        place = Place(self.kafka.settings(f"{NET}.{role}"), self.folder / f"here.{role}")
-        deadline = monotonic() + CLOSED_S
-        worker = Worker(load(str(self.net)), place)
-        if role.startswith(SWEEPER):
-            worker.add_sweepers([role.removeprefix(SWEEPER)])
-        else:
-            worker.add_scope(role.removeprefix(SCOPE), shared=True)
-        worker.run(lambda: monotonic() > deadline)
-
-    def feed(self, *records: dict[str, object]) -> None:
-        """Produce records, as a producer of the user's own with an operator's rights."""
-        producer = Producer(self.kafka.settings(f"{NET}.operator"))
-        for record in records:
-            key = str(record["key"]).encode()
-            producer.produce(FEED, json.dumps(record).encode(), key, partition=key[-1] % 2)
-        assert producer.flush(LIMIT_S) == 0
 
 
 @pytest.fixture(scope="module")
@@ -176,9 +39,9 @@ def price(key: str, minute: int, dollars: int) -> dict[str, object]:
     return {"key": key, "at": minute * MINUTE, "symbol": "IBM", "price": dollars}
 
 
-def test_a_network_works_with_each_role_under_its_own_rights_and_no_secret_is_said(
-    world: World,
-) -> None:
+@pytest.fixture(scope="module")
+def worked(world: World) -> World:
+    """The network, after it has worked with each role under its own rights."""
     with ExitStack() as stack:
         for role in RUNNING:
             stack.enter_context(world.running(role))
@@ -197,8 +60,14 @@ def test_a_network_works_with_each_role_under_its_own_rights_and_no_secret_is_sa
         assert (letters.status, len(letters.out.splitlines())) == (0, 1), letters.err
         ended = world.errata("operator", "end", "prices")
         assert ended.status == 0, ended.err
-    everything = "\n".join(world.said).encode() + b"\n".join(everything_on(world.kafka))
-    for user, password in world.kafka.passwords.items():
+    return world
+
+
+def test_a_network_works_with_each_role_under_its_own_rights_and_no_secret_is_said(
+    worked: World,
+) -> None:
+    everything = "\n".join(worked.said).encode() + b"\n".join(everything_on(worked.kafka))
+    for user, password in worked.kafka.passwords.items():
         assert password.encode() not in everything, user
     assert b"Traceback" not in everything
 
@@ -237,14 +106,14 @@ def lacking(rule: AclBinding) -> str:
 
 @pytest.mark.parametrize("role", RUNNING)
 def test_each_right_that_is_taken_away_ends_its_role_at_once_with_what_is_missing(
-    world: World, role: str
+    worked: World, role: str
 ) -> None:
     missed = []
-    for rule in world.rules[role]:
+    for rule in worked.rules[role]:
         began = monotonic()
-        with world.kafka.without(rule):
+        with worked.kafka.without(rule):
             try:
-                world.begin(role)
+                worked.begin(role)
                 missed.append(f"{named(rule)} is not needed")
                 continue
             except RefusedError as error:
