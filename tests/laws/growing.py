@@ -45,8 +45,9 @@ class Growing(Switching):
             made = dict[str, pl.DataFrame]()
             for name in [*was.plan.sources, *new.boxes]:
                 if name in was.plan.kept_ms:
-                    names = list(new.arcs[name].fields)
-                    made[name] = frames.side(ended(contents(was, name)), frames.AFTER, names)
+                    fields = new.arcs[name].fields
+                    there = ended(contents(was, name, fields=fields))
+                    made[name] = frames.side(there, frames.AFTER, list(fields))
                 else:
                     above = [made[input] for input in new.boxes[name].inputs]
                     wm = arc.watermarks.get(name, 0)

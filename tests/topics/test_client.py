@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 
 import pytest
@@ -35,7 +35,7 @@ class StartingBroker:
             Thread(target=self.serve, args=(client,), daemon=True).start()
 
     def serve(self, client: socket.socket) -> None:
-        with client, client.makefile("rb") as requests:
+        with suppress(ConnectionError), client, client.makefile("rb") as requests:
             while head := requests.read(4):
                 body = requests.read(*struct.unpack(">i", head))
                 api, version, correlation = struct.unpack(">hhi", body[:8])
