@@ -105,7 +105,7 @@ class IngestTask(Task):
         self.held: list[Records] = []
         self.stamped_ms = self.heard_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
-        self.again_ms = 0
+        self.asked_ms = 0
         yield True
 
     # ---------------------------------------------------------------- a step
@@ -116,7 +116,7 @@ class IngestTask(Task):
         now = self.clock_ms()
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
-        busy &= now >= self.again_ms
+        busy &= not (self.waits and 0 <= now - self.asked_ms < ASK_AGAIN_MS)
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
         if busy and (due or self._rows() >= ROWS_A_BATCH):
             epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
@@ -211,7 +211,7 @@ class IngestTask(Task):
             decoded = self.intake.decode(values, keys)
         except RegistryAwayError as error:
             # They wait, and what is behind them; epochs go on, as if nothing had come here.
-            self.held, self.waits, self.again_ms = held, str(error), now + ASK_AGAIN_MS
+            self.held, self.waits, self.asked_ms = held, str(error), now
             yield False
             return
         self.waits = ""

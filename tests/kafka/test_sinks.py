@@ -5,8 +5,6 @@ from decimal import Decimal
 from time import monotonic
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Assigned
 
 from errata import Network, rows, tumbling
 from errata.place import Place
@@ -15,6 +13,7 @@ from errata.worker import Worker
 from processors.deployed import declare_end
 from processors.report import FOREVER
 from processors.view import View
+from tests.kafka.plain_consumer import consumed
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.registry import SchemaRegistry
@@ -81,21 +80,6 @@ def sunk(broker, tmp_path_factory):
     worker.run(done)
     cluster.close()
     return name
-
-
-def consumed(broker, topic):
-    own = {"group.id": topic, "enable.partition.eof": True, "enable.auto.commit": False}
-    consumer = Consumer({**broker.settings, **own, "isolation.level": "read_committed"})
-    _, end = consumer.get_watermark_offsets(Assigned(topic, 0), 10)
-    consumer.assign([Assigned(topic, 0, 0)])
-    found, deadline = [], monotonic() + LIMIT_S
-    while consumer.position([Assigned(topic, 0)])[0].offset < end:  # markers come a little late
-        message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            found.append((message.key(), message.value()))
-        assert monotonic() < deadline
-    consumer.close()
-    return found
 
 
 @pytest.mark.kafka

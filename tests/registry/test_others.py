@@ -7,8 +7,6 @@ from decimal import Decimal
 from time import monotonic
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Assigned
 
 from errata import Network, tumbling
 from errata.place import Place
@@ -17,6 +15,7 @@ from errata.worker import Worker
 from processors.deployed import declare_end
 from processors.report import FOREVER
 from processors.view import View
+from tests.kafka.plain_consumer import consumed
 from tests.registry.avro_producer import Orders, order
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
@@ -69,21 +68,6 @@ def ended(apicurio, broker, tmp_path_factory) -> None:
 
     worker.run(done)
     cluster.close()
-
-
-def consumed(broker, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-    own = {"group.id": topic, "enable.auto.commit": False, "isolation.level": "read_committed"}
-    consumer = Consumer(broker.settings | own)
-    _, end = consumer.get_watermark_offsets(Assigned(topic, 0), 10)
-    consumer.assign([Assigned(topic, 0, 0)])
-    found, deadline = [], monotonic() + LIMIT_S
-    while consumer.position([Assigned(topic, 0)])[0].offset < end:  # markers come a little late
-        message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            found.append((message.key(), message.value()))
-        assert monotonic() < deadline
-    consumer.close()
-    return found
 
 
 @pytest.fixture
