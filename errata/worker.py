@@ -38,6 +38,8 @@ STILL_S = 5.0
 """So often it is seen that the topics are there, and the rights to them."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
+RESTS_S, RESTING_S = 1.0, 0.01
+"""After so long with nothing to do it sleeps so long, which costs less."""
 
 
 def collect_seldom() -> None:
@@ -170,7 +172,8 @@ class Worker:
             ErrataError: If something needs an operator.
         """
         try:
-            look, seen_s = Look(self.shared, self.shares), monotonic()
+            look = Look(self.shared, self.shares)
+            seen_s = busy_s = monotonic()
             while not stop():
                 if self.pulse.turn():
                     self.pulse.tell(*look(self.lives))
@@ -188,8 +191,10 @@ class Worker:
                 for actor in list(self.lives):
                     busy |= actor in self.lives and self._advance(actor)
                 about.pop("task", None)
-                if not busy:
-                    time.sleep(IDLE_S)
+                if busy:
+                    busy_s = monotonic()
+                else:
+                    time.sleep(IDLE_S if monotonic() < busy_s + RESTS_S else RESTING_S)
             self.pulse.stopping()
             drain(self.lives, self._advance)
         finally:

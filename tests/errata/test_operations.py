@@ -40,7 +40,7 @@ class Role:
     """A process of `errata`, with its port and what it says."""
 
     def __init__(self, folder: Path, environ: dict[str, str], *arguments: str) -> None:
-        self.port, self.log = free_port(), folder / f"{arguments[0]}-{len(arguments)}.log"
+        self.port, self.log = free_port(9), folder / f"{arguments[0]}-{len(arguments)}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "errata", *arguments],
