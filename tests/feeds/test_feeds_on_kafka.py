@@ -60,7 +60,7 @@ def run(name, network, reference, broker, folder):
             key = (line.get("after") or line["before"])["key"].encode()
             place = zlib.crc32(key) % PARTITIONS
             cluster.send(topic, partition=place, key=key, value=rows.json_line(line))
-        sleep(0.1)
+        cluster.flush()
         declare_end(cluster, plan, name)
         deadline = monotonic() + LIMIT_S
         while any(view.of(task).watermark < FOREVER for task in tasks):

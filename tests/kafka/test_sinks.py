@@ -69,6 +69,7 @@ def sunk(broker, tmp_path_factory):
     for key, price in (("a", 3), ("b", 4), ("c", 9), ("d", 5)):
         send(key, price, "y" if key == "d" else "x")
     send("c", None)
+    cluster.flush()  # else the source may end before what was sent
     declare_end(cluster, prepare(network(name), place, cluster), "trades")
     view, deadline = View(cluster, plan=worker.plan), monotonic() + LIMIT_S
 
