@@ -31,7 +31,7 @@ from rich.table import Table
 
 from errata import Network, Stream, tumbling
 from processors import propagation
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from processors.propagation.choice import DYNAMIC, HYBRID, ORDERS, STATIC, choose_order
 from processors.propagation.graph import Graph
 from processors.scope import Memory, ScopeRun

@@ -41,7 +41,7 @@ from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.plan import Plan
 from processors.report import FOREVER
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from schemas import framing
 from topics import names

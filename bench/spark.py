@@ -37,7 +37,7 @@ from errata.worker import Worker, collect_seldom
 from processors.arc_topic import ArcInput
 from processors.boxes.aggregate import Aggregate
 from processors.plan import Plan
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from schemas import framing
 from schemas import revisions as frames

@@ -8,10 +8,11 @@ from errata.preparation import place_plan
 from errata.source_fields import before_and_after, check_order
 from errata.versions import deployed_part, new_fields, next_version
 from processors import deployed
+from processors.compiler import compile_network
 from processors.deployed import Change, Deployed, PlanMismatchError
 from processors.faults import NetworkError
 from processors.network import Network
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from processors.resolve import resolve
 from topics.cluster import Cluster
 from topics.registry import Registry

@@ -10,9 +10,10 @@ from errata.place import Place
 from errata.preparation import place_plan
 from errata.source_fields import resolve_deployed
 from processors.arc_topic import ArcCodec
+from processors.compiler import compile_network
 from processors.deployed import as_deployed, require_plan
 from processors.network import Network
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from schemas.errors import ErrataError
 from spark_jobs.arc_reader import log_settings
 from topics.client import Settings

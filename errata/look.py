@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from errata import metrics
 from errata.parts import Actor
 from errata.share import Share
-from processors.task import Shared, Task
+from processors.shared import Shared
+from processors.task import Task
 from sweepers.service import Service
 from sweepers.sweeper import Sweeper
 

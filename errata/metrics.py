@@ -17,7 +17,8 @@ from processors.ingest_task import IngestTask
 from processors.report import FOREVER, IDLE
 from processors.scope_task import ScopeTask
 from processors.scopes import INGEST
-from processors.task import INTERVAL_MS, Shared, Task
+from processors.shared import Shared
+from processors.task import INTERVAL_MS, Task
 from sweepers.sweeper import Sweeper
 from topics.reading import KafkaReader
 

@@ -12,7 +12,7 @@ from processors.ingest_task import IngestTask
 from processors.owner_task import OwnerTask
 from processors.scope_task import ScopeTask
 from processors.scopes import INGEST, Scope
-from processors.task import Shared
+from processors.shared import Shared
 from schemas.errors import ErrataError
 from sweepers.beside import Beside
 from sweepers.service import Service

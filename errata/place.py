@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from processors.task import DEAD_LETTER
+from processors.shared import DEAD_LETTER
 from topics.kafka import KafkaCluster
 from topics.presence import await_brokers
 from topics.secrets import Hiding

@@ -8,9 +8,10 @@ import time
 from errata.place import Place
 from errata.source_fields import check_order, resolve_deployed
 from processors import subjects
+from processors.compiler import compile_network
 from processors.deployed import Deployed, deploy, read_plan, require_same, topic_specs
 from processors.network import Network
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from topics.cluster import Cluster, MissingTopicError
 from topics.create import check_topics, create_topics
 from topics.refused import RefusedError

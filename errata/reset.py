@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.place import Place
+from processors.compiler import compile_network
 from processors.declarations import Source
 from processors.deployed import Deployed, read_plan
 from processors.faults import NetworkError
 from processors.network import Network
-from processors.plan import compile_network
 from processors.scopes import INGEST
 from topics import names
 from topics.cluster import Cluster, TopicPartition

@@ -20,7 +20,7 @@ from errata.listen import address
 from errata.logs import FORMATS, LEVELS, TEXT
 from errata.place import DAY_MS, WAIT_MS, Place
 from errata.secret_files import from_files
-from processors.task import DEAD_LETTER, ON_ERROR
+from processors.shared import DEAD_LETTER, ON_ERROR
 from processors.windows import duration_ms
 from schemas.errors import ErrataError
 from topics.secrets import Hiding, remember

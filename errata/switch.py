@@ -27,10 +27,10 @@ from processors.deployed import announce, write_plan
 from processors.intake import key_encoder, owners
 from processors.plan import Plan
 from processors.scopes import INGEST
+from processors.shared import Shared
 from processors.spread import Spread
 from processors.takeover import Fill, NewArc, Takeover, contents
 from processors.taking import KEY
-from processors.task import Shared
 from schemas import revisions as frames
 from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 

@@ -13,6 +13,7 @@ import polars as pl
 from errata import rows
 from errata.recorded import Borrowed
 from processors.arc_topic import ArcInput
+from processors.compiler import compile_network
 from processors.dead_letter import DeadLetter
 from processors.dead_letter import decode as decode_letter
 from processors.declarations import EARLIEST
@@ -20,9 +21,9 @@ from processors.deployed import declare_end, topic_specs
 from processors.ingest_task import IngestTask
 from processors.network import Network
 from processors.owner_task import OwnerTask
-from processors.plan import compile_network
 from processors.scope_task import ScopeTask
-from processors.task import DEAD_LETTER, ON_ERROR, Shared, Task
+from processors.shared import DEAD_LETTER, ON_ERROR, Shared
+from processors.task import Task
 from processors.view import View
 from schemas import framing
 from schemas.errors import ErrataError

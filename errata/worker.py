@@ -26,7 +26,8 @@ from errata.share import Share
 from processors.deployed import NewVersionError
 from processors.meter import scope_of
 from processors.network import Network
-from processors.task import Shared, Task
+from processors.shared import Shared
+from processors.task import Task
 from processors.view import View
 from topics.cluster import DoubtfulCommitError, FencedError
 from topics.refused import Right

@@ -17,7 +17,7 @@ import fastavro
 import polars as pl
 
 from processors.replay import Ask
-from processors.task import Shared
+from processors.shared import Shared
 from schemas import framing
 from schemas.errors import ErrataError
 from topics.cluster import TopicPartition

@@ -17,9 +17,9 @@ from processors.graves import Emission
 from processors.index import Index
 from processors.intake import Intake
 from processors.report import Report
+from processors.shared import Shared
 from processors.spread import Spread
 from processors.taking import Taken
-from processors.task import Shared
 from processors.typed import Source
 from schemas import revisions as frames
 from schemas.errors import ErrataError

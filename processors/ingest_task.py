@@ -24,8 +24,9 @@ from processors.intake import Intake, owners
 from processors.letters import letters, tally
 from processors.originals import NEWEST_MS, originals
 from processors.report import FOREVER, IDLE, NEVER, Floor
+from processors.shared import Shared
 from processors.taking import NEWEST
-from processors.task import INTERVAL_MS, Shared, Task
+from processors.task import INTERVAL_MS, Task
 from processors.typed import Source
 from schemas import revisions as frames
 from topics.cluster import Reader, Records, TopicPartition

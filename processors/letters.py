@@ -12,7 +12,7 @@ from processors import dead_letter
 from processors.dead_letter import DeadLetter
 from processors.envelopes.checks import Refusal
 from processors.report import Report
-from processors.task import Shared
+from processors.shared import Shared
 from schemas import framing
 from topics import names
 

@@ -22,8 +22,9 @@ from processors.holdings import Holdings
 from processors.intake import Intake, owners
 from processors.letters import letters, tally
 from processors.originals import NEWEST_MS
+from processors.shared import Shared
 from processors.taking import NEWEST
-from processors.task import Shared, Task
+from processors.task import Task
 from processors.typed import Source
 from schemas import revisions as frames
 from topics.cluster import TopicPartition

@@ -20,8 +20,9 @@ from processors.replay import Ask
 from processors.report import NEVER, SETTLED, Report
 from processors.scope import EpochResult, Memory, ScopeRun
 from processors.scopes import Scope
+from processors.shared import STOP, Shared
 from processors.spread import Spread
-from processors.task import INTERVAL_MS, STOP, Shared, Task
+from processors.task import INTERVAL_MS, Task
 from schemas import revisions as frames
 from schemas.fields import physical
 from topics.cluster import FencedError, LostOffsetError, TopicPartition

@@ -16,7 +16,8 @@ import polars as pl
 
 from processors.arc_topic import Meta, history
 from processors.report import Report
-from processors.task import Shared, Task
+from processors.shared import Shared
+from processors.task import Task
 from schemas import revisions as frames
 from schemas.fields import Fields
 from topics.cluster import TopicPartition, Transactions

@@ -8,74 +8,28 @@ transaction of the work itself; a new life goes on from there.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
 
-import polars as pl
-
 from processors import report as reports
-from processors.arc_topic import ArcCodec, Meta, history
+from processors.arc_topic import Meta
 from processors.believable import Disbelief
 from processors.declarations import Sink
-from processors.envelopes.outgoing import Outgoing
-from processors.graves import Emission, Graves, last_of
-from processors.meter import Meter
-from processors.plan import Plan
+from processors.graves import Emission, Graves
+from processors.orphans import Copies, orphaned
 from processors.report import Report
-from processors.view import View
+from processors.shared import Shared
 from schemas import framing
 from schemas.errors import ErrataError
 from topics import names
-from topics.cluster import Cluster, TopicPartition, Transactions
-from topics.registry import Registry
+from topics.cluster import TopicPartition, Transactions
 
 INTERVAL_MS = 50
 """An epoch's number is about the clock in units of this."""
 
 
-DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
-"""What becomes of a tuple that a box refuses: it is a dead letter, or the process ends."""
-
-
 class WrongPlanError(ErrataError):
     """A task was started with another plan than the one that is deployed."""
-
-
-@dataclass
-class Shared:
-    """What the tasks of one process share.
-
-    Args:
-        cluster: Where the topics are.
-        plan: What is deployed.
-        registry: Where the schemas are.
-        view: Progress, as known to this process.
-        compaction_lag_ms: How long a superseded record stays in a connection point's topic.
-        on_error: What becomes of tuples that a box refuses: ``dead-letter``, or ``stop``.
-    """
-
-    cluster: Cluster
-    plan: Plan
-    registry: Registry
-    view: View
-    compaction_lag_ms: int
-    on_error: str = DEAD_LETTER
-    codecs: dict[str, ArcCodec] = field(default_factory=dict)
-    sinks: dict[Sink, Outgoing] = field(default_factory=dict)
-    meter: Meter = field(default_factory=Meter)
-
-    def codec(self, arc: str) -> ArcCodec:
-        """Return the codec of an arc."""
-        if arc not in self.codecs:
-            self.codecs[arc] = ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
-        return self.codecs[arc]
-
-    def outgoing(self, sink: Sink) -> Outgoing:
-        """Return what makes the records of a sink."""
-        if sink not in self.sinks:
-            arc = self.plan.arcs[sink.arc]
-            self.sinks[sink] = Outgoing(arc, sink.topic, sink.envelope, sink.format, self.registry)
-        return self.sinks[sink]
 
 
 class Task:
@@ -294,22 +248,14 @@ class Task:
     # ---------------------------------------------------------------- the cleaner's dangers
 
     def _cover_orphans(self) -> Iterator[bool]:
-        """Write the last believed record again wherever a visible dead one of ours follows it.
-
-        The broker's cleaner keeps the last record of a key whether anybody believes it or not. Dead
-        records become visible by a late EndTxn only, behind the last end that this task reported.
-        """
+        """Write again what is believed wherever the cleaner could keep a dead record instead."""
         for arc in self.outputs:
             if not self.plan.arcs[arc].is_connection_point:
                 continue
-            codec = self.shared.codec(arc)
             for partition in self.own_partitions(arc):
-                place = TopicPartition(codec.topic, partition)
-                offset, _ = self.report.ends.get(place, (0, 0))
-                found = yield from history(self.cluster, codec, place, offset)
-                dead = found.filter(pl.col("task") == self.name)
-                if dead.height:
-                    yield from self._cover(codec, place, codec.identities(dead).unique())
+                copies = yield from orphaned(self.shared, self.report, arc, partition)
+                if copies:
+                    yield from self._write_again(arc, partition, copies)
 
     def own_partitions(self, arc: str) -> list[int]:
         """Return the partitions of an arc that this task writes to: of a source's, all."""
@@ -317,21 +263,13 @@ class Task:
             return list(range(self.plan.partition_count(arc)))
         return [self.partition]
 
-    def _cover(
-        self, codec: ArcCodec, place: TopicPartition, identities: pl.DataFrame
-    ) -> Iterator[bool]:
-        found = yield from history(self.cluster, codec, place, 0)
-        own = self.view.believed(found.filter(pl.col("task") == self.name))
-        last = last_of(own, identities, identity=list(codec.arc.identity))
-        if last.is_empty():
-            return
-        transactions = self._open()
+    def _write_again(self, arc: str, partition: int, copies: Copies) -> Iterator[bool]:
+        codec, transactions = self.shared.codec(arc), self._open()
         transactions.begin()
-        for (task, attempt, epoch), copies in last.group_by("task", "attempt", "epoch"):
-            keys, values = codec.encode(copies, Meta(task, attempt, epoch))
-            transactions.produce(
-                place.topic, partitions=[place.partition] * len(keys), keys=keys, values=values
-            )
+        for meta, revisions in copies:
+            keys, values = codec.encode(revisions, meta)
+            partitions = [partition] * len(keys)
+            transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
         transactions.flush()
         transactions.commit()
         yield True

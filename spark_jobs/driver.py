@@ -13,7 +13,7 @@ import polars as pl
 from processors import desk, rebuild
 from processors.arc_topic import ArcCodec
 from processors.scopes import Scope
-from processors.task import Shared
+from processors.shared import Shared
 from schemas.errors import ErrataError
 from spark_jobs.checkpoint import Checkpoint, Division
 from spark_jobs.epochs import NOTHING

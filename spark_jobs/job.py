@@ -13,7 +13,7 @@ from processors.boxes.states import UPSTREAM
 from processors.boxes.where import Where
 from processors.plan import Plan
 from processors.scopes import Scope
-from processors.task import DEAD_LETTER
+from processors.shared import DEAD_LETTER
 from spark_jobs.connected import connected
 from spark_jobs.registered import Registered
 from spark_jobs.slabs import Slabs

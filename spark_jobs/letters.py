@@ -16,7 +16,7 @@ from processors.desk import pack, unpack
 from processors.refused_tuples import check, letters_of
 from processors.report import Report
 from processors.scope import EpochResult, Memory
-from processors.task import STOP
+from processors.shared import STOP
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job
 

@@ -11,7 +11,7 @@ import polars as pl
 from processors.boxes.answers import Need
 from processors.desk import TopicDesk
 from processors.replay import Ask
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from spark_jobs.epochs import Batch
 from spark_jobs.job import Job

@@ -12,7 +12,8 @@ from processors.dead_letter import DeadLetter
 from processors.letters import posted
 from processors.refused_tuples import tally
 from processors.report import NEVER, SETTLED, Report
-from processors.task import Shared, Task
+from processors.shared import Shared
+from processors.task import Task
 from spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
 from spark_jobs.job import Job
 from spark_jobs.letters import unpacked

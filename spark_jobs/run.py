@@ -11,7 +11,7 @@ from typing import Any
 
 from processors.deployed import NewVersionError
 from processors.scopes import Scope
-from processors.task import Shared
+from processors.shared import Shared
 from schemas.errors import ErrataError
 from spark_jobs.checkpoint import Checkpoint
 from spark_jobs.driver import BUCKETS, Driver, JobFailedError

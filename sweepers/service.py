@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from processors import desk
-from processors.task import Shared
+from processors.shared import Shared
 from sweepers.refusals import HistoryGoneError
 from sweepers.sweeper import Sweeper
 from topics.cluster import TopicPartition

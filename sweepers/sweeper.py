@@ -20,7 +20,7 @@ import polars as pl
 from processors import report as reports
 from processors.arc_topic import ArcInput
 from processors.report import Report
-from processors.task import Shared
+from processors.shared import Shared
 from schemas import framing
 from sweepers.refusals import HistoryGoneError, NotYetCompleteError
 from sweepers.segments import StoreError

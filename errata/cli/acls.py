@@ -12,7 +12,8 @@ from errata.cli.deployed import deployed
 from errata.cli.output import print_lines
 from errata.loading import load
 from errata.rights import roles
-from processors.plan import Plan, compile_network
+from processors.compiler import compile_network
+from processors.plan import Plan
 from topics.refused import Right, by_resource, kafka_acls
 
 

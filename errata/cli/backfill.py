@@ -19,8 +19,9 @@ from errata.settings import read_settings
 from errata.source_fields import resolve_deployed
 from errata.versions import check_asked, deployed_part, new_arcs, next_version
 from processors import deployed, subjects
+from processors.compiler import compile_network
 from processors.network import Network
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from spark_jobs.backfill import Backfill, check
 from topics.registry_server import registry
 

@@ -13,15 +13,17 @@ from errata.place import DAY_MS
 from processors import declarations as declared
 from processors.arcs import type_boxes
 from processors.boxes.aggregating import Aggregating
+from processors.boxes.description import describe_box
 from processors.boxes.lag import Lag
 from processors.boxes.lookup import Lookup
 from processors.boxes.ordered import Ordered
 from processors.boxes.states import DOWNSTREAM, UPSTREAM
+from processors.compiler import compile_network
 from processors.deployed import topic_specs
 from processors.exchanges import owner_of
 from processors.modes import NO_RADIUS, find_results
 from processors.network import Network
-from processors.plan import Plan, compile_network, describe_box
+from processors.plan import Plan
 from processors.typed import Typed
 from processors.windows import FOREVER_MS
 

@@ -27,7 +27,7 @@ from errata.testing import Driver, UnknownNameError
 from processors.declarations import Source
 from processors.network import Network
 from processors.resolve import resolve
-from processors.task import DEAD_LETTER, ON_ERROR
+from processors.shared import DEAD_LETTER, ON_ERROR
 from schemas.errors import ErrataError
 from topics.cluster import Cluster
 from topics.kafka import KafkaCluster

@@ -21,8 +21,8 @@ from errata.place import Place
 from errata.switch import Jobs, Switch
 from errata.worker import IDLE_S
 from processors.plan import Plan
+from processors.shared import Shared
 from processors.takeover import Fill
-from processors.task import Shared
 from processors.view import View
 from topics.kafka import KafkaCluster
 

@@ -20,10 +20,11 @@ from errata.render.roles import labels, roles
 from errata.render.strimzi import topic_resources
 from errata.render.yaml import to_yaml
 from errata.settings import read_settings
+from processors.compiler import compile_network
 from processors.declarations import Source
 from processors.deployed import topic_specs
 from processors.network import Network
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from processors.resolve import resolve
 from schemas.errors import ErrataError
 from topics.kafka import KafkaCluster

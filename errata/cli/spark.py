@@ -17,7 +17,7 @@ from errata.port import told
 from errata.preparation import prepare
 from errata.settings import read_settings
 from errata.stopping import Stop
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from spark_jobs.session import by_value, check_packages, open_session
 from spark_jobs.sole import Sole

@@ -11,7 +11,7 @@ import polars as pl
 from errata import rows
 from processors.arc_topic import ArcInput
 from processors.plan import Plan
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from schemas import revisions as frames
 from topics.cluster import Cluster

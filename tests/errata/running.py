@@ -17,7 +17,7 @@ from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
 from processors.arc_topic import ArcInput
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from topics.broker import EmbeddedBroker
 from topics.kafka import KafkaCluster

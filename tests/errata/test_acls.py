@@ -7,7 +7,8 @@ import pytest
 
 from errata import Network, hopping
 from errata.rights import roles
-from processors.plan import Plan, compile_network
+from processors.compiler import compile_network
+from processors.plan import Plan
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 from topics.refused import CREATE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right

@@ -11,6 +11,7 @@ from errata.source_fields import before_and_after, resolve_deployed
 from errata.switch import Switch
 from errata.versions import new_fields, next_version
 from processors import subjects
+from processors.compiler import compile_network
 from processors.deployed import (
     PlanMismatchError,
     as_deployed,
@@ -19,7 +20,7 @@ from processors.deployed import (
     read_plan,
     topic_specs,
 )
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from processors.report import FOREVER
 from schemas.avro import tuple_schema
 from schemas.fields import FieldType

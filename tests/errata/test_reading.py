@@ -18,8 +18,8 @@ from errata.loading import load
 from errata.progress import current
 from errata.tailing import Tail
 from errata.testing import LAG_MS, Driver
+from processors.compiler import compile_network
 from processors.deployed import NotDeployedError, deploy, topic_specs, write_plan
-from processors.plan import compile_network
 from spark_jobs.arc_reader import EpochAheadError, HistoryLostError
 from tests.errata.conftest import Errata
 from tests.errata.test_tail import figure

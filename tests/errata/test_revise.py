@@ -10,7 +10,7 @@ from errata import Network
 from errata.cli.revise import place_of
 from errata.deployment import Deployment
 from errata.testing import Driver
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from schemas import revisions as frames
 from schemas.partition import partitions
 from tests.errata.conftest import Errata

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from processors import subjects
+from processors.compiler import compile_network
 from processors.deployed import deploy, read_plan, topic_specs
-from processors.plan import compile_network
 from tests.errata.test_new_fields import LAG_MS, OLD, network
 from topics.memory import MemoryCluster
 from topics.names import SCHEMAS_TOPIC

@@ -9,8 +9,8 @@ import pytest
 from errata import Network
 from errata.source_record import NoSuchRecordError, source_records
 from processors.arc_topic import ArcCodec
+from processors.compiler import compile_network
 from processors.intake import Intake
-from processors.plan import compile_network
 from processors.typed import Source
 from schemas import revisions as frames
 from topics import names

@@ -12,7 +12,7 @@ from errata.loading import load
 from errata.progress import NetworkStatus, Progress, status
 from errata.testing import Driver
 from processors import report as reports
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from processors.report import FOREVER, IDLE, Report
 from schemas import framing
 from tests.errata.conftest import Errata

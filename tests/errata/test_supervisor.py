@@ -19,7 +19,7 @@ from errata.supervisor import (
     UnknownProcessError,
     network_commands,
 )
-from processors.plan import compile_network
+from processors.compiler import compile_network
 
 PYTHON = [sys.executable, "-c"]
 WAITS = [*PYTHON, "import time; print('up', flush=True); time.sleep(600)"]

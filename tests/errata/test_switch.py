@@ -13,6 +13,7 @@ from errata.parts import Parts
 from errata.switch import Switch
 from errata.versions import next_version
 from processors.arc_topic import ArcInput
+from processors.compiler import compile_network
 from processors.deployed import (
     PlanMismatchError,
     changes,
@@ -22,9 +23,9 @@ from processors.deployed import (
     require_same,
     topic_specs,
 )
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from processors.report import FOREVER
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from topics.memory import MemoryCluster
 from topics.registry import SchemaRegistry

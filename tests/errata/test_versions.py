@@ -7,8 +7,9 @@ import pytest
 
 from errata import Network, Stream, tumbling
 from errata.versions import NotFilledError, check_asked, deployed_part, new_arcs, next_version
+from processors.compiler import compile_network
 from processors.deployed import Deployed, PlanMismatchError, added, as_deployed
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from processors.rebuild import CannotRebuildError
 
 Declare = Callable[[Network, Stream], object]

@@ -14,7 +14,7 @@ from errata.supervisor import Supervisor, network_commands
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.report import FOREVER
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from tests.feeds.feeds import FEEDS, ON_SPARK
 from tests.feeds.test_feeds import NAMES, in_order

@@ -8,10 +8,11 @@ import polars as pl
 
 from errata import hopping, tumbling
 from errata.versions import deployed_part, next_version
+from processors.compiler import compile_network
 from processors.deployed import Deployed, added
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
+from processors.shared import Shared
 from processors.takeover import Fill, Filled, NewArc, contents
-from processors.task import Shared
 from schemas import revisions as frames
 from spark_jobs.backfill import schema_ids
 from spark_jobs.fill_writer import FillWriter

@@ -10,7 +10,8 @@ from processors.ingest_task import IngestTask
 from processors.owner_task import OwnerTask
 from processors.plan import Plan
 from processors.scope_task import ScopeTask
-from processors.task import Shared, Task
+from processors.shared import Shared
+from processors.task import Task
 from processors.view import View
 from sweepers.beside import Beside
 from sweepers.service import Service

@@ -15,7 +15,7 @@ import polars as pl
 
 from processors.desk import TopicDesk
 from processors.scopes import Scope
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from spark_jobs.driver import register
 from spark_jobs.epochs import Bound, Epochs

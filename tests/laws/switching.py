@@ -13,8 +13,9 @@ from errata.switch import Switch
 from errata.versions import next_version
 from processors.deployed import read_plan, topic_specs
 from processors.plan import Plan
+from processors.shared import Shared
 from processors.takeover import Fill
-from processors.task import Shared, WrongPlanError
+from processors.task import WrongPlanError
 from processors.view import View
 from tests.laws.audit import Audit
 from tests.laws.cleaner import Cleaner

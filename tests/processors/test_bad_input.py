@@ -7,9 +7,9 @@ import pytest
 
 from errata import Network, tumbling
 from errata.testing import Driver
+from processors.compiler import compile_network
 from processors.envelopes.checks import Batch
 from processors.envelopes.make import make
-from processors.plan import compile_network
 from schemas import framing
 from tests.processors.envelopes.records import FIELDS, avro
 from topics.registry import UnknownSchemaError

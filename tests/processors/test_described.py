@@ -7,6 +7,7 @@ import pytest
 
 from errata import Network, tumbling
 from processors.arc_topic import ArcCodec
+from processors.compiler import compile_network
 from processors.deployed import NotDeployedError, topic_specs, write_plan
 from processors.described import (
     DescribedPlan,
@@ -14,7 +15,7 @@ from processors.described import (
     NoSuchArcError,
     read_described,
 )
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from processors.report import NEVER, Report
 from processors.view import View
 from schemas.codec import RevisionCodec

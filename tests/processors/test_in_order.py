@@ -11,7 +11,7 @@ import pytest
 from errata import Network, NetworkError, hopping, sliding, tumbling
 from errata.testing import Driver
 from processors.boxes.ordered import Ordered
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from processors.windows import FOREVER_MS, WindowSpecError
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "symbol": "string", "price": "double"}

@@ -4,7 +4,7 @@ import pytest
 
 from errata import Network, NetworkError, Stream, tumbling
 from errata.testing import Driver
-from processors.plan import compile_network
+from processors.compiler import compile_network
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "x": "long", "note": "string?"}
 

@@ -7,7 +7,7 @@ import pytest
 
 from errata import Network, NetworkError, Stream, tumbling
 from errata.testing import Driver
-from processors.plan import compile_network
+from processors.compiler import compile_network
 
 TRADES = {"key": "string", "at": "timestamp-millis", "symbol": "string?", "size": "long"}
 RENAMES = {"old": "string", "at": "timestamp-millis", "new": "string", "size": "long"}

@@ -3,7 +3,7 @@
 import pytest
 
 from errata import Network, NetworkError, hopping, tumbling
-from processors.plan import compile_network
+from processors.compiler import compile_network
 
 FIELDS = {
     "key": "string",

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from errata import Network, Stream, tumbling
 from errata.testing import Driver
 from processors.arc_topic import ArcInput
+from processors.compiler import compile_network
 from processors.dead_letter import decode as decode_letter
 from processors.deployed import topic_specs
 from processors.faults import NetworkError
 from processors.holdings import LostIndexError
 from processors.ingest_task import IngestTask
 from processors.owner_task import OwnerTask
-from processors.plan import compile_network
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from schemas import framing
 from schemas import revisions as frames

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from errata import Network
+from processors.compiler import compile_network
 from processors.faults import NetworkError
-from processors.plan import compile_network
 from processors.resolve import resolve
 from tests.processors.envelopes.records import Registry, record
 

@@ -8,7 +8,8 @@ import pytest
 
 from errata import Network, tumbling
 from processors.boxes.aggregate import Aggregate
-from processors.plan import Plan, compile_network
+from processors.compiler import compile_network
+from processors.plan import Plan
 from processors.propagation.choice import ORDERS
 from processors.report import FOREVER
 from processors.scope import EpochResult, Memory, ScopeRun

@@ -6,7 +6,8 @@ import errata
 from errata import Network, tumbling
 from errata.testing import Driver
 from processors import subjects
-from processors.plan import Plan, compile_network
+from processors.compiler import compile_network
+from processors.plan import Plan
 from processors.subjects import IncompatibleSchemaError, planned
 from topics.memory import MemoryCluster
 from topics.names import SCHEMAS_TOPIC

@@ -1,8 +1,8 @@
 """The watermark that a task sees is the minimum over all that its inputs come from."""
 
 from errata import Network, tumbling
+from processors.compiler import compile_network
 from processors.deployed import topic_specs
-from processors.plan import compile_network
 from processors.report import Report
 from processors.view import View
 from topics.memory import MemoryCluster

@@ -10,8 +10,8 @@ from errata import Network
 from processors import report as reports
 from processors import subjects
 from processors.arc_topic import ArcCodec, Meta
+from processors.compiler import compile_network
 from processors.deployed import deploy, topic_specs
-from processors.plan import compile_network
 from processors.report import Report
 from schemas import framing
 from schemas import revisions as frames

@@ -6,7 +6,7 @@ import pytest
 
 from errata import Network, Stream, hopping, tumbling
 from errata.testing import Driver
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from processors.report import NEVER, Report
 from schemas import revisions as frames
 from spark_jobs.as_of import AsOf, Auditor, Bound, NotAuditableError, Reports

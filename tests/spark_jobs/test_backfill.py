@@ -13,10 +13,11 @@ from errata import Network, rows, tumbling
 from errata.loading import load
 from errata.place import Place
 from errata.worker import Worker
+from processors.compiler import compile_network
 from processors.deployed import NewVersionError
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
+from processors.shared import Shared
 from processors.takeover import Filled, NewArc
-from processors.task import Shared
 from processors.view import View
 from spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
 from spark_jobs.run import Options, run_jobs

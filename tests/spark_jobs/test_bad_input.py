@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from errata import Network, tumbling
+from processors.compiler import compile_network
 from processors.faults import NetworkError
-from processors.plan import compile_network
 from spark_jobs import session, sole
 from spark_jobs.checkpoint import Checkpoint, CheckpointError, Division
 from spark_jobs.session import SparkMissingError, check_java, check_packages

@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 from errata import Network, python, tumbling
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from processors.scope import BoxError
-from processors.task import STOP
+from processors.shared import STOP
 from spark_jobs import letters
 from spark_jobs.driver import register
 from spark_jobs.epochs import Batch

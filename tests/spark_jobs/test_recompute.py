@@ -8,7 +8,8 @@ import pytest
 
 from errata import Network, Stream, hopping, tumbling
 from errata.testing import Driver
-from processors.plan import Plan, compile_network
+from processors.compiler import compile_network
+from processors.plan import Plan
 from schemas import revisions as frames
 from spark_jobs import reading
 from spark_jobs.recompute import (

@@ -16,7 +16,7 @@ from errata.worker import Worker
 from processors.arc_topic import ArcInput
 from processors.deployed import declare_end
 from processors.desk import unpack
-from processors.task import Shared
+from processors.shared import Shared
 from processors.view import View
 from schemas import revisions as frames
 from spark_jobs.checkpoint import Checkpoint

@@ -19,8 +19,9 @@ from errata.render.kubernetes import PORT, Wanted, manifests
 from errata.render.roles import labels, roles
 from errata.render.strimzi import topic_resources
 from errata.render.yaml import to_yaml
+from processors.compiler import compile_network
 from processors.deployed import topic_specs
-from processors.plan import Plan, compile_network
+from processors.plan import Plan
 from tests.errata.conftest import Errata
 
 NETWORK = """

@@ -7,7 +7,7 @@ import pytest
 
 from errata import Network, NetworkError, sliding, tumbling
 from processors.aggregates.accumulating import Accumulating
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from tests.laws.user_functions import Bits, SlowPeak
 from tests.processors.aggregates.test_modes import FIELDS
 from tests.processors.boxes.trial import Trial, make

@@ -13,7 +13,7 @@ from processors.boxes.answers import Live
 from processors.boxes.body import Body
 from processors.boxes.difference import difference
 from processors.boxes.iterate import Iterate
-from processors.plan import compile_network
+from processors.compiler import compile_network
 from schemas import revisions as frames
 from schemas.fields import physical
 

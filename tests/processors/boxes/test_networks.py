@@ -7,7 +7,7 @@ import pytest
 
 from errata import Network, NetworkError, Stream, hopping, sliding, tumbling
 from errata.testing import Driver
-from processors.plan import compile_network
+from processors.compiler import compile_network
 
 RESULTS = {"n": "count(*)", "total": "sum(price)", "top": "max(price)"}
 MODES = ("upstream", "downstream", "resident", "adaptive")

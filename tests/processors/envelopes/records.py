@@ -9,9 +9,9 @@ from typing import Any
 import fastavro
 
 from errata import Network
+from processors.compiler import compile_network
 from processors.envelopes.checks import Batch, Decoded
 from processors.envelopes.make import make
-from processors.plan import compile_network
 from schemas import framing
 from schemas.fields import FieldType
 from topics.registry import UnknownSchemaError
