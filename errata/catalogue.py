@@ -103,6 +103,12 @@ REBUILDS = Metric(
 LIVE = Metric(
     "errata_live_rows", GAUGE, (*_TASK, "box"), "Rows that a box holds in memory: its open windows."
 )
+INDEX_FULL = Metric(
+    "errata_index_full",
+    GAUGE,
+    _TASK,
+    "1 while the disk of a source's index is full and the task takes nothing in.",
+)
 
 _SWEEPER = ("network", "arc", "partition")
 ANSWERED = Metric(
@@ -160,7 +166,7 @@ REGISTRY_FAILURES = Metric(
 TASK_METRICS = (
     RECORDS, INGESTED, LATE, DISAGREED, LETTERS, REVISIONS, EPOCHS, COMMITS, DOUBTFUL, ATTEMPTS,
     WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED, FALLBACKS,
-    REBUILDS, LIVE,
+    REBUILDS, LIVE, INDEX_FULL,
 )  # fmt: skip
 SWEEPER_METRICS = (ANSWERED, REFUSED, SENT, COPIED, BYTES, SEGMENTS, FULL)
 SHARED_METRICS = (LIES, REGISTRY_UP, REGISTRY_FAILURES)

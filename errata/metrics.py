@@ -14,6 +14,7 @@ from errata.exposition import Exposition
 from errata.holds import moment
 from errata.progress import newest_epoch, waiting_behind
 from processors.ingest_task import IngestTask
+from processors.owner_task import OwnerTask
 from processors.report import FOREVER, IDLE
 from processors.scope_task import ScopeTask
 from processors.scopes import INGEST
@@ -112,6 +113,8 @@ def _held(page: Exposition, task: Task) -> None:
     """Tell what a task has in memory, and what waits for it."""
     labels = _labels(task.shared, task.name)
     page.add(catalogue.WORKING, int(task.started), *labels)
+    if isinstance(task, IngestTask | OwnerTask) and task.holdings is not None:
+        page.add(catalogue.INDEX_FULL, int(bool(task.holdings.full)), *labels)
     if isinstance(task, IngestTask) and isinstance(task.reader, KafkaReader):
         end = task.reader.known_end(task.place)
         if end is not None:

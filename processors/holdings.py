@@ -7,14 +7,16 @@ for good once it is committed to Kafka.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import polars as pl
 
 from processors.arc_topic import history
 from processors.graves import Emission
-from processors.index import Index
+from processors.index import FullIndexError, Index
 from processors.intake import Intake
 from processors.report import Report
 from processors.shared import Shared
@@ -24,6 +26,8 @@ from processors.typed import Source
 from schemas import revisions as frames
 from schemas.errors import ErrataError
 from topics.cluster import TopicPartition
+
+log = logging.getLogger("errata")
 
 
 class LostIndexError(ErrataError):
@@ -49,6 +53,10 @@ class Holdings:
         self.codec = shared.codec(self.arc.name)
         self.spread = Spread(self.arc, self.plan.partition_count(self.arc.name))
         self._index: Index | None = None
+        self.full = ""
+        """Why nothing can be written to the index; "" if it can."""
+        self.is_behind = False
+        """Whether the index lacks what was committed to Kafka."""
 
     @property
     def index(self) -> Index:
@@ -57,10 +65,11 @@ class Holdings:
         return self._index
 
     def open(self, report: Report) -> Iterator[bool]:
-        """Bring the index up to what the task reported.
+        """Bring the index up to what the task reported, or leave it behind if there is no room.
 
         Raises:
             LostIndexError: If it is lost, and so is what the arc held.
+            FullIndexError: If there is no room for a first one.
         """
         label = f"{self.codec.topic} {self.task} {self.plan.shape}"
         self._index = index = Index(self.folder, label=label)
@@ -72,11 +81,16 @@ class Holdings:
                 f"{self.task}: its index is lost, and source {self.arc.name!r} keeps no history "
                 'to read it from again; put the state folder back, or give the source keep="..."'
             )
-        if index.done != report.done:
-            yield from self._catch_up(index, report)
+        self.is_behind = index.done != report.done
+        if self.is_behind:
+            yield from self.catch_up(report)
 
-    def _catch_up(self, index: Index, report: Report) -> Iterator[bool]:
-        """Read what was committed since the index was last brought up to date."""
+    def catch_up(self, report: Report) -> Iterator[bool]:
+        """Read what was committed since the index was last brought up to date.
+
+        It stays behind if there is no room.
+        """
+        index = self.index
         since, found, cluster = index.positions, [self.codec.empty], self.view.cluster
         reached: dict[TopicPartition, int] = {}
         for partition in range(self.spread.partition_count):
@@ -87,8 +101,9 @@ class Holdings:
             found.append(self.view.believed(own))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
         last = frames.last(pl.concat(found), self.arc.identity)
-        self.intake.change(index, last, done=report.done, positions=reached)
-        index.commit()
+        with suppress(FullIndexError), self._writing():
+            self.intake.change(index, last, done=report.done, positions=reached)
+            self._commit()
 
     def judge(self, given: pl.DataFrame) -> Taken:
         """Return what a batch of source revisions changes; see `taking.take`."""
@@ -101,17 +116,41 @@ class Holdings:
             taken: The changes.
             epoch: The epoch.
             report: The newest report: the index is read again from where it ends.
+
+        Raises:
+            FullIndexError: If there is no room for them.
         """
         ends = {place: offset for place, (offset, _) in report.ends.items()}
         positions = self.index.positions | ends
-        self.intake.change(
-            self.index, taken.revisions, keys=taken.keys, done=epoch, positions=positions
-        )
+        with self._writing():
+            self.intake.change(
+                self.index, taken.revisions, keys=taken.keys, done=epoch, positions=positions
+            )
         return self.spread.emissions(taken.revisions, epoch)
 
     def commit(self) -> None:
-        """Keep the changes: they are committed to Kafka."""
+        """Keep the changes: they are committed to Kafka. Without room the index falls behind."""
+        with suppress(FullIndexError), self._writing():
+            self.is_behind = True
+            self._commit()
+
+    def _commit(self) -> None:
         self.index.commit()
+        self.is_behind = False
+        if self.full:
+            log.warning("%s: there is room again, it goes on", self.task)
+            self.full = ""
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say once that the disk is full."""
+        try:
+            yield
+        except FullIndexError as error:
+            if not self.full:
+                log.error("%s takes nothing in until there is room: %s", self.task, error)
+            self.full = str(error)
+            raise
 
     def close(self) -> None:
         """Undo what is not committed and give the files back; safe to call twice."""

@@ -7,7 +7,9 @@ index is read from it again.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -24,10 +26,16 @@ LONGEST_KEY = 500
 
 _META = b"\x00meta"
 _MAP_BYTES = 1 << 40  # address space, not disk: the file grows with what is in it
+_LOCK_BYTES = 8_192
+_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store tells no number
 
 
 class StoredIndexError(ErrataError):
-    """The index can't be used: disk full, or the folder is not writable."""
+    """The index can't be used: the folder is not writable, or the disk fails."""
+
+
+class FullIndexError(StoredIndexError):
+    """There is no room for what is to be written; what is in the index still stands."""
 
 
 class Index:
@@ -53,6 +61,10 @@ class Index:
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        lock = self.folder / "lock.mdb"
+        if not lock.exists() or lock.stat().st_size < _LOCK_BYTES:
+            # The store maps this file: where there is no room for it the system ends the process.
+            lock.write_bytes(bytes(_LOCK_BYTES))
         # A killed process loses nothing; after a power cut the index is read from the arc again.
         self.store = lmdb.open(
             str(self.folder), map_size=_MAP_BYTES, sync=False, metasync=False, max_dbs=0
@@ -66,9 +78,10 @@ class Index:
         self._open()
 
     def _error(self, error: Exception) -> StoredIndexError:
-        return StoredIndexError(
-            f"index of {self.label} in {self.folder.name!r}: {error}; make room or another "
-            "state folder (ERRATA_STATE) and start again, it is read from the arc"
+        is_full = any(told in str(error) for told in _FULL)
+        return (FullIndexError if is_full else StoredIndexError)(
+            f"index of {self.label} in {self.folder.name!r}: {error}; make room, or start "
+            "again with another state folder (ERRATA_STATE): it is read from the arc"
         )
 
     def _meta(self) -> dict[str, object]:
@@ -114,6 +127,9 @@ class Index:
             delete: Identities that are gone.
             done: The epoch they complete.
             positions: Where to read on from, by partition of the arc.
+
+        Raises:
+            FullIndexError: If there is no room for them.
         """
         self.abort()
         try:
@@ -128,10 +144,15 @@ class Index:
             }
             self.transaction.put(_META, json.dumps(meta).encode())
         except (lmdb.Error, OSError) as error:
+            self.abort()
             raise self._error(error) from error
 
     def commit(self) -> None:
-        """Keep the changes."""
+        """Keep the changes.
+
+        Raises:
+            FullIndexError: If there is no room; they are undone, and can be made again.
+        """
         if self.transaction is not None:
             try:
                 self.transaction.commit()

@@ -20,6 +20,7 @@ from processors.envelopes.checks import ROW, Refusal
 from processors.exchanges import exchange_of
 from processors.graves import Emission
 from processors.holdings import Holdings
+from processors.index import FullIndexError
 from processors.intake import Intake, owners
 from processors.letters import letters, tally
 from processors.originals import NEWEST_MS, originals
@@ -35,7 +36,7 @@ from topics.registry import RegistryAwayError
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
 ASK_AGAIN_MS = 5_000
-"""A registry that gave no answer is asked again after so long."""
+"""After so long it tries again what it waits for: a registry's answer, or room on its disk."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -101,12 +102,12 @@ class IngestTask(Task):
         """Bring the index up to the arc, and go on reading where the report says."""
         if self.holdings is not None:
             yield from self.holdings.open(self.report)
+        self._wait()
         resume = self.report.resume.get(self.place, 0)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
         self.stamped_ms = self.heard_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
-        self.asked_ms = 0
         yield True
 
     # ---------------------------------------------------------------- a step
@@ -117,14 +118,20 @@ class IngestTask(Task):
         now = self.clock_ms()
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
-        busy &= not (self.waits and 0 <= now - self.asked_ms < ASK_AGAIN_MS)
+        behind = self.holdings is not None and self.holdings.is_behind
+        waiting = bool(self.waits) and 0 <= now - self.asked_ms < ASK_AGAIN_MS
+        busy &= not waiting
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
-        if busy and (due or self._rows() >= ROWS_A_BATCH):
+        if behind and not waiting:
+            yield from self._catch_up()
+        elif busy and (due or self._rows() >= ROWS_A_BATCH):
             epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
             yield from self._take(epoch, now)
         elif self._largest() > self.report.done and not busy:
             # Follow the peers, never push them: two idle tasks would push each other for ever.
             yield from self.commit([], replace(self.report, done=self._largest()))
+        elif behind:
+            yield False  # it has yet to read the deletes that would be buried
         else:
             yield from self.bury()
 
@@ -204,31 +211,31 @@ class IngestTask(Task):
     def _take(self, epoch: int, now: int) -> Iterator[bool]:
         """Process what is held as one epoch."""
         assert self.reader is not None
-        held, self.held = self.held, []
-        idle, ends = not held and self._falls_idle(now), self._has_end()
+        held, idle, ends = self.held, self._falls_idle(now), self._has_end()
         values = list(chain.from_iterable(records.values for records in held))
         keys = list(chain.from_iterable(records.keys for records in held))
         try:
             decoded = self.intake.decode(values, keys)
-        except RegistryAwayError as error:
+            if self.holdings is not None:
+                newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
+                taken = self.holdings.judge(decoded.frame.with_columns(newest))
+                emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+        except (RegistryAwayError, FullIndexError) as error:
             # They wait, and what is behind them; epochs go on, as if nothing had come here.
-            self.held, self.waits, self.asked_ms = held, str(error), now
+            self._wait(str(error))
             yield False
             return
-        self.waits = ""
+        self.held = []
         refused, counts = list(decoded.refused), Counter(self.report.counts)
         if self.holdings is None:
             emissions = self._passed_on(decoded.frame, held, epoch)
             at = decoded.frame[frames.AFTER + self.arc.event_time]  # null for deletes
             newest_ms: int | None = at.max()  # type: ignore[assignment]
         else:
-            newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
-            taken = self.holdings.judge(decoded.frame.with_columns(newest))
             found = taken.refused.select(ROW, "reason", "detail")
             refused += [Refusal(*row) for row in found.iter_rows()]
             newest_ms = taken.newest_ms
             counts.update(taken.counts)
-            emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
         counts.update(read=len(values), passed=decoded.passed)
         counts.update(tally(refused))
         if newest_ms is not None:
@@ -258,8 +265,21 @@ class IngestTask(Task):
         yield from self.commit(emissions, report, records=dead)
         if self.holdings is not None:
             self.holdings.commit()
+        self._wait()
         self.stamped_ms = now
         yield True
+
+    def _catch_up(self) -> Iterator[bool]:
+        """Bring the index up to the arc, where there was no room for it."""
+        assert self.holdings is not None
+        yield from self.holdings.catch_up(self.report)
+        self._wait()
+        yield not self.waits
+
+    def _wait(self, why: str = "") -> None:
+        """Wait for what others have to mend, if there is something."""
+        full = "" if self.holdings is None else self.holdings.full
+        self.waits, self.asked_ms = why or full, self.clock_ms()
 
     def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
         """Return the records of these revisions, each for the owners of its identities."""

@@ -19,6 +19,7 @@ from processors.arc_topic import ArcInput
 from processors.envelopes.checks import ROW, Refusal
 from processors.exchanges import exchange_of, owning_scope
 from processors.holdings import Holdings
+from processors.index import FullIndexError
 from processors.intake import Intake, owners
 from processors.letters import letters, tally
 from processors.originals import NEWEST_MS
@@ -31,7 +32,7 @@ from topics.cluster import TopicPartition
 from topics.registry import RegistryAwayError
 
 ASK_AGAIN_S = 5.0
-"""A registry that gave no answer is asked again after so long."""
+"""After so long it tries again what it waits for: a registry's answer, or room on its disk."""
 
 
 class OwnerTask(Task):
@@ -64,6 +65,7 @@ class OwnerTask(Task):
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
         yield from self.holdings.open(self.report)
+        self._wait()
         place = TopicPartition(self.codec.topic, self.partition)
         self.input = ArcInput(
             self.view,
@@ -80,7 +82,13 @@ class OwnerTask(Task):
         self.view.poll()
         self.input.poll()
         epochs = self.input.epochs(self.input.frontier())
-        if epochs and monotonic() >= self.again_s:
+        waiting = bool(self.waits) and monotonic() < self.again_s
+        if self.holdings.is_behind:
+            if not waiting:
+                yield from self.holdings.catch_up(self.report)
+                self._wait()
+            yield False  # nothing is buried: it has yet to read the deletes
+        elif epochs and not waiting:
             yield from self._take(self.input, epochs[0])
         else:
             yield from self.bury()
@@ -91,12 +99,12 @@ class OwnerTask(Task):
         passed = passed.sort("partition", "offset")
         try:
             rows, given, refused = self._own(passed)
-        except RegistryAwayError as error:
-            self.waits, self.again_s = str(error), monotonic() + ASK_AGAIN_S
+            taken = self.holdings.judge(given)
+            emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+        except (RegistryAwayError, FullIndexError) as error:
+            self._wait(str(error))
             yield False
             return
-        self.waits = ""
-        taken = self.holdings.judge(given)
         found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
         refused += [Refusal(*row) for row in found.unique(ROW, keep="first").iter_rows()]
         dead = letters(
@@ -111,10 +119,14 @@ class OwnerTask(Task):
         counts.update(taken.counts)
         counts.update(tally(refused))
         resume = {source.place: source.drop(epoch)}
-        emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead)
         self.holdings.commit()
+        self._wait()
+
+    def _wait(self, why: str = "") -> None:
+        """Wait for what others have to mend, if there is something."""
+        self.waits, self.again_s = why or self.holdings.full, monotonic() + ASK_AGAIN_S
 
     def _own(self, passed: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
         """Return the revisions of own identities, and the place of each among what was passed on.

@@ -3,10 +3,7 @@
 import errno
 import logging
 import os
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from errata import Network, tumbling
 from errata.testing import Driver
 from sweepers.segments import StoreError
 from sweepers.sweeper import RETRY_MS, Sweeper
+from tests.stuffing import fill
 
 MINUTE = 60_000
 EVERYTHING = pl.DataFrame({"from_ms": [0], "to_ms": [10_000 * MINUTE]})
@@ -65,31 +63,6 @@ def follow(sweeper: Sweeper, clock: Clock) -> None:
 def prices(sweeper: Sweeper, epoch: int) -> list[int] | None:
     found = sweeper.answer(epoch, EVERYTHING)
     return None if found is None else sorted(found["price"].to_list())
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 256 kB, made by root where that is allowed."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "errata-test", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
-        pytest.skip("only root can make a file system of 256 kB")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    path = folder / "stuffing"
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    assert shutil.disk_usage(folder).free == 0
-    return path
 
 
 def test_a_full_disk_stops_the_answers_until_there_is_room(

@@ -1,0 +1,274 @@
+"""A disk without room for a source's index: what comes waits, nothing is lost, it goes on."""
+
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+
+from errata import Network
+from errata.look import Look
+from errata.testing import Driver
+from processors import owner_task
+from processors.holdings import Holdings
+from processors.index import FullIndexError, Index, StoredIndexError
+from processors.ingest_task import ASK_AGAIN_MS, IngestTask
+from processors.owner_task import OwnerTask
+from processors.task import INTERVAL_MS, Task
+from tests.errata.conftest import ROOT
+from tests.stuffing import fill
+
+FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long", "note": "string"}
+LATER = ASK_AGAIN_MS // INTERVAL_MS
+
+
+def network(*, rekey: bool = False) -> Network:
+    net = Network("full")
+    for name in ("one", "other"):
+        net.source(
+            name, fields=FIELDS, identity=["key"], event_time="at", keep="1d", rekey=rekey,
+        )  # fmt: skip
+    return net
+
+
+def content(key: int, price: int) -> dict[str, Any]:
+    return {"key": f"{key:040}", "at": key, "price": price, "note": "-" * 100}
+
+
+def put(key: int, price: int) -> dict[str, Any]:
+    return {"op": "insert", "after": content(key, price)}
+
+
+def prices(driver: Driver, arc: str) -> list[int]:
+    return [row["price"] for row in sorted(driver.table(arc), key=lambda row: row["at"])]
+
+
+def later(driver: Driver) -> None:
+    driver.epoch += LATER
+    driver.close_epoch()
+
+
+def waits(driver: Driver) -> list[str]:
+    return [line for line in Look(driver.shared, [])(driver.tasks)[0] if " waits: " in line]
+
+
+def full(driver: Driver) -> list[str]:
+    page = Look(driver.shared, [])(driver.tasks)[1].splitlines()
+    return [line.rpartition(" ")[2] for line in page if line.startswith("errata_index_full{")]
+
+
+def holdings(task: Task) -> Holdings:
+    assert isinstance(task, IngestTask | OwnerTask)
+    assert task.holdings is not None
+    return task.holdings
+
+
+@pytest.fixture
+def on_small_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    with Driver(network()) as running:
+        yield running
+
+
+def test_what_comes_waits_until_there_is_room(
+    on_small_disk: Driver, small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = on_small_disk
+    driver.send("one", [put(n, n) for n in range(100)])
+    driver.close_epoch()
+    assert full(driver) == ["0", "0"]
+
+    stuffing = fill(small_disk)
+    driver.send("one", [put(n, n) for n in range(100, 300)])
+    driver.close_epoch()  # committed to Kafka; its index is behind
+    driver.send("one", [{"op": "insert", "after": content(5, 7_000)}, put(300, 300)])
+    driver.close_epoch()
+    later(driver)
+    assert prices(driver, "one") == [*range(300)]
+    (line,) = waits(driver)
+    assert line.startswith("task ingest.one.0 waits: index of full.one ")
+    assert "No space left on device; make room" in line
+    assert full(driver) == ["1", "0"]
+
+    stuffing.unlink()
+    later(driver)
+    assert prices(driver, "one") == [0, 1, 2, 3, 4, 7_000, *range(6, 301)]
+    assert (waits(driver), full(driver)) == ([], ["0", "0"])
+    told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(told) == 2, told
+    assert told[0].startswith("ingest.one.0 takes nothing in until there is room: index of ")
+    assert told[1] == "ingest.one.0: there is room again, it goes on"
+    assert driver.dead_letters() == []
+
+
+def test_a_new_life_on_a_full_disk_waits_too(on_small_disk: Driver, small_disk: Path) -> None:
+    driver = on_small_disk
+    driver.send("one", [put(n, n) for n in range(100)])
+    driver.close_epoch()
+    stuffing = fill(small_disk)
+    driver.send("one", [put(n, n) for n in range(100, 300)])
+    driver.close_epoch()
+    again(driver, driver.tasks.index(driver.ingests["one"]))
+    driver.send("one", put(5, 7_000))
+    later(driver)
+    assert len(waits(driver)) == 1
+    stuffing.unlink()
+    later(driver)
+    assert prices(driver, "one") == [0, 1, 2, 3, 4, 7_000, *range(6, 300)]
+
+
+def again(driver: Driver, number: int) -> None:
+    """Kill a task, and start its next life."""
+    driver.lives[number].close()
+    driver.lives[number] = driver.tasks[number].life()
+    for _ in driver.lives[number]:
+        if driver.tasks[number].started:
+            break
+
+
+def test_a_first_index_on_a_full_disk_is_refused_and_the_process_is_not_killed(
+    small_disk: Path,
+) -> None:
+    fill(small_disk)
+    program = (
+        "import sys, pathlib, processors.index as i\ni.Index(pathlib.Path(sys.argv[1]), label='x')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(small_disk / "new" / "index")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1, ended
+    assert "FullIndexError: index of x in 'index': " in ended.stderr
+    assert "No space left on device" in ended.stderr
+
+
+def no_room(*_: object, **__: object) -> None:
+    raise FullIndexError("No space left on device")
+
+
+def test_other_tasks_and_epochs_go_on_and_it_is_not_tried_at_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Driver(network()) as driver:
+        one = holdings(driver.ingests["one"])
+        tries = []
+        with monkeypatch.context() as patch:
+            patch.setattr(one.index, "commit", lambda: tries.append(1) or no_room())
+            for n in range(10):
+                for source in ("one", "other"):
+                    driver.send(source, put(n, n))
+                driver.close_epoch()
+            assert prices(driver, "other") == [*range(10)]
+            assert prices(driver, "one") == [0]
+            assert driver.shared.view.frontier("ingest.one.0") == driver.epoch
+            assert len(tries) == 1
+        later(driver)
+        assert prices(driver, "one") == [*range(10)]
+
+
+def test_no_delete_is_buried_that_an_index_has_yet_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Driver(network()) as driver:
+        task = driver.ingests["one"]
+        driver.send("one", put(1, 1))
+        driver.close_epoch()
+        with monkeypatch.context() as patch:
+            patch.setattr(holdings(task).index, "commit", no_room)
+            driver.send("one", {"op": "delete", "before": content(1, 1)})
+            driver.close_epoch()
+            driver.close_epoch()
+            assert task.graves.ripe(task.passed)
+        later(driver)
+        assert not task.graves.ripe(task.passed)
+        driver.send("one", put(1, 2))
+        driver.close_epoch()
+        assert driver.revisions("one")[-1]["op"] == "insert"
+
+
+def test_another_fault_of_the_disk_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise lmdb.DiskError("Input/output error")
+
+    class Transaction:
+        commit = broken
+
+    with Driver(network()) as driver:
+        index = holdings(driver.ingests["one"]).index
+        begin = index.begin
+
+        def started(**given: Any) -> None:
+            begin(**given)
+            index.abort()
+            monkeypatch.setattr(index, "transaction", Transaction())
+
+        monkeypatch.setattr(index, "begin", started)
+        driver.send("one", put(1, 1))
+        with pytest.raises(StoredIndexError, match="Input/output error") as error:
+            driver.close_epoch()
+        assert not isinstance(error.value, FullIndexError)
+
+
+@pytest.mark.parametrize("rekey", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_oracle_disks_that_fill_up_and_tasks_that_die_at_random(
+    seed: int, rekey: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write to an index may find no room; what comes out is what came in."""
+    dice, now_s, share = random.Random(seed), [0.0], [0.0]
+    monkeypatch.setattr(owner_task, "monotonic", lambda: now_s[0])
+
+    def failing(real: Any) -> Any:
+        def call(self: Index, **given: Any) -> None:
+            if dice.random() < share[0]:
+                self.abort()  # as the store does
+                no_room()
+            real(self, **given)
+
+        return call
+
+    for name in ("begin", "commit"):
+        monkeypatch.setattr(Index, name, failing(getattr(Index, name)))
+    held: dict[int, int] = {}
+    with Driver(network(rekey=rekey)) as driver:
+        share[0] = 0.4
+        for _ in range(60):
+            for _ in range(dice.randrange(4)):
+                key, price = dice.randrange(6), dice.randrange(10**6)
+                if dice.random() < 0.3 and key in held:
+                    driver.send("one", {"op": "delete", "before": content(key, held.pop(key))})
+                else:
+                    op = "replace" if key in held else "insert"
+                    before = {"before": content(key, held[key])} if key in held else {}
+                    driver.send("one", {"op": op, "after": content(key, price)} | before)
+                    held[key] = price
+            if dice.random() < 0.2:
+                again(driver, dice.randrange(len(driver.tasks)))
+            driver.epoch += dice.choice([0, LATER])
+            now_s[0] += dice.choice([0.0, owner_task.ASK_AGAIN_S])
+            driver.close_epoch()
+        share[0] = 0.0
+        for _ in range(3):
+            now_s[0] += owner_task.ASK_AGAIN_S
+            later(driver)
+        assert {row["at"]: row["price"] for row in driver.table("one")} == held
+        assert driver.dead_letters() == []
+        assert not any(counts.get("disagreed") for counts in driver.counts().values())
+        assert_chained(driver.revisions("one"))
+
+
+def assert_chained(revisions: list[dict[str, Any]]) -> None:
+    """One revision an identity and epoch, each with the value before."""
+    known: dict[str, Any] = {}
+    seen = set()
+    for revision in revisions:
+        before, after = revision.get("before"), revision.get("after")
+        key = (before or after)["key"]
+        assert before == known.pop(key, None)
+        assert (key, revision["epoch"]) not in seen
+        seen.add((key, revision["epoch"]))
+        if after is not None:
+            known[key] = after
