@@ -83,11 +83,12 @@ class OwnerTask(Task):
         self.input.poll()
         epochs = self.input.epochs(self.input.frontier())
         waiting = bool(self.waits) and monotonic() < self.again_s
-        if self.holdings.is_behind:
-            if not waiting:
-                yield from self.holdings.catch_up(self.report)
-                self._wait()
-            yield False  # nothing is buried: it has yet to read the deletes
+        if self.holdings.is_behind and not waiting:
+            yield from self.holdings.catch_up(self.report)
+            self._wait()
+            yield not self.waits
+        elif self.holdings.is_behind:
+            yield False  # it has yet to read the deletes that would be buried
         elif epochs and not waiting:
             yield from self._take(self.input, epochs[0])
         else:
