@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from errata.place import Place
 from errata.preparation import place_plan
-from errata.source_fields import resolve_deployed
+from errata.source_fields import check_order, resolve_deployed
 from processors.arc_topic import ArcCodec
 from processors.compiler import compile_network
-from processors.deployed import as_deployed, require_plan
+from processors.deployed import Deployed, as_deployed, require_plan
 from processors.network import Network
 from processors.plan import Plan
 from schemas.errors import ErrataError
@@ -36,15 +36,28 @@ class Deployment:
         plan: What runs.
         registry: Where the schemas of its records are.
         kafka: librdkafka settings by which the cluster is reached.
+        there: What the plan topic says of it, where that has been read.
     """
 
     cluster: Cluster
     plan: Plan
     registry: Registry
     kafka: Settings
+    there: Deployed | None = None
+
+    def require_order(self, arcs: Iterable[str] | None = None) -> None:
+        """See that arcs are written as this plan has them, before anybody reads them by it.
+
+        Raises:
+            PlanMismatchError: If their fields are deployed in another order.
+            ForeignSchemaError: If the registry does not have their schemas.
+        """
+        if self.there is not None:
+            check_order(self.plan, self.there, self.registry, arcs)
 
     def codec(self, arc: str) -> ArcCodec:
-        """Return the codec of an arc's topic."""
+        """Return the codec of an arc's topic; raises as `require_order` does."""
+        self.require_order([arc])
         return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
 
     def written(self, arc: str) -> str:
@@ -107,6 +120,6 @@ def as_it_runs(found: Deployment, *, start: str = "errata up") -> Iterator[Deplo
     """
     try:
         there = require_plan(found.cluster, found.plan.network, remedy=f"run `{start}`")
-        yield replace(found, plan=as_deployed(found.plan, there))
+        yield replace(found, plan=as_deployed(found.plan, there), there=there)
     finally:
         found.cluster.close()

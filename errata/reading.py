@@ -73,6 +73,7 @@ def read(
     Raises:
         UnknownNameError: If the arc has no topic; tells which have one.
         NotDeployedError: If the network doesn't run there.
+        PlanMismatchError: If what runs there is another network of that name.
         EpochAheadError: If the epoch is not complete in time; tells who holds it back.
         HistoryLostError: If something that was there then may be gone: compaction, retention or a
             new version of the plan came between. What is returned is whole.
@@ -100,6 +101,7 @@ class _Reader(ArcReader):
 
 
 def _reader(found: Deployment, arc: str) -> _Reader:
+    found.require_order([arc])
     plan, recorder = found.plan, Recorder(found.registry)
     recorder.look_up(plan, [arc])
     return _Reader(

@@ -7,7 +7,7 @@ deployed. What a source gains is optional: the tuples that are there have no val
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from processors.declarations import Source
@@ -71,18 +71,26 @@ def before_and_after(
     return replace(after, declarations=old), replace(after, declarations=new)
 
 
-def check_order(plan: Plan, found: Deployed, registry: Registry) -> None:
+def check_order(
+    plan: Plan, found: Deployed, registry: Registry, arcs: Iterable[str] | None = None
+) -> None:
     """See that a plan's arcs have their fields in the order in which they are written.
 
     A plan's description does not tell it, but the schemas do; of records by another schema nothing
     is read.
+
+    Args:
+        plan: The plan.
+        found: What is deployed.
+        registry: Where the schemas are.
+        arcs: Arcs with a topic; None: all.
 
     Raises:
         PlanMismatchError: If they have another order.
         ForeignSchemaError: If the registry does not have the arcs' schemas.
     """
     there = described(found)
-    for arc in there.topics:
+    for arc in there.topics if arcs is None else arcs:
         if not there.arcs[arc].exchange:
             written = list(there.written(arc, registry)[0].fields)
             if written != list(plan.arcs[arc].fields):

@@ -142,7 +142,9 @@ class Share:
         dead = self._letters(batch, refused, settled=batch.settled_before)
         made, states = self._in_slab(results, ""), self._near(live.states)
         revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
-        return Done(states, True, revised, letters=dead)
+        first = 0 if box.on_update else revised.filter(pl.col("op") == frames.INSERT).height
+        counts = {"closed": first, "revised": revised.height - first}
+        return Done(states, True, revised, counts, dead)
 
     def _letters(
         self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER

@@ -86,6 +86,7 @@ def reconcile(
         if as_of is not None:  # what is wrong with it shows before Spark is started
             for name in wanted:
                 auditor.as_of(name, asked=as_of)
+        found.require_order()
         read = Arcs.of(plan, place.kafka, found.registry)
         by_value(load(net))
         home = place.state / plan.network / plan.deployment

@@ -4,12 +4,18 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from errata import Stream, read
+from errata.deployment import Deployment
+from errata.loading import load
 from errata.testing import Driver
 from processors.arc_topic import ArcCodec, Meta
+from processors.compiler import compile_network
+from processors.deployed import PlanMismatchError
 from schemas import revisions as frames
 from tests.errata.conftest import Errata
 from topics.registry import SchemaRegistry
@@ -158,3 +164,40 @@ def test_ctrl_c_ends_it_with_130_and_says_nothing(tmp_path: Path, environ: dict[
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["tail", "tape.py", "prices", "--no-follow"],
+        ["tail", "tape.py", "prices", "--from-beginning", "--no-follow"],
+        ["revise", "tape.py", "prices", "delete", "--key", "120"],
+        ["reconcile", "tape.py"],
+        None,
+    ],
+)
+def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registered(
+    driver: Driver, errata: Errata, monkeypatch: pytest.MonkeyPatch, command: list[str] | None
+) -> None:
+    """Of records by another schema nothing would be read, as if the arc were empty."""
+    figure(driver)
+    text, start = Path("tape.py").read_text(), '"key": "string", "at": "timestamp-millis", '
+    assert start in text
+    Path("tape.py").write_text(text.replace(start, '"at": "timestamp-millis", "key": "string", '))
+    net, registry = load("tape.py"), SchemaRegistry(driver.cluster)
+    plan = compile_network(net, every_arc=True).placed({"prices": 1})
+    plan = replace(plan, sources={"prices": replace(plan.sources["prices"], topic="source.prices")})
+    found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
+    for name in ("errata.cli.deployed.open_deployment", "errata.reading.open_network"):
+        monkeypatch.setattr(name, lambda *_: found)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
+    before = registry.latest("figure.prices-value")
+    assert errata("status", "tape.py", "--json").status == 0
+    if command is None:
+        with pytest.raises(PlanMismatchError, match="with its fields in another order, key, at, s"):
+            read(Stream(net, "prices"))
+    else:
+        done = errata(*command)
+        assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
+        assert "is deployed with its fields in another order, key, at, symbol, price" in done.err
+    assert SchemaRegistry(driver.cluster).latest("figure.prices-value") == before
