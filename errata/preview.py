@@ -19,7 +19,7 @@ from processors.rebuild import CannotRebuildError
 from processors.scopes import INGEST
 from topics.cluster import Cluster
 from topics.create import faults
-from topics.present import present_topics, topic_settings
+from topics.present import present_topics, require_absent, topic_settings
 from topics.registry import INCOMPATIBLE, SAME, JudgingRegistry
 from topics.settings import TopicSpec
 
@@ -150,6 +150,8 @@ def look(
     specs = topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=sunk)
     differ = [*_differences([spec for spec in specs if spec.name in there], there, place)]
     refused = [f"topic {d.topic!r} needs {d.key} {d.wanted}" for d in differ if d.remedy]
+    create = [spec for spec in specs if spec.name not in there]
+    require_absent(place.kafka, [spec.name for spec in create])
     verdicts = subjects.judged(plan, registry)
     bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
     if bad:
@@ -160,7 +162,7 @@ def look(
         None if found.old is None else found.old.version,
         plan.version,
         users,
-        create=[spec for spec in specs if spec.name not in there],
+        create=create,
         differ=differ,
         schemas={verdict.subject: verdict.kind for verdict in verdicts},
         changes=found.changes,

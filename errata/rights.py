@@ -14,6 +14,7 @@ from processors.scopes import INGEST
 from topics import names
 from topics.refused import (
     CREATE,
+    DELETE,
     DESCRIBE,
     DESCRIBE_CONFIGS,
     GROUP,
@@ -25,6 +26,7 @@ from topics.refused import (
 )
 
 DEPLOYER, READER, OPERATOR = "deployer", "reader", "operator"
+UNDEPLOYER = "undeployer"
 SCOPE, SWEEPER, SPARK = "scope.", "sweep.", "spark."
 """Before the name of a scope, an arc, or a scope on Spark; that of a source has `INGEST`."""
 
@@ -38,7 +40,8 @@ def roles(plan: Plan) -> dict[str, list[Right]]:
         for name, scope in plan.scopes.items()
     }
     found |= {f"{SWEEPER}{arc}": of_sweeper(plan, arc) for arc in plan.asked()}
-    return found | {READER: of_reader(plan), OPERATOR: of_operator(plan)}
+    found |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
+    return found | {UNDEPLOYER: of_undeployer(plan)}
 
 
 def of_scope(plan: Plan, scope: str) -> list[Right]:
@@ -118,6 +121,16 @@ def of_deployer(plan: Plan) -> list[Right]:
         *(Right(o, TOPIC, topic) for topic in sinks for o in (CREATE, WRITE, DESCRIBE_CONFIGS)),
         Right(WRITE, TRANSACTIONAL_ID, whole, True),
         Right(READ, GROUP, whole, True),
+    ]
+
+
+def of_undeployer(plan: Plan) -> list[Right]:
+    """Return what is needed to give a network up; whoever may delete something may look at it."""
+    whole = f"{plan.network}."
+    return [
+        Right(READ, TOPIC, names.plan_topic(plan.network)),
+        Right(DELETE, TOPIC, whole, True),
+        Right(DELETE, GROUP, whole, True),
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from confluent_kafka import KafkaError, KafkaException
 
 from topics.client import Connection, Settings
+from topics.refused import DELETE, GROUP, Right
 
 
 def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:
@@ -35,4 +36,5 @@ def delete_groups(settings: Settings, names: Collection[str]) -> None:
             answer.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                raise connection.failure(f"group '{name}'", error) from None
+                right = Right(DELETE, GROUP, name)
+                raise connection.failure(f"group '{name}'", error, right=right) from None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from time import monotonic, sleep
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from topics.client import REACH_S, Connection, Settings
-from topics.cluster import ClusterError
+from topics.cluster import ClusterError, MissingTopicError
+from topics.refused import DELETE, DESCRIBE, TOPIC, Right
 
 
 def present_topics(settings: Settings) -> dict[str, int]:
@@ -26,6 +28,22 @@ def present_topics(settings: Settings) -> dict[str, int]:
     return {
         name: len(topic.partitions) for name, topic in listed.topics.items() if topic.partitions
     }
+
+
+def require_absent(settings: Settings, topics: Collection[str]) -> None:
+    """See that topics that are not listed are not there, instead of hidden from this client.
+
+    Raises:
+        RefusedError: If one may be there, but this client has no right to it.
+        ClusterError: If the cluster can't be reached.
+    """
+    if not topics:
+        return
+    connection = Connection(settings)
+    answers = connection.admin.describe_topics(TopicCollection([*topics]))
+    for name, answer in answers.items():
+        with suppress(MissingTopicError):
+            connection.ask(f"topic '{name}'", answer, right=Right(DESCRIBE, TOPIC, name))
 
 
 def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dict[str, str]]:
@@ -57,7 +75,8 @@ def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float =
             answer.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise connection.failure(f"topic '{name}'", error) from None
+                right = Right(DELETE, TOPIC, name)
+                raise connection.failure(f"topic '{name}'", error, right=right) from None
     deadline = monotonic() + limit_s
     while left := set(topics) & present_topics(settings).keys():
         if monotonic() > deadline:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from topics.cluster import ClusterError
 
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "Topic", "Group", "TransactionalId", "Cluster"
-READ, WRITE, CREATE = "Read", "Write", "Create"
+READ, WRITE, CREATE, DELETE = "Read", "Write", "Create", "Delete"
 DESCRIBE, DESCRIBE_CONFIGS = "Describe", "DescribeConfigs"
 
 LOGIN = {

@@ -11,7 +11,7 @@ from processors.compiler import compile_network
 from processors.plan import Plan
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
-from topics.refused import CREATE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
+from topics.refused import CREATE, DELETE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def topics(rights: list[Right], operation: str) -> set[str]:
 def test_every_scope_and_connection_point_has_a_role(plan: Plan) -> None:
     assert list(roles(plan)) == [
         "deployer", "ingest.trades", "scope.trades", "scope.sums", "sweep.trades", "sweep.sums",
-        "reader", "operator",
+        "reader", "operator", "undeployer",
     ]  # fmt: skip
 
 
@@ -83,6 +83,15 @@ def test_a_sweeper_reads_its_arc_and_replies_to_those_who_ask(plan: Plan) -> Non
 def test_a_reader_writes_nothing_and_an_operator_sources_and_the_plan(plan: Plan) -> None:
     assert topics(roles(plan)["reader"], WRITE) == set()
     assert topics(roles(plan)["operator"], WRITE) == {"feed", "tape.plan"}
+
+
+def test_the_undeployer_alone_deletes_and_does_nothing_else(plan: Plan) -> None:
+    own = {Right(DELETE, TOPIC, "tape.", True), Right(DELETE, GROUP, "tape.", True)}
+    for role, rights in roles(plan).items():
+        assert {r for r in rights if r.operation == DELETE} == (
+            own if role == "undeployer" else set()
+        )
+    assert set(roles(plan)["undeployer"]) - own == {Right(READ, TOPIC, "tape.plan")}
 
 
 def test_command_lines_are_printed_by_role(errata: Errata, tmp_path: Path) -> None:

@@ -49,10 +49,10 @@ MINUTE = 60_000
 class World:
     """The network on a secured broker, and what its processes have said."""
 
-    def __init__(self, kafka: Secured, folder: Path) -> None:
+    def __init__(self, kafka: Secured, folder: Path, network: str = NETWORK) -> None:
         self.kafka, self.folder, self.said = kafka, folder, list[str]()
         self.net = folder / "net.py"
-        self.net.write_text(NETWORK)
+        self.net.write_text(network)
         foreign = ("ERRATA_", "KAFKA_", "SCHEMA_")
         self.plain = {n: v for n, v in os.environ.items() if not n.startswith(foreign)}
         self.plain |= {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
@@ -70,9 +70,9 @@ class World:
         return self.plain | {"ERRATA_STATE": str(self.folder / f"state.{role}")} | own
 
     def errata(self, role: str | None, command: str, *more: str, **variables: str) -> Ended:
-        """Run a command as a role, in a process of its own."""
+        """Run a command, one word or two, as a role, in a process of its own."""
         done = subprocess.run(
-            [sys.executable, "-m", "errata", command, str(self.net), *more],
+            [sys.executable, "-m", "errata", *command.split(), str(self.net), *more],
             env=self.environ(role) | variables,
             cwd=self.folder,
             text=True,

@@ -20,8 +20,10 @@ from errata.preparation import prepare
 from tests.kafka.sealed import CLOSED_S, FEED, LIMIT_S, MINUTE, NET, NETWORK, RUNNING, World
 from tests.kafka.secured import HOST, Secured, secured
 from topics.cluster import ClusterError
+from topics.groups import group_members
 from topics.kafka import KafkaCluster
 from topics.presence import await_brokers
+from topics.present import present_topics
 from topics.refused import RefusedError
 
 pytestmark = pytest.mark.kafka
@@ -58,6 +60,10 @@ def worked(world: World) -> World:
         assert status.status == 0, status.err
         letters = world.errata("reader", "dead-letters", "--json")
         assert (letters.status, len(letters.out.splitlines())) == (0, 1), letters.err
+        again = world.errata("operator", "dead-letters resend", "--all")
+        assert (again.status, again.out) == (0, "1 of 1 dead letters sent\n"), again.err
+        planned = world.errata("deployer", "plan", "--check")
+        assert planned.status == 0, planned.out
         ended = world.errata("operator", "end", "prices")
         assert ended.status == 0, ended.err
     return world
@@ -157,6 +163,30 @@ def test_nobody_but_the_deployer_deploys(world: World) -> None:
     with pytest.raises(RefusedError, match=r"it lacks \w+ on topic 'unsealed\.plan'"):
         prepare(load(str(other)), place, cluster)
     cluster.close()
+
+
+@pytest.mark.parametrize("role", ["reader", "operator"])
+def test_a_plan_is_not_shown_to_who_can_not_see_what_is_there(world: World, role: str) -> None:
+    """What it may not look at would be listed as what a deployment makes."""
+    done = world.errata(role, "plan")
+    assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
+    assert f"does not let User:{NET}.{role} work: it lacks Describe on topic '{NET}" in done.err
+
+
+def test_the_undeployer_alone_gives_a_network_up_and_it_can_be_deployed_again(
+    worked: World,
+) -> None:
+    for role in ("deployer", "operator"):
+        refused = worked.errata(role, "reset", "--yes", NET)
+        assert refused.status == 1
+        assert "it lacks Delete on " in refused.err
+        assert present_topics(worked.kafka.broker.settings).keys() >= {f"{NET}.plan", f"{NET}.sums"}
+    done = worked.errata("undeployer", "reset", "--yes", NET)
+    assert done.status == 0, done.err
+    assert not [t for t in present_topics(worked.kafka.broker.settings) if t.startswith(f"{NET}.")]
+    assert not group_members(worked.kafka.broker.settings, prefix=f"{NET}.")
+    again = worked.errata("deployer", "deploy")
+    assert again.status == 0, again.err
 
 
 # -------------------------------------------------------------------- who gets in at all

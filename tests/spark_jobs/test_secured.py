@@ -19,6 +19,7 @@ from errata.rights import roles
 from errata.spark import register
 from errata.worker import Worker
 from tests.errata.network_file import write_network
+from tests.kafka.sealed import NET, NETWORK, World
 from tests.kafka.secured import Secured, bindings, secured
 from topics.create import create_topics
 from topics.settings import TopicSpec
@@ -70,3 +71,58 @@ def test_executors_read_an_arc_as_a_reader_and_no_plan_shows_the_password(
         )
         assert password not in told
     assert password not in caplog.text
+
+
+ON_SPARK = (
+    NETWORK
+    + """
+prices.aggregate(
+    "bars", by=["symbol"], window=hopping("30m", every="30m"), total="sum(price)", keep="1d",
+    place="spark", horizon="30m",
+)
+"""
+)
+
+
+def price(key: str, minute: int, dollars: int) -> dict[str, object]:
+    return {"key": key, "at": minute * 60_000, "symbol": "IBM", "price": dollars}
+
+
+def totals(world: World) -> list[int]:
+    """Return the job's results by window, as a reader sees them."""
+    done = world.errata("reader", "tail", "bars", "--from-beginning", "--no-follow", "--json")
+    assert done.status == 0, done.err
+    results = {}
+    for line in map(json.loads, done.out.splitlines()):
+        results[line["after"]["window_start"]] = line["after"]["total"]
+    return [results[start] for start in sorted(results)]
+
+
+def run_job(world: World, count: int) -> None:
+    """Run the job as its role until it has given so many results."""
+    deadline = monotonic() + LIMIT_S
+    while True:
+        done = world.errata("spark.bars", "spark", "--once", "--conf", "spark.ui.enabled=false")
+        assert done.status == 0, done.err
+        if len(totals(world)) >= count or monotonic() > deadline:
+            return
+
+
+def test_a_job_works_with_its_roles_rights_over_two_lives_and_asks_a_sweeper(
+    kafka: Secured, tmp_path: Path
+) -> None:
+    """Its second life goes on, and asks for what is older than its horizon."""
+    world = World(kafka, tmp_path, ON_SPARK)
+    with world.running("ingest.prices"), world.running("sweep.prices"):
+        world.feed(*(price(f"a{n}", n * 10, n * 10) for n in range(20)))
+        run_job(world, 6)
+        assert totals(world) == [30, 120, 210, 300, 390, 480]
+        world.feed(price("a0", 0, 1_000))
+        world.feed(price("a20", 210, 0), price("a21", 210, 0))
+        run_job(world, 7)
+        assert totals(world) == [1_030, 120, 210, 300, 390, 480, 370]
+    logs = [log.read_text() for log in tmp_path.glob("state.spark.bars/**/spark.*.log")]
+    assert logs
+    for user, password in kafka.passwords.items():
+        assert password not in "\n".join([*world.said, *logs]), user
+    assert f"{NET}.spark.bars" in kafka.passwords
