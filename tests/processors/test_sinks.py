@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import UTC, datetime, timedelta
 
 import fastavro
 import pytest
@@ -106,3 +107,69 @@ def test_a_revision_of_the_hidden_part_alone_is_not_told():
         driver.send("trades", {"op": "delete", "before": trade("b", 4)})
         driver.close_epoch()
         assert len(records(driver, "out")) == 1
+
+
+ORDERED = {
+    "key": "string", "at": "timestamp-millis", "desk": "string?", "price": "decimal(9,2)?",
+    "size": "long?", "due": "date?", "born": "timestamp-micros", "id": "uuid?", "rate": "double",
+}  # fmt: skip
+"""Neither by name nor by type in any order, and values of every kind, some of them missing."""
+
+
+def ordered(**sink):
+    net = Network("ordered")
+    trades = net.source("trades", fields=ORDERED, identity=["key"], event_time="at", keep="1d")
+    mapped = trades.map("mapped", worth="price * size", desk="upper(desk)", a="size + 1")
+    mapped.sink("out.mapped", **sink)
+    results = {
+        "z": "max(price)", "mean": "avg(size)", "b": "first(due)", "born": "last(born)",
+        "a": "sum(worth) / count(*)", "distinct": "count(distinct id)",
+    }  # fmt: skip
+    made = mapped.aggregate("made", by=["desk"], window=tumbling("1m"), fields=results, keep="1d")
+    made.sink("out.made", **sink)
+    return net
+
+
+WANTED = {
+    "mapped": [*ORDERED, "worth", "a"],
+    "made": ["desk", "window_start", "window_end", "z", "mean", "b", "born", "a", "distinct"],
+}
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+@pytest.mark.parametrize("envelope", ["native", "debezium", "upsert"])
+@pytest.mark.parametrize("arc", ["mapped", "made"])
+def test_fields_have_the_order_in_which_they_are_declared_and_each_its_own_value(
+    arc, envelope, form
+):
+    """A value under its neighbour's name would go unseen where types agree."""
+    first = {
+        "key": "a", "at": 5, "desk": "x", "price": 3, "size": 7, "due": "2026-01-02",
+        "born": 1_700_000_000_000_001, "id": "0b7f8d1e-6a0c-4a52-9d6e-1f2a3b4c5d6e", "rate": 0.5,
+    }  # fmt: skip
+    missing = first | dict.fromkeys(["desk", "price", "size", "due", "id"]) | {"key": "b"}
+    with Driver(ordered(envelope=envelope, format=form)) as driver:
+        for after in (first, missing):
+            driver.send("trades", {"op": "insert", "after": after})
+        driver.close_epoch()
+        driver.end()
+        found = [decoded(driver, value) for _, value in records(driver, f"out.{arc}")]
+        wanted = [revision["after"] for revision in driver.revisions(arc)]
+    sides = found if envelope == "upsert" else [record["after"] for record in found]
+    assert len(sides) == len(wanted) == 2
+    for side in sides:
+        assert list(side) == WANTED[arc]
+    assert sorted(map(plain, sides), key=str) == sorted(map(plain, wanted), key=str)
+    if arc == "made":
+        assert {side["desk"] for side in sides} == {"X", None}
+
+
+def plain(row):
+    """Return a row's values as texts, times as the numbers that they are."""
+    found = {}
+    for name, value in row.items():
+        if isinstance(value, datetime):
+            unit = timedelta(microseconds=1 if name == "born" else 1_000)
+            value = (value - datetime(1970, 1, 1, tzinfo=UTC)) // unit
+        found[name] = str(value)
+    return found
