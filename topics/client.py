@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from time import monotonic
@@ -15,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from topics import secrets
 from topics.cluster import ClusterError, MissingTopicError, MovingLeaderError, SilentClusterError
+from topics.mismatch import Mismatch
 from topics.refused import (
     CODES,
     LOGIN,
@@ -36,11 +36,6 @@ LOGGER.propagate = False
 
 REACH_S = 10.0
 """How long a cluster may take to answer before it counts as not there."""
-
-MISMATCH_S = 5.0
-"""A broker that ends every connection so for so long speaks another protocol, as TLS."""
-_MISMATCH = re.compile(r"connecting to a |Invalid response size|SSL.* alert")
-_UNREACHED = re.compile(r"Connect to|timed out|resolve")
 
 _MISSING = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -90,7 +85,7 @@ class Connection:
         secrets.remember(settings)
         self._reach_s = reach_s
         self._refusal: ClusterError | None = None
-        self._mismatch: tuple[float, str] | None = None
+        self._mismatch = Mismatch(self._servers)
         self._all_down = False
         self._last_trouble = ""
         self._told = _weakly(self.on_error)
@@ -135,13 +130,10 @@ class Connection:
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
             if not self._last_trouble:  # a connection that is made and closed is no error to it
-                self._mismatch = self._mismatch or (monotonic(), "it takes and closes them")
+                self._mismatch.hear("")
         else:
-            self._last_trouble = told = self.clean(error)
-            if _UNREACHED.search(told):
-                self._mismatch = None
-            elif _MISMATCH.search(told) and self._mismatch is None:
-                self._mismatch = monotonic(), told
+            self._last_trouble = self.clean(error)
+            self._mismatch.hear(self._last_trouble)
 
     def on_lost(self, topic: str, error: KafkaError) -> None:
         """Remember why a record was not taken, if no retry heals that: `check` raises it."""
@@ -218,7 +210,8 @@ class Connection:
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicExistsError(f"{self._servers} has a {what} already; give another name")
         if code in _SILENCE:
-            trouble = f" ({self._last_trouble})" if self._last_trouble else ""
+            trouble = self._last_trouble or self._mismatch.told
+            trouble = f" ({trouble})" if trouble else ""
             return SilentClusterError(
                 f"no broker answers at {self._servers} within {self._reach_s:g} s{trouble}; "
                 "start it, or set bootstrap.servers to where it is"
@@ -244,17 +237,18 @@ class Connection:
         """
         deadline, wait_s = monotonic() + self._reach_s, 0.1
         while True:
-            longest_s = min(wait_s, deadline - monotonic(), 1.0 if self._mismatch else wait_s)
+            longest_s = min(wait_s, deadline - monotonic())
+            if self._mismatch.told:
+                longest_s = min(longest_s, 1.0)
             try:
                 self.admin.list_topics(timeout=max(0.01, longest_s))
             except KafkaException as error:
                 self.admin.poll(0.05)  # serves on_error, which may end the wait
                 self._raise_refusal()
-                if at_start and self._mismatch and monotonic() - self._mismatch[0] > MISMATCH_S:
+                if at_start and self._mismatch.lasts():
                     raise RefusedError(
-                        f"{self._servers} ends every connection: {self._mismatch[1]}; check "
-                        "security.protocol, the port and the ssl.* settings, and that it has "
-                        "started"
+                        f"{self._servers} ends every connection: {self._mismatch.told}; check "
+                        "security.protocol, the port and the ssl.* settings"
                     ) from None
                 if monotonic() > deadline or error.args[0].code() not in _SILENCE:
                     raise self.failure("the cluster", error) from None
