@@ -65,6 +65,10 @@ class TopicExistsError(ClusterError):
     """A topic to be made is there already, perhaps just made by another process."""
 
 
+class TooFewBrokersError(ClusterError):
+    """A topic to be made wants more copies than there are brokers, by now."""
+
+
 class Connection:
     """One cluster as its clients reach it.
 
@@ -209,6 +213,11 @@ class Connection:
             )
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return TopicExistsError(f"{self._servers} has a {what} already; give another name")
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            return TooFewBrokersError(
+                f"{self._servers} can't make {what}: {self.clean(error)} start more brokers, or "
+                "lower their default.replication.factor"
+            )
         if code in _SILENCE:
             trouble = self._last_trouble or self._mismatch.told
             trouble = f" ({trouble})" if trouble else ""

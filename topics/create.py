@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
-from topics.client import REACH_S, Connection, Settings, TopicExistsError
+from topics.client import REACH_S, Connection, Settings, TooFewBrokersError, TopicExistsError
 from topics.cluster import ClusterError
 from topics.refused import CREATE, DESCRIBE_CONFIGS, TOPIC, Right
 from topics.settings import TopicSpec
@@ -67,7 +66,7 @@ def create_topics(
         settings: librdkafka settings of the cluster.
         wanted: The topics.
         replication: Copies of each partition; -1 for the broker's default.
-        limit_s: How long to wait for the new ones.
+        limit_s: How long to wait for the new ones, and before for brokers that hold their copies.
         reach_s: How long the cluster may take to answer.
 
     Raises:
@@ -81,16 +80,13 @@ def create_topics(
     _refuse(connection, [spec for spec in wanted if spec.name in present], present)
     if not missing:
         return
-    answers = connection.admin.create_topics(
-        [
-            NewTopic(spec.name, spec.partitions, replication, config=dict(spec.config))
-            for spec in missing
-        ]
-    )
-    for name, answer in answers.items():
-        with suppress(TopicExistsError):  # another process was quicker: looked at below
-            connection.ask(f"topic '{name}'", answer, right=Right(CREATE, TOPIC, name))
     deadline = monotonic() + limit_s
+    new = [
+        NewTopic(spec.name, spec.partitions, replication, config=dict(spec.config))
+        for spec in missing
+    ]
+    while new := _not_made(connection, new, wait=monotonic() < deadline):
+        sleep(0.5)
     while not {spec.name for spec in missing} <= (present := _partitions(connection)).keys():
         if monotonic() > deadline:
             names = ", ".join(spec.name for spec in missing if spec.name not in present)
@@ -100,6 +96,23 @@ def create_topics(
             )
         sleep(0.05)
     _refuse(connection, missing, present)
+
+
+def _not_made(connection: Connection, new: Sequence[NewTopic], *, wait: bool) -> list[NewTopic]:
+    """Make topics, and return those that more brokers are needed for; they may be starting."""
+    left: list[NewTopic] = []
+    answers = connection.admin.create_topics(list(new))
+    for topic in new:
+        name = topic.topic
+        try:
+            connection.ask(f"topic '{name}'", answers[name], right=Right(CREATE, TOPIC, name))
+        except TopicExistsError:
+            pass  # another process was quicker: looked at afterwards
+        except TooFewBrokersError:
+            if not wait:
+                raise
+            left.append(topic)
+    return left
 
 
 def check_topics(settings: Settings, wanted: Sequence[TopicSpec]) -> None:

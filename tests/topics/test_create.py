@@ -1,9 +1,11 @@
 """Making topics, and refusing those that would break a law."""
 
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
 
 import pytest
 
+from topics.client import TooFewBrokersError
 from topics.cluster import ClusterError
 from topics.create import TopicSettingsError, create_topics, faults
 from topics.kafka import KafkaCluster
@@ -113,3 +115,11 @@ def test_unsuitable_topics_are_refused_with_a_line_a_fault_and_nothing_is_made(b
 def test_what_the_broker_refuses_is_told(broker):
     with pytest.raises(ClusterError, match=r"topic 'odd'.*cleanup"):
         create_topics(broker.settings, [TopicSpec("odd", 1, {"cleanup.policy": "burn"})])
+
+
+@pytest.mark.kafka
+def test_brokers_that_a_topics_copies_need_are_waited_for_and_then_missed(broker):
+    began = monotonic()
+    with pytest.raises(TooFewBrokersError, match=r"topic 'copied'.* 2 .*start more brokers"):
+        create_topics(broker.settings, [TopicSpec("copied", 1)], replication=2, limit_s=1.0)
+    assert monotonic() - began > 1.0
