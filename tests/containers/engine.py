@@ -1,9 +1,11 @@
 """Docker as tests use it: the command, and the images that are built for them."""
 
+import fcntl
 import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -28,8 +30,11 @@ def require_engine() -> None:
 
 
 def make(target: str, variables: Mapping[str, str]) -> None:
+    """Build an image; of test processes that want it at once, one does, and the others find it."""
     command = ["make", "--no-print-directory", target, *(f"{k}={v}" for k, v in variables.items())]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    with (Path(gettempdir()) / "errata-images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
 
 

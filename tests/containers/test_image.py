@@ -161,41 +161,54 @@ def pod(containers: Containers, master: str, driver_port: int) -> str:
     return containers.start("executor", environ=environ | told)
 
 
-@pytest.mark.kafka
-@pytest.mark.spark
-@pytest.mark.parametrize("executors", [worker, pod])
-def test_executors_in_containers_without_the_networks_file_make_what_an_audit_finds_right(
-    containers: Containers, tape: Tape, executors: Executors
-) -> None:
-    port = free_port()
-    master = containers.start("spark-master", "--host", HOST, "--port", "0", "--webui-port", "0")
-    url = containers.told(master, rf"spark://{HOST}:\d+")
-    settings = {
-        "spark.executor.memory": "512m",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.host": HOST,
-        "spark.driver.bindAddress": HOST,
-        "spark.driver.port": str(port),
-    }
-    on_spark = ["--master", url, *(f"--conf={key}={value}" for key, value in settings.items())]
+class Drivers:
+    """Drivers of jobs on a cluster of Spark's, each with executors that are started for it."""
 
-    def driver(command: str, *options: str, named: str) -> str:
-        arguments = [command, "tape.py", *options, *on_spark]
-        name = containers.start(*arguments, folder=tape.folder)
-        containers.told(master, f"Registered app errata {named}")
-        executors(containers, url, port)
+    def __init__(self, containers: Containers, folder: Path) -> None:
+        self._containers, self._folder, self._count = containers, folder, 0
+        self._port = free_port()
+        here = ["--host", HOST, "--port", "0", "--webui-port", "0"]
+        self._master = containers.start("spark-master", *here)
+        self._url = containers.told(self._master, rf"spark://{HOST}:\d+")
+        self._executors = ""
+
+    def start(self, command: str, *options: str, executors: Executors) -> str:
+        settings = {
+            "spark.executor.memory": "512m",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.port": str(self._port),
+        }
+        arguments = [command, "tape.py", *options, "--master", self._url]
+        arguments += [f"--conf={key}={value}" for key, value in settings.items()]
+        if self._executors:
+            docker("rm", "--force", self._executors)
+        name = self._containers.start(*arguments, folder=self._folder)
+        self._count += 1
+        self._containers.told(self._master, f"(?s)(Registered app errata .*){{{self._count}}}")
+        self._executors = executors(self._containers, self._url, self._port)
         return name
 
-    containers.start("run", "tape.py", "--scope", "ingest.trades", folder=tape.folder)
-    job = driver("spark", named=tape.plan.network)
-    tape.play(0, 30, 3)
-    revisions, content = tape.bars()
-    assert content == tape.expected()
-    assert (revisions["op"] == frames.REPLACE).any()
-    docker("kill", "--signal", "TERM", job)
-    assert containers.ended(job, limit_s=STOP_S) == 0
 
-    audit = driver("reconcile", "--json", named="reconcile")
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_executors_in_containers_without_the_networks_file_make_what_an_audit_finds_right(
+    containers: Containers, tape: Tape
+) -> None:
+    """On a worker of Spark's, then on a pod, which goes on from where that was."""
+    drivers = Drivers(containers, tape.folder)
+    containers.start("run", "tape.py", "--scope", "ingest.trades", folder=tape.folder)
+    for executors, hours in ((worker, (0, 30)), (pod, (3,))):
+        job = drivers.start("spark", executors=executors)
+        tape.play(*hours)
+        revisions, content = tape.bars()
+        assert content == tape.expected(), executors.__name__
+        docker("kill", "--signal", "TERM", job)
+        assert containers.ended(job, limit_s=STOP_S) == 0, executors.__name__
+    assert (revisions["op"] == frames.REPLACE).any()
+
+    audit = drivers.start("reconcile", "--json", executors=worker)
     assert containers.ended(audit, limit_s=LIMIT_S) == 0, containers.log(audit)
     (told,) = map(json.loads, docker("logs", audit).stdout.splitlines())
     assert (told["missing"], told["unexpected"], told["different"]) == (0, 0, 0)

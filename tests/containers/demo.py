@@ -1,0 +1,87 @@
+"""The demo as `docker compose up` starts it, in a project of its own."""
+
+import os
+import subprocess
+from time import monotonic, sleep
+from uuid import uuid4
+
+from tests.containers.engine import LIMIT_S, ROOT, compose_command, docker
+
+SURVIVING = "1168 trades survive"
+
+
+class Demo:
+    """Containers of the compose file; without Spark at first, for speed.
+
+    Args:
+        image: Of Errata.
+        kafka_image: Of the brokers.
+        options: Of compose, for all its commands.
+    """
+
+    def __init__(self, *options: str, image: str, kafka_image: str) -> None:
+        self.options = options
+        self.project = f"errata-{uuid4().hex[:8]}"
+        self.environ = {
+            "COMPOSE_PROJECT_NAME": self.project,
+            "ERRATA_IMAGE": image,
+            "KAFKA_IMAGE": kafka_image,
+            "TICKER_SECONDS": "8",
+            "AUDIT": "--wait 120",
+        }
+
+    def compose(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*compose_command(), *self.options, *arguments],
+            cwd=ROOT,
+            env=os.environ | self.environ,
+            capture_output=True,
+            text=True,
+            timeout=2 * LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def up(self, *services: str, **counts: int) -> None:
+        """Start what does not run, and stop what is too much."""
+        alone = ["--no-deps"] if services else ["--scale=spark=0"]
+        scales = [f"--scale={name}={count}" for name, count in counts.items()]
+        self.compose("up", "--detach", "--no-build", *alone, *scales, *services)
+
+    def containers(self, service: str) -> list[str]:
+        return self.compose("ps", "--all", "--quiet", service).split()
+
+    def play(self) -> None:
+        """Have the tape played once more."""
+        (ticker,) = self.containers("ticker")
+        docker("start", ticker)
+
+    def await_played(self) -> None:
+        (ticker,) = self.containers("ticker")
+        assert docker("wait", ticker).stdout.strip() == "0", docker(
+            "logs", "--tail", "9", ticker
+        ).stderr
+
+    def await_healthy(self, name: str) -> None:
+        deadline = monotonic() + LIMIT_S
+        while docker("inspect", "-f", "{{.State.Health.Status}}", name).stdout.strip() != "healthy":
+            assert monotonic() < deadline, docker("logs", "--tail", "9", name).stdout
+            sleep(0.5)
+
+    def await_ready(self, role: str) -> None:
+        for name in self.containers(role):
+            self.await_healthy(name)
+
+    def audit(self) -> str:
+        """Let everything be processed, and return what the audit says: that nothing differs."""
+        self.await_played()
+        told = self.compose("run", "--rm", "-T", "--no-deps", "audit")
+        assert SURVIVING in told, told
+        assert "modes: 0 differences" in told, told
+        assert "audit: 0 differences" in told, told
+        return told
+
+    def down(self) -> None:
+        """Leave nothing."""
+        self.compose("--profile", "audit", "down", "--volumes", "--timeout", "1")

@@ -1,0 +1,30 @@
+"""The demo on three brokers, any one of which may be lost."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.containers.demo import Demo
+from tests.containers.engine import docker
+
+pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
+
+
+@pytest.fixture
+def demo(image: str, kafka_image: str) -> Iterator[Demo]:
+    demo = Demo("--env-file", "docker/three.env", image=image, kafka_image=kafka_image)
+    try:
+        demo.up(upstream=1, downstream=1)
+        yield demo
+    finally:
+        demo.down()
+
+
+def test_a_broker_is_killed_in_mid_stream_and_nothing_differs_without_it(demo: Demo) -> None:
+    demo.await_ready("ingest")
+    demo.await_played()
+    demo.play()
+    (lost,) = demo.containers("kafka-2")
+    docker("kill", lost)
+    demo.audit()
+    assert docker("inspect", "--format", "{{.State.Running}}", lost).stdout.strip() == "false"
