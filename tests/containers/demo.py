@@ -84,4 +84,5 @@ class Demo:
 
     def down(self) -> None:
         """Leave nothing."""
-        self.compose("--profile", "audit", "down", "--volumes", "--timeout", "1")
+        every = ["--profile", "audit", "--profile", "three"]
+        self.compose(*every, "down", "--volumes", "--timeout", "1")
