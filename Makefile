@@ -8,7 +8,7 @@ KAFKA_TAG ?= errata-kafka:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image clean
+.PHONY: help demo test lint mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ image: ## one container image for every role; BASE= and TAG= name others
 kafka-image: ## Kafka's, made from that one, where apache/kafka can't be had; KAFKA_TAG= names another
 	@docker build $(QUIET) --network host --build-arg BASE=$(BASE) --build-arg ERRATA=$(TAG) \
 	  -t $(KAFKA_TAG) -f docker/kafka/Dockerfile .
+
+image-facts: .venv/ready ## sizes of the images, and how long each role takes until it is ready
+	@$(BIN)/python -m tests.containers.facts
 
 clean: ## remove what make has made
 	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info
