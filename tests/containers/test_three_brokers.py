@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
 @pytest.fixture
 def demo(image: str, kafka_image: str) -> Iterator[Demo]:
     demo = Demo("--env-file", "docker/three.env", image=image, kafka_image=kafka_image)
+    demo.environ["TICKER_SECONDS"] = "15"  # longer than the others need to miss one
     try:
         demo.up(upstream=1, downstream=1)
         yield demo
