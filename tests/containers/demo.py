@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from tests.containers.engine import LIMIT_S, ROOT, compose_command, docker
 
+NETWORK = "errata.demo.bars:net"
 SURVIVING = "1168 trades survive"
 
 
@@ -76,11 +77,21 @@ class Demo:
     def audit(self) -> str:
         """Let everything be processed, and return what the audit says: that nothing differs."""
         self.await_played()
-        told = self.compose("run", "--rm", "-T", "--no-deps", "audit")
+        try:
+            told = self.compose("run", "--rm", "-T", "--no-deps", "audit")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.warnings()}") from None
         assert SURVIVING in told, told
         assert "modes: 0 differences" in told, told
         assert "audit: 0 differences" in told, told
         return told
+
+    def warnings(self) -> str:
+        """Return what roles warned of, and where each task is."""
+        lines = self.compose("logs", "--no-color", "--timestamps").splitlines()
+        status = ("run", "--rm", "-T", "--no-deps", "ingest", "status", NETWORK, "--json")
+        warned = [line for line in lines if '"WARNING"' in line or '"ERROR"' in line]
+        return "\n".join([*warned[-200:], self.compose(*status)])
 
     def down(self) -> None:
         """Leave nothing."""
