@@ -108,10 +108,14 @@ class ScopeTask(Task):
         ]
 
     def _reading_ahead(self, answering: Answering) -> Answering:
-        """Read and decode what has arrived while the answers are on their way."""
+        """Read and decode what has arrived while the answers are on their way.
+
+        Reports too: who should answer may have gone on to a new version of the plan.
+        """
         try:
             while True:
                 next(answering)
+                self.view.poll()
                 yield any([reader.poll() for reader in self.inputs.values()])
         except StopIteration as stop:
             answers: list[pl.DataFrame] = stop.value

@@ -30,6 +30,14 @@ from topics.refused import DESCRIBE, READ, TOPIC, WRITE, Right
 from topics.rights import require, require_still
 from topics.transactions import TIMEOUT_S, KafkaTransactions
 
+_SENDING = {
+    "linger.ms": 1,
+    "retry.backoff.ms": 20,
+    "message.max.bytes": LARGEST,
+    "request.timeout.ms": 10_000,  # a link that was cut and is healed: not for half a minute
+    "socket.timeout.ms": 10_000,
+}
+
 
 class KafkaCluster:
     """A `Cluster` that is Kafka.
@@ -87,7 +95,7 @@ class KafkaCluster:
         if self._sender is None:
             self._sender = self._connection.client(
                 Producer,
-                {"linger.ms": 1, "retry.backoff.ms": 20, "message.max.bytes": LARGEST},
+                _SENDING,
                 {"enable.idempotence": True, "allow.auto.create.topics": False},
             )
         deadline = monotonic() + TIMEOUT_S

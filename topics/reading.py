@@ -19,6 +19,7 @@ _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used
     "fetch.wait.max.ms": 100,  # a partition added waits for the fetch under way
     "fetch.queue.backoff.ms": 10,
+    "socket.timeout.ms": 10_000,  # a link that was cut and is healed: not for a minute
     "fetch.message.max.bytes": 8_000_000,  # fewer and larger answers while there is much to read
     "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 131_072,

@@ -1,10 +1,18 @@
 """Processes of another plan than the deployed one end, or don't begin, and say what to do."""
 
 import json
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
+from errata.loading import load
+from errata.place import Place
+from errata.preparation import prepare
+from processors.deployed import announce
 from tests.errata.running import LIMIT_S, Running
+from topics.cluster import TopicPartition
+from topics.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 
@@ -70,3 +78,20 @@ def attempt(running: Running) -> int:
 def has_member(running: Running, scope: str) -> bool:
     told = running.errata("reset", "moved.py", "--dry-run").stdout
     return f"group '{running.name}.{scope}' has 1 members" in told
+
+
+def test_tasks_that_wait_for_a_sweeper_that_has_moved_on_see_it_too(running: Running):
+    running.declare(2)
+    assert running.errata("deploy", "moved.py").returncode == 0
+    running.start("run", "moved.py", "--scope", "ingest.prices")
+    waits = running.start("run", "moved.py", "--scope", "prices")  # and no sweeper answers
+    cluster = KafkaCluster(running.broker.settings)
+    place = Place(running.broker.settings, running.folder)
+    plan = prepare(load(str(running.folder / "moved.py")), place, cluster)
+    asked = [TopicPartition(plan.requests("prices"), p) for p in range(2)]
+    late = (running.send(20) or all(cluster.ends(asked).values()) for _ in count())
+    running.wait_for(lambda: next(late), "both tasks have asked")
+    announce(cluster, replace(plan, version=2))
+    assert waits.wait(LIMIT_S) == 1
+    assert "moves to version 2 of its plan; version 1 ends" in running.log.read_text()
+    cluster.close()
