@@ -36,8 +36,9 @@ class Deleting:
     """Lets a process work for a while, then deletes a topic and goes on feeding."""
 
     def __init__(self, broker: EmbeddedBroker, feed: str, topic: str) -> None:
-        self.admin, self.topic, self.feed = AdminClient(broker.settings), topic, feed
-        self.producer = Producer(broker.settings | {"allow.auto.create.topics": False})
+        silent = {"log_level": 0}  # it may outlive the broker
+        self.admin, self.topic, self.feed = AdminClient(broker.settings | silent), topic, feed
+        self.producer = Producer(broker.settings | silent | {"allow.auto.create.topics": False})
         self.began, self.fed, self.gone = monotonic(), 0, False
 
     def __call__(self) -> bool:
