@@ -44,8 +44,8 @@ def acls(
 
     The deployer makes topics, registers schemas and writes the plan; then each scope, each
     connection point's sweepers, readers and operators do with less. The undeployer alone deletes.
-    Needs no cluster, unless with
-    --deployed. A process that sweeps beside (--sweep-beside, `errata up`) needs both roles.
+    Needs no cluster, unless with --deployed. A process that sweeps beside (--sweep-beside,
+    `errata up`) needs both roles.
 
     JSON: a line a role, its rules as Strimzi's KafkaUser has them.
     """
