@@ -35,8 +35,6 @@ from topics.registry import RegistryAwayError
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
-ASK_AGAIN_MS = 5_000
-"""After so long it tries again what it waits for: a registry's answer, or room on its disk."""
 MOST_PAIRS = 5_000
 """Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
@@ -100,9 +98,10 @@ class IngestTask(Task):
 
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
+        self.wait("")
         if self.holdings is not None:
             yield from self.holdings.open(self.report)
-        self._wait()
+            self.wait(self.holdings.full)
         resume = self.report.resume.get(self.place, 0)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
@@ -119,10 +118,9 @@ class IngestTask(Task):
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
         behind = self.holdings is not None and self.holdings.is_behind
-        waiting = bool(self.waits) and 0 <= now - self.asked_ms < ASK_AGAIN_MS
-        busy &= not waiting
+        busy &= not self.is_waiting
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
-        if behind and not waiting:
+        if behind and not self.is_waiting:
             yield from self._catch_up()
         elif busy and (due or self._rows() >= ROWS_A_BATCH):
             epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
@@ -222,7 +220,7 @@ class IngestTask(Task):
                 emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
             # They wait, and what is behind them; epochs go on, as if nothing had come here.
-            self._wait(str(error))
+            self.wait(str(error))
             yield False
             return
         self.held = []
@@ -263,9 +261,10 @@ class IngestTask(Task):
             epoch=epoch,
         )
         yield from self.commit(emissions, report, records=dead)
+        self.wait("")
         if self.holdings is not None:
             self.holdings.commit()
-        self._wait()
+            self.wait(self.holdings.full)
         self.stamped_ms = now
         yield True
 
@@ -273,13 +272,8 @@ class IngestTask(Task):
         """Bring the index up to the arc, where there was no room for it."""
         assert self.holdings is not None
         yield from self.holdings.catch_up(self.report)
-        self._wait()
+        self.wait(self.holdings.full)
         yield not self.waits
-
-    def _wait(self, why: str = "") -> None:
-        """Wait for what others have to mend, if there is something."""
-        full = "" if self.holdings is None else self.holdings.full
-        self.waits, self.asked_ms = why or full, self.clock_ms()
 
     def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
         """Return the records of these revisions, each for the owners of its identities."""

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 import polars as pl
 
@@ -30,9 +29,6 @@ from processors.typed import Source
 from schemas import revisions as frames
 from topics.cluster import TopicPartition
 from topics.registry import RegistryAwayError
-
-ASK_AGAIN_S = 5.0
-"""After so long it tries again what it waits for: a registry's answer, or room on its disk."""
 
 
 class OwnerTask(Task):
@@ -53,7 +49,6 @@ class OwnerTask(Task):
         self.intake = Intake(source, shared.codec(arc.name))
         self.holdings = Holdings(shared, source, intake=self.intake, task=name, folder=folder)
         self.input: ArcInput | None = None
-        self.again_s = 0.0
 
     def close(self) -> None:
         """Give all connections and files back."""
@@ -65,7 +60,7 @@ class OwnerTask(Task):
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
         yield from self.holdings.open(self.report)
-        self._wait()
+        self.wait(self.holdings.full)
         place = TopicPartition(self.codec.topic, self.partition)
         self.input = ArcInput(
             self.view,
@@ -82,14 +77,13 @@ class OwnerTask(Task):
         self.view.poll()
         self.input.poll()
         epochs = self.input.epochs(self.input.frontier())
-        waiting = bool(self.waits) and monotonic() < self.again_s
-        if self.holdings.is_behind and not waiting:
+        if self.holdings.is_behind and not self.is_waiting:
             yield from self.holdings.catch_up(self.report)
-            self._wait()
+            self.wait(self.holdings.full)
             yield not self.waits
         elif self.holdings.is_behind:
             yield False  # it has yet to read the deletes that would be buried
-        elif epochs and not waiting:
+        elif epochs and not self.is_waiting:
             yield from self._take(self.input, epochs[0])
         else:
             yield from self.bury()
@@ -103,7 +97,7 @@ class OwnerTask(Task):
             taken = self.holdings.judge(given)
             emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
-            self._wait(str(error))
+            self.wait(str(error))
             yield False
             return
         found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
@@ -123,11 +117,7 @@ class OwnerTask(Task):
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead)
         self.holdings.commit()
-        self._wait()
-
-    def _wait(self, why: str = "") -> None:
-        """Wait for what others have to mend, if there is something."""
-        self.waits, self.again_s = why or self.holdings.full, monotonic() + ASK_AGAIN_S
+        self.wait(self.holdings.full)
 
     def _own(self, passed: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
         """Return the revisions of own identities, and the place of each among what was passed on.

@@ -26,6 +26,8 @@ from topics.cluster import TopicPartition, Transactions
 
 INTERVAL_MS = 50
 """An epoch's number is about the clock in units of this."""
+ASK_AGAIN_S = 5.0
+"""After so long a task tries again what it waits for: a registry's answer, or room on its disk."""
 
 
 class WrongPlanError(ErrataError):
@@ -51,6 +53,7 @@ class Task:
         self.started = False
         self.waits = ""
         """What it waits for that others have to mend; "" if nothing."""
+        self._again_s = 0.0
         self.is_committing = False
         """Whether a transaction is open that its life will commit without waiting for others."""
         self._gainsaid: Disbelief | None = None
@@ -115,6 +118,15 @@ class Task:
         attempt = max(self.report.attempt, told) + 1
         self._open().begin()
         yield from self._commit(replace(self.report, attempt=attempt))
+
+    def wait(self, why: str) -> None:
+        """Wait for what others have to mend; for nothing any more if there is no reason."""
+        self.waits, self._again_s = why, monotonic() + ASK_AGAIN_S
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits, and it is too early to try again."""
+        return bool(self.waits) and monotonic() < self._again_s
 
     def connect(self) -> Transactions:
         """Return the transactions of this life; those of older ones are fenced."""

@@ -14,17 +14,16 @@ import pytest
 from errata import Network
 from errata.look import Look
 from errata.testing import Driver
-from processors import owner_task
 from processors.holdings import Holdings
 from processors.index import FullIndexError, Index, StoredIndexError
-from processors.ingest_task import ASK_AGAIN_MS, IngestTask
+from processors.ingest_task import IngestTask
 from processors.owner_task import OwnerTask
-from processors.task import INTERVAL_MS, Task
+from processors.task import Task
 from tests.errata.conftest import ROOT
+from tests.processors.conftest import Clock
 from tests.stuffing import fill
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long", "note": "string"}
-LATER = ASK_AGAIN_MS // INTERVAL_MS
 
 
 def network(*, rekey: bool = False) -> Network:
@@ -46,11 +45,6 @@ def put(key: int, price: int) -> dict[str, Any]:
 
 def prices(driver: Driver, arc: str) -> list[int]:
     return [row["price"] for row in sorted(driver.table(arc), key=lambda row: row["at"])]
-
-
-def later(driver: Driver) -> None:
-    driver.epoch += LATER
-    driver.close_epoch()
 
 
 def waits(driver: Driver) -> list[str]:
@@ -76,7 +70,7 @@ def on_small_disk(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def test_what_comes_waits_until_there_is_room(
-    on_small_disk: Driver, small_disk: Path, caplog: pytest.LogCaptureFixture
+    on_small_disk: Driver, small_disk: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = on_small_disk
     driver.send("one", [put(n, n) for n in range(100)])
@@ -88,7 +82,8 @@ def test_what_comes_waits_until_there_is_room(
     driver.close_epoch()  # committed to Kafka; its index is behind
     driver.send("one", [{"op": "insert", "after": content(5, 7_000)}, put(300, 300)])
     driver.close_epoch()
-    later(driver)
+    clock.pass_on()
+    driver.close_epoch()
     assert prices(driver, "one") == [*range(300)]
     (line,) = waits(driver)
     assert line.startswith("task ingest.one.0 waits: index of full.one ")
@@ -96,7 +91,8 @@ def test_what_comes_waits_until_there_is_room(
     assert full(driver) == ["1", "0"]
 
     stuffing.unlink()
-    later(driver)
+    clock.pass_on()
+    driver.close_epoch()
     assert prices(driver, "one") == [0, 1, 2, 3, 4, 7_000, *range(6, 301)]
     assert (waits(driver), full(driver)) == ([], ["0", "0"])
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
@@ -106,7 +102,9 @@ def test_what_comes_waits_until_there_is_room(
     assert driver.dead_letters() == []
 
 
-def test_a_new_life_on_a_full_disk_waits_too(on_small_disk: Driver, small_disk: Path) -> None:
+def test_a_new_life_on_a_full_disk_waits_too(
+    on_small_disk: Driver, small_disk: Path, clock: Clock
+) -> None:
     driver = on_small_disk
     driver.send("one", [put(n, n) for n in range(100)])
     driver.close_epoch()
@@ -115,10 +113,12 @@ def test_a_new_life_on_a_full_disk_waits_too(on_small_disk: Driver, small_disk: 
     driver.close_epoch()
     again(driver, driver.tasks.index(driver.ingests["one"]))
     driver.send("one", put(5, 7_000))
-    later(driver)
+    clock.pass_on()
+    driver.close_epoch()
     assert len(waits(driver)) == 1
     stuffing.unlink()
-    later(driver)
+    clock.pass_on()
+    driver.close_epoch()
     assert prices(driver, "one") == [0, 1, 2, 3, 4, 7_000, *range(6, 300)]
 
 
@@ -152,6 +152,7 @@ def no_room(*_: object, **__: object) -> None:
 
 
 def test_other_tasks_and_epochs_go_on_and_it_is_not_tried_at_every_step(
+    clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with Driver(network()) as driver:
@@ -167,16 +168,15 @@ def test_other_tasks_and_epochs_go_on_and_it_is_not_tried_at_every_step(
             assert prices(driver, "one") == [0]
             assert driver.shared.view.frontier("ingest.one.0") == driver.epoch
             assert len(tries) == 1
-        later(driver)
+        clock.pass_on()
+        driver.close_epoch()
         assert prices(driver, "one") == [*range(10)]
 
 
 @pytest.mark.parametrize("rekey", [False, True])
 def test_no_delete_is_buried_that_an_index_has_yet_to_read(
-    rekey: bool, monkeypatch: pytest.MonkeyPatch
+    rekey: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now_s = [0.0]
-    monkeypatch.setattr(owner_task, "monotonic", lambda: now_s[0])
     with Driver(network(rekey=rekey)) as driver:
         kind = OwnerTask if rekey else IngestTask
         task = next(t for t in driver.tasks if isinstance(t, kind) and "one" in t.name)
@@ -188,8 +188,8 @@ def test_no_delete_is_buried_that_an_index_has_yet_to_read(
             driver.close_epoch()
             driver.close_epoch()
             assert task.graves.ripe(task.passed)
-        now_s[0] += owner_task.ASK_AGAIN_S
-        later(driver)
+        clock.pass_on()
+        driver.close_epoch()
         assert not task.graves.ripe(task.passed)
         driver.send("one", put(1, 2))
         driver.close_epoch()
@@ -222,11 +222,10 @@ def test_another_fault_of_the_disk_ends_it(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("rekey", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_oracle_disks_that_fill_up_and_tasks_that_die_at_random(
-    seed: int, rekey: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, rekey: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each write to an index may find no room; what comes out is what came in."""
-    dice, now_s, share = random.Random(seed), [0.0], [0.0]
-    monkeypatch.setattr(owner_task, "monotonic", lambda: now_s[0])
+    dice, share = random.Random(seed), [0.0]
 
     def failing(real: Any) -> Any:
         def call(self: Index, **given: Any) -> None:
@@ -254,13 +253,13 @@ def test_oracle_disks_that_fill_up_and_tasks_that_die_at_random(
                     held[key] = price
             if dice.random() < 0.2:
                 again(driver, dice.randrange(len(driver.tasks)))
-            driver.epoch += dice.choice([0, LATER])
-            now_s[0] += dice.choice([0.0, owner_task.ASK_AGAIN_S])
+            if dice.random() < 0.5:
+                clock.pass_on()
             driver.close_epoch()
         share[0] = 0.0
         for _ in range(3):
-            now_s[0] += owner_task.ASK_AGAIN_S
-            later(driver)
+            clock.pass_on()
+            driver.close_epoch()
         assert {row["at"]: row["price"] for row in driver.table("one")} == held
         assert driver.dead_letters() == []
         assert not any(counts.get("disagreed") for counts in driver.counts().values())

@@ -7,10 +7,8 @@ import pytest
 
 from errata import Network
 from errata.testing import Driver
-from processors import owner_task
-from processors.ingest_task import ASK_AGAIN_MS
 from processors.owner_task import OwnerTask
-from processors.task import INTERVAL_MS
+from tests.processors.conftest import Clock
 from tests.processors.envelopes.records import Registry, avro, record
 from topics.registry import RegistryAwayError
 
@@ -70,7 +68,7 @@ def waiting(driver: Driver) -> list[str]:
 
 
 def test_what_is_known_goes_on_and_what_is_not_waits_and_is_taken_in_later(
-    driver: Driver, registry: Away
+    driver: Driver, registry: Away, clock: Clock
 ) -> None:
     for source in ("one", "other"):
         send(driver, source, "a", 1001)
@@ -93,14 +91,14 @@ def test_what_is_known_goes_on_and_what_is_not_waits_and_is_taken_in_later(
     assert driver.dead_letters() == []
 
     registry.is_away = False
-    driver.epoch += ASK_AGAIN_MS // INTERVAL_MS
+    clock.pass_on()
     driver.close_epoch()
     assert keys(driver, "one_dear") == ["a", "b", "c", "d"]
     assert waiting(driver) == []
     assert driver.dead_letters() == []
 
 
-def test_it_is_not_asked_at_every_step(driver: Driver, registry: Away) -> None:
+def test_it_is_not_asked_at_every_step(driver: Driver, registry: Away, clock: Clock) -> None:
     registry.is_away = True
     send(driver, "one", "c", 1002)
     asked = registry.asked
@@ -109,10 +107,9 @@ def test_it_is_not_asked_at_every_step(driver: Driver, registry: Away) -> None:
     assert registry.asked == asked + 1
 
 
-def test_the_owner_of_identities_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_of_identities_waits_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads the records again, maybe in another process, which asks by itself."""
-    registry, now_s, tries = Away(), [0.0], []
-    monkeypatch.setattr(owner_task, "monotonic", lambda: now_s[0])
+    registry, tries = Away(), []
     with Driver(network(rekey=True), live=registry) as driver:
         owner = next(task for task in driver.tasks if task.name == "one-owner.0")
         assert isinstance(owner, OwnerTask)
@@ -132,7 +129,7 @@ def test_the_owner_of_identities_waits_too(monkeypatch: pytest.MonkeyPatch) -> N
         assert (keys(driver, "one_dear"), keys(driver, "other_dear")) == ([], ["b"])
 
         monkeypatch.setattr(owner.intake, "decode", decode)
-        now_s[0] += owner_task.ASK_AGAIN_S
+        clock.pass_on()
         driver.close_epoch()
         assert keys(driver, "one_dear") == ["a"]
         assert waiting(driver) == []
