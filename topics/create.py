@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from time import monotonic, sleep
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import NewTopic
 
 from topics.client import REACH_S, Connection, Settings, TooFewBrokersError, TopicExistsError
 from topics.cluster import ClusterError
-from topics.refused import CREATE, DESCRIBE_CONFIGS, TOPIC, Right
+from topics.present import described
+from topics.refused import CREATE, TOPIC, Right
 from topics.settings import TopicSpec
 
 _AT_LEAST = (
@@ -176,13 +177,9 @@ def _partitions(connection: Connection) -> dict[str, int]:
 def _refuse(
     connection: Connection, specs: Sequence[TopicSpec], partitions: Mapping[str, int]
 ) -> None:
-    resources = [ConfigResource(ResourceType.TOPIC, spec.name) for spec in specs]
-    answers = connection.admin.describe_configs(resources) if resources else {}
-    broken: list[TopicFault] = []
-    for spec, resource in zip(specs, resources, strict=True):
-        right = Right(DESCRIBE_CONFIGS, TOPIC, spec.name)
-        entries = connection.ask(f"topic '{spec.name}'", answers[resource], right=right)
-        config = {key: entry.value for key, entry in entries.items()}
-        broken += faults(spec, partitions=partitions[spec.name], config=config)
+    names, broken = [spec.name for spec in specs], list[TopicFault]()
+    found = described(connection, names) if names else {}
+    for spec in specs:
+        broken += faults(spec, partitions=partitions[spec.name], config=found[spec.name])
     if broken:
         raise TopicSettingsError(broken)

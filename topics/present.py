@@ -6,12 +6,15 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from topics.client import REACH_S, Connection, Settings
 from topics.cluster import ClusterError, MissingTopicError
-from topics.refused import DELETE, DESCRIBE, TOPIC, Right
+from topics.refused import DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC, Right
+
+HEARD_S = 10.0
+"""How long the brokers of a cluster may take to hear of a new topic."""
 
 
 def present_topics(settings: Settings) -> dict[str, int]:
@@ -52,12 +55,35 @@ def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dic
     Raises:
         ClusterError: If the cluster can't be reached, or refuses.
     """
-    connection = Connection(settings)
+    return described(Connection(settings), topics) if topics else {}
+
+
+def described(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the settings of one or more topics that a broker has listed.
+
+    The broker that is asked is any one, and may have yet to hear of a topic that was just made.
+
+    Raises:
+        MissingTopicError: If one is not there for `HEARD_S` seconds.
+        ClusterError: If the cluster can't be reached, or refuses.
+    """
+    deadline = monotonic() + HEARD_S
+    while True:
+        try:
+            return _described(connection, topics)
+        except MissingTopicError:
+            if monotonic() > deadline:
+                raise
+            sleep(0.1)
+
+
+def _described(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
     resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in topics}
-    answers = connection.admin.describe_configs([*resources.values()]) if resources else {}
+    answers = connection.admin.describe_configs([*resources.values()])
     found = {}
     for name, resource in resources.items():
-        entries = connection.ask(f"topic '{name}'", answers[resource])
+        right = Right(DESCRIBE_CONFIGS, TOPIC, name)
+        entries = connection.ask(f"topic '{name}'", answers[resource], right=right)
         found[name] = {key: entry.value for key, entry in entries.items()}
     return found
 
@@ -71,12 +97,9 @@ def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float =
     connection = Connection(settings)
     answers = connection.admin.delete_topics([*topics]) if topics else {}
     for name, answer in answers.items():
-        try:
-            answer.result()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                right = Right(DELETE, TOPIC, name)
-                raise connection.failure(f"topic '{name}'", error, right=right) from None
+        with suppress(MissingTopicError):
+            right = Right(DELETE, TOPIC, name)
+            connection.ask(f"topic '{name}'", answer, right=right, limit_s=limit_s)
     deadline = monotonic() + limit_s
     while left := set(topics) & present_topics(settings).keys():
         if monotonic() > deadline:

@@ -48,7 +48,11 @@ class Demo:
         """Start what does not run, and stop what is too much."""
         alone = ["--no-deps"] if services else ["--scale=spark=0"]
         scales = [f"--scale={name}={count}" for name, count in counts.items()]
-        self.compose("up", "--detach", "--no-build", *alone, *scales, *services)
+        try:
+            self.compose("up", "--detach", "--no-build", *alone, *scales, *services)
+        except AssertionError as error:
+            told = self.compose("logs", "--no-color", "--tail", "20", "topic", "deploy")
+            raise AssertionError(f"{error}\n{told}") from None
 
     def containers(self, service: str) -> list[str]:
         return self.compose("ps", "--all", "--quiet", service).split()

@@ -5,10 +5,13 @@ from time import monotonic
 
 import pytest
 
-from topics.client import TooFewBrokersError
-from topics.cluster import ClusterError
+from topics import present
+from topics.client import Connection, TooFewBrokersError
+from topics.cluster import ClusterError, MissingTopicError
 from topics.create import TopicSettingsError, create_topics, faults
 from topics.kafka import KafkaCluster
+from topics.present import topic_settings
+from topics.refused import DESCRIBE_CONFIGS
 from topics.settings import (
     DAY_MS,
     FOREVER_MS,
@@ -89,6 +92,24 @@ def test_processes_that_make_the_same_topics_at_once_all_succeed(broker):
     wanted = [TopicSpec(f"at-once.{i}", 1, passing()) for i in range(5)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: create_topics(broker.settings, wanted), range(4)))
+
+
+@pytest.mark.kafka
+def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypatch):
+    """As one of three does, just after another has made it."""
+    real, unheard = Connection.ask, iter([True] * 3)
+
+    def late(self, what, answer, *, right=None, limit_s=None):
+        if right is not None and right.operation == DESCRIBE_CONFIGS and next(unheard, None):
+            raise MissingTopicError(f"no {what}")
+        return real(self, what, answer, right=right, limit_s=limit_s)
+
+    monkeypatch.setattr(Connection, "ask", late)
+    create_topics(broker.settings, [TopicSpec("unheard-of", 1, passing())])
+    assert next(unheard, None) is None
+    monkeypatch.setattr(present, "HEARD_S", 0.2)
+    with pytest.raises(MissingTopicError, match="no topic 'never-heard-of'"):
+        topic_settings(broker.settings, ["never-heard-of"])
 
 
 @pytest.mark.kafka
