@@ -11,7 +11,8 @@ import fastavro
 
 from errata.demo import ticker
 from errata.demo.audit.belief import ENDED
-from errata.demo.audit.log import SCHEMAS, Entry, Logs
+from errata.demo.audit.decoding import SCHEMAS
+from errata.demo.audit.log import Entry, Logs
 from errata.demo.audit.verdict import DOWNSTREAM, SOURCE, TOPICS, TRADES, UPSTREAM
 from processors import dead_letter, report
 from schemas.avro import revision_schema
@@ -119,7 +120,7 @@ class HandMade:
                 self.add(topic, partition, revision(before, after, task=task, epoch=epoch))
 
     def logs(self) -> Logs:
-        logs: Logs = {topic: [] for topic in TOPICS}
+        logs: Logs = {topic: [] for topic in (SCHEMAS, *TOPICS)}
         for topic, schema in SCHEMA_OF.items():
             told = {"id": IDS[topic], "subject": f"{topic}-value", "schema": schema}
             logs[SCHEMAS].append(Entry(0, IDS[topic], topic.encode(), json.dumps(told).encode()))

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
+from errata.demo.audit.decoding import SCHEMAS, kept, served
 from errata.demo.audit.log import AuditError
-from errata.demo.audit.verdict import TOPICS, judge
+from errata.demo.audit.verdict import TOPICS, Verdict, judge
 from tests.demo import hand_made as made
 from tests.demo.hand_made import (
     DOWNSTREAM,
@@ -20,18 +21,24 @@ from tests.demo.hand_made import (
     TRADES,
     UPSTREAM,
 )
+from tests.registry.apicurio import Apicurio
 from topics import settings
 from topics.create import create_topics
 from topics.settings import TopicSpec
 
 
+def judged(topics: made.HandMade) -> Verdict:
+    logs = topics.logs()
+    return judge(logs, kept(logs[SCHEMAS]))
+
+
 def complaints(topics: made.HandMade) -> list[str]:
-    verdict = judge(topics.logs())
+    verdict = judged(topics)
     return verdict.differences + verdict.mode_differences
 
 
 def test_a_right_network_has_no_differences():
-    verdict = judge(made.right().logs())
+    verdict = judged(made.right())
     assert verdict.clean, verdict.lines()
     assert (verdict.results, verdict.surviving, len(verdict.refused)) == (2, 2, 1)
     assert verdict.lines()[-1] == "audit: 0 differences"
@@ -79,7 +86,7 @@ def test_a_revision_that_one_mode_alone_emits_is_found():
     topics = made.right()
     topics.add(UPSTREAM, 2, made.revision(REVISED, FIRST, task="upstream.2", epoch=6))
     topics.add(UPSTREAM, 2, made.revision(FIRST, REVISED, task="upstream.2", epoch=7))
-    verdict = judge(topics.logs())
+    verdict = judged(topics)
     assert not verdict.differences
     assert len(verdict.mode_differences) == 2
     assert "was emitted upstream only" in verdict.mode_differences[0]
@@ -92,7 +99,7 @@ def test_modes_that_correct_to_other_values_are_found():
         task = f"{topic.rpartition('_')[2]}.2"
         topics.add(topic, 2, made.revision(REVISED, other, task=task, epoch=6))
         topics.add(topic, 2, made.revision(other, REVISED, task=task, epoch=7))
-    verdict = judge(topics.logs())
+    verdict = judged(topics)
     assert not verdict.differences
     assert len(verdict.mode_differences) == 2
 
@@ -158,7 +165,7 @@ def test_a_record_refused_for_age_is_listed_if_it_was_old_enough(days, right):
     record = {"op": "insert", "before": None, "after": old}
     topics.add(SOURCE, 0, record)
     topics.add(LETTERS, 0, made.letter(0, 2, record, reason="older than keep"))
-    verdict = judge(topics.logs())
+    verdict = judged(topics)
     assert ("  insert of old" in verdict.lines()) == right
     assert any("needs no dead letter" in line for line in verdict.differences) != right
 
@@ -167,14 +174,29 @@ def test_an_end_that_is_not_processed_yet_is_no_verdict():
     topics = made.right()
     topics.add(PROGRESS, 0, made.newest("downstream.1", committed={1: 10}, watermark=5))
     with pytest.raises(AuditError, match=r"has not been processed by downstream\.1"):
-        judge(topics.logs())
+        judged(topics)
+
+
+@pytest.mark.registry
+def test_schemas_are_those_of_a_server_where_there_is_one(apicurio: Apicurio) -> None:
+    told = {"op": "insert", "before": None, "after": made.trade("new", made.NOON, "5")}
+    number = apicurio.register("audited-value", made.SCHEMA_OF[SOURCE])
+    framed = b"\0" + number.to_bytes(4, "big") + made.encode(SOURCE, told)[5:]
+    schemas = served(apicurio.url)
+    assert schemas.decode(framed)["after"]["key"] == "new"
+    unknown = b"\0" + (number + 9_999).to_bytes(4, "big") + framed[5:]
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"schema {number + 9_999} is not in the registry"):
+            schemas.decode(unknown)
+    with pytest.raises(AuditError, match="no schema registry answers at http"):
+        served("http://127.0.0.1:1").decode(framed)
 
 
 @pytest.mark.kafka
 def test_the_command_reads_a_cluster_and_finds_wrong_missing_and_doubled_results(broker):
     specs = [TopicSpec(t, 4 if t in (SOURCE, TRADES, UPSTREAM, DOWNSTREAM) else 1) for t in TOPICS]
-    schemas = TopicSpec(TOPICS[0], 1, settings.compacted())
-    create_topics(broker.settings, [schemas, *specs[1:]])
+    schemas = TopicSpec(SCHEMAS, 1, settings.compacted())
+    create_topics(broker.settings, [schemas, *specs])
     producer = Producer(broker.settings)
 
     def write(topics: made.HandMade) -> None:

@@ -31,14 +31,14 @@ def main() -> int:
     )
     given = parser.parse_args()
     try:
-        kafka = _kafka(given.bootstrap)
+        kafka, registry = _place(given.bootstrap)
     except AuditError as error:
         print(f"audit: {error}", file=sys.stderr)
         return 2
     deadline = monotonic() + given.wait
     while True:
         try:
-            verdict = audit(kafka, spark=given.spark)
+            verdict = audit(kafka, spark=given.spark, registry=registry)
             status, told = 0 if verdict.clean else 1, "\n".join(verdict.lines())
         except AuditError as error:
             status, told = 2, f"audit: {error}"
@@ -48,15 +48,15 @@ def main() -> int:
         sleep(_PAUSE_S)
 
 
-def _kafka(bootstrap: str | None) -> Kafka:
+def _place(bootstrap: str | None) -> tuple[Kafka, str]:
     # By name: the engine comes along, which the audit shares nothing with (import-linter).
     settings, errors = import_module("errata.settings"), import_module("schemas.errors")
     override = {"kafka.bootstrap.servers": bootstrap} if bootstrap else {}
     try:
-        found: Kafka = settings.read_settings(settings.overlaid(os.environ, override)).kafka
+        found = settings.read_settings(settings.overlaid(os.environ, override))
     except errors.ErrataError as error:
         raise AuditError(str(error)) from None
-    return found
+    return found.kafka, found.registry.get("url", "")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from errata.demo.audit.log import AuditError, Entry, Schemas
+from errata.demo.audit.decoding import Schemas
+from errata.demo.audit.log import AuditError, Entry
 
 ENDED = 2**62
 """The watermark of a source that has ended."""

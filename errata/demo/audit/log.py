@@ -1,20 +1,14 @@
-"""What a plain consumer sees: the records of some topics, and the schemas that they name."""
+"""What a plain consumer sees: the committed records of some topics."""
 
 from __future__ import annotations
 
-import io
-import json
 import logging
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
-import fastavro
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-SCHEMAS = "_errata_schemas"
 _REACH_S = 10.0
 _LOGGER = logging.getLogger("errata.kafka")  # that of all clients, which is quiet
 _LOGGER.addHandler(logging.NullHandler())
@@ -106,34 +100,3 @@ def _end(consumer: Consumer, place: tuple[str, int], deadline: float) -> int:
         except KafkaException:
             if monotonic() > deadline:
                 raise
-
-
-class Schemas:
-    """Decodes framed Avro by the schemas that are kept in the registry's topic.
-
-    Args:
-        entries: The records of that topic; of two schemas with one id the first counts.
-    """
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._parsed: dict[int, Any] = {}
-        for entry in entries:
-            found = json.loads(entry.value or b"{}")
-            if found and found["id"] not in self._parsed:
-                self._parsed[found["id"]] = fastavro.parse_schema(found["schema"])
-
-    def decode(self, value: bytes) -> Any:
-        """Return what a value holds, by its writer's schema.
-
-        Raises:
-            ValueError: If it is not framed, names no known schema, or does not decode.
-        """
-        if len(value) < 5 or value[0] != 0:
-            raise ValueError("not framed")
-        schema_id = int.from_bytes(value[1:5], "big")
-        if schema_id not in self._parsed:
-            raise ValueError(f"schema {schema_id} is not in the registry")
-        try:
-            return fastavro.schemaless_reader(io.BytesIO(value[5:]), self._parsed[schema_id], None)
-        except (EOFError, IndexError, TypeError, StopIteration, OverflowError, struct.error) as e:
-            raise ValueError(f"not of its schema: {e}") from e

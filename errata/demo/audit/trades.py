@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from errata.demo.audit.log import Entry, Schemas
+from errata.demo.audit.decoding import Schemas
+from errata.demo.audit.log import Entry
 
 UNDECODABLE, UNKNOWN, TOO_OLD = "undecodable", "unknown identity", "older than keep"
 KEEP = timedelta(days=3650)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from errata.demo.audit import arcs, results
 from errata.demo.audit.belief import Reports, Revision
-from errata.demo.audit.log import SCHEMAS, Entry, Kafka, Logs, Schemas, read
+from errata.demo.audit.decoding import SCHEMAS, Schemas, kept, served
+from errata.demo.audit.log import Entry, Kafka, Logs, read
 from errata.demo.audit.trades import TOO_OLD, UNKNOWN, Place, fold
 
 SOURCE, NETWORK = "swaps.credits", "tape"
 TRADES, UPSTREAM, DOWNSTREAM = "tape.trades", "tape.totals_upstream", "tape.totals_downstream"
 BARS = "tape.bars"
 _LETTERS, _PROGRESS = f"{NETWORK}.dead-letters", f"{NETWORK}.progress"
-TOPICS = (SCHEMAS, SOURCE, _PROGRESS, _LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
+TOPICS = (SOURCE, _PROGRESS, _LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
 
 
 @dataclass(frozen=True)
@@ -63,22 +64,23 @@ class Verdict:
         return [told for told in self.refused.values() if told[0] == reason]
 
 
-def audit(kafka: Kafka, *, spark: bool = False) -> Verdict:
+def audit(kafka: Kafka, *, spark: bool = False, registry: str = "") -> Verdict:
     """Read the demo's topics and judge them.
 
     Args:
         kafka: librdkafka settings of the cluster.
         spark: Whether there are bars.
+        registry: URL of the schema registry; empty if a topic keeps the schemas.
 
     Raises:
         AuditError: If a topic is missing, or the end of the source is not processed yet.
     """
-    return judge(read(kafka, (*TOPICS, BARS) if spark else TOPICS))
+    logs = read(kafka, (*TOPICS, *([BARS] if spark else []), *([] if registry else [SCHEMAS])))
+    return judge(logs, served(registry) if registry else kept(logs.pop(SCHEMAS)))
 
 
-def judge(logs: Logs, *, partitions: int = 4) -> Verdict:
+def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
     """Return what is to be said about the content of the demo's topics."""
-    schemas = Schemas(logs[SCHEMAS])
     reports = Reports(logs[_PROGRESS], schemas)
     has_bars = BARS in logs
     scopes = ("upstream", "downstream", *(["bars"] if has_bars else []))
