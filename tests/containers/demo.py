@@ -99,5 +99,5 @@ class Demo:
 
     def down(self) -> None:
         """Leave nothing."""
-        every = ["--profile", "audit", "--profile", "three"]
+        every = ["--profile", "audit", "--profile", "three", "--profile", "registry"]
         self.compose(*every, "down", "--volumes", "--timeout", "1")

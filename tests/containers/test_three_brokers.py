@@ -1,4 +1,4 @@
-"""The demo on three brokers, any one of which may be lost."""
+"""The demo on three brokers, any one of which may be lost, with a schema registry beside them."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,14 @@ pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture
-def demo(image: str, kafka_image: str) -> Iterator[Demo]:
+def demo(image: str, kafka_image: str, registry_image: str) -> Iterator[Demo]:
     demo = Demo("--env-file", "docker/three.env", image=image, kafka_image=kafka_image)
-    demo.environ["TICKER_SECONDS"] = "40"  # it plays until after the others have missed a broker
+    demo.environ |= {
+        "COMPOSE_PROFILES": "three,registry",
+        "REGISTRY_IMAGE": registry_image,
+        "SCHEMA_REGISTRY_URL": "http://registry:8080/apis/ccompat/v7",
+        "TICKER_SECONDS": "40",  # it plays until after the others have missed a broker
+    }
     try:
         demo.up(upstream=1, downstream=1)
         yield demo
