@@ -28,7 +28,8 @@ class Outage:
 
     def __init__(self, server: str, is_away: Callable[[Exception], bool]) -> None:
         self._server, self._is_away = server, is_away
-        self._has_answered = False
+        self.has_answered = False
+        """Whether it has answered anything, be it a refusal."""
         self.failure_count = 0
         """How many questions got no answer."""
         self.told = ""
@@ -52,7 +53,7 @@ class Outage:
                     self._answered()
                     raise
                 self._missed(error)
-                if self._has_answered or monotonic() > until_s:
+                if self.has_answered or monotonic() > until_s:
                     raise
                 sleep(_AGAIN_S)
             else:
@@ -62,11 +63,11 @@ class Outage:
     def _missed(self, error: Exception) -> None:
         self.failure_count += 1
         if not self.told:
-            then = "what is known is gone on with" if self._has_answered else "it is waited for"
+            then = "what is known is gone on with" if self.has_answered else "it is waited for"
             log.warning("%s gives no answer: %s; %s", self._server, clean(error), then)
         self.told = clean(error)
 
     def _answered(self) -> None:
         if self.told:
             log.warning("%s answers again", self._server)
-        self._has_answered, self.told = True, ""
+        self.has_answered, self.told = True, ""

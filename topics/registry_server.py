@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -29,6 +30,8 @@ from topics.secrets import clean, remember
 _NOT_FOUND, _NO_LOGIN, _NO_RIGHT = 404, 401, 403
 _PROXY_ALONE = {502, 503, 504}
 """What a proxy says of a server behind it that is away."""
+_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What a server says that is starting or ending."""
 _PATIENCE = {"timeout": 3, "max.retries": 0}
 """A process does nothing else meanwhile; it asks again by itself."""
 
@@ -150,7 +153,7 @@ class RegistryServer:
     def _ask(self, what: str, question: Callable[[], Any]) -> Any:
         """Return the answer, None if the server knows of nothing."""
         try:
-            return self.outage.ask(question)
+            return self.outage.ask(lambda: self._trusting(question))
         except self._library.SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
@@ -170,6 +173,19 @@ class RegistryServer:
         except self._unreachable as error:
             raise self._away(what, error) from None
 
+    def _trusting(self, question: Callable[[], Any]) -> Any:
+        """Return the answer; refuse a server of which TLS has never come to pass."""
+        try:
+            return question()
+        except self._unreachable as error:
+            fault = _tls_fault(error)
+            if fault is None or self.outage.has_answered:
+                raise
+            raise RefusedError(
+                f"no TLS between the schema registry and this client: {clean(fault)}; check the "
+                "schema_registry.ssl.* settings, and https or http in SCHEMA_REGISTRY_URL"
+            ) from None
+
     def _is_away(self, error: Exception) -> bool:
         status = getattr(error, "http_status_code", None)
         return isinstance(error, self._unreachable) or status in _PROXY_ALONE
@@ -179,6 +195,15 @@ class RegistryServer:
             f"the schema registry, asked for {what}, gives no answer: {clean(error)}; start it, "
             "or correct SCHEMA_REGISTRY_URL"
         )
+
+
+def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
+    """Return why one side did not accept the other, if that is behind an error."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _avro(found: Any, what: str) -> Any:

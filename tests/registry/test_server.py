@@ -4,6 +4,7 @@ import pytest
 
 from schemas.avro import key_schema, revision_schema, tuple_schema
 from schemas.fields import FieldType
+from topics import outage
 from topics.cluster import ClusterError
 from topics.memory import MemoryCluster
 from topics.registry import NotAvroError, UnknownSchemaError
@@ -73,6 +74,7 @@ def test_a_schema_of_another_kind_is_told(server, apicurio):
         server().schema(told["id"])
 
 
-def test_a_server_that_is_not_there_is_told(server):
+def test_a_server_that_is_not_there_is_told(server, monkeypatch):
+    monkeypatch.setattr(outage, "WAIT_S", 1.0)
     with pytest.raises(ClusterError, match="gives no answer"):
         registry(MemoryCluster(), {"url": "http://127.0.0.1:9"}).latest("a")
