@@ -76,11 +76,15 @@ class EpochResult:
         """Take in what a box gave."""
         if outcome.revisions.height:
             self.revisions[box] = outcome.revisions
-        for what, count in outcome.counts.items():
-            self.counts[f"{box}.{what}"] = count
+        self.count(box, outcome.counts)
         if outcome.refused:
             self.refused[box] = list(outcome.refused)
             self.counts[f"{box}.refused"] = sum(r.tuples.height for r in outcome.refused)
+
+    def count(self, box: str, counts: Mapping[str, int]) -> None:
+        """Take in what a box counted."""
+        for what, count in counts.items():
+            self.counts[f"{box}.{what}"] = count
 
 
 class BoxError(ErrataError):

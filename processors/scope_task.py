@@ -228,6 +228,8 @@ class ScopeTask(Task):
             settled = self.report.counts.get(SETTLED, NEVER)
             changed = rebuild.difference(arc, emitted, made[name], settled=settled)
             emissions += self._emissions(name, changed, epoch)
+            if box := self.run.asking.get(name):
+                result.count(name, box.kinds(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
         records, counts = self._told([result])
         report = self._reported(result.memory, counts)

@@ -124,7 +124,9 @@ class Share:
         dead = self._letters(batch, outcome.refused)
         after = self._near(outcome.live.states)
         changed = tuples.height > 0 or after.height != states.height
-        return Done(after, changed, self._own(outcome.revisions), outcome.counts, dead)
+        own = self._own(outcome.revisions)
+        counts = {**outcome.counts, **box.kinds(own, wm_before=batch.wm_before)}
+        return Done(after, changed, own, counts, dead)
 
     def start(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> Done:
         """Make states of the whole content; give the difference to what was emitted.
@@ -142,8 +144,7 @@ class Share:
         dead = self._letters(batch, refused, settled=batch.settled_before)
         made, states = self._in_slab(results, ""), self._near(live.states)
         revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
-        first = 0 if box.on_update else revised.filter(pl.col("op") == frames.INSERT).height
-        counts = {"closed": first, "revised": revised.height - first}
+        counts = box.kinds(revised, wm_before=batch.wm_before)
         return Done(states, True, revised, counts, dead)
 
     def _letters(

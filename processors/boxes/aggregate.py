@@ -118,6 +118,13 @@ class Aggregate(Windowed, Asking):
         ends = self.ends(states)
         return (ends <= wm) | self.on_update
 
+    def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
+        """Return how many results closed, and how many were revised; see `Asking.kinds`."""
+        new = revisions.filter(pl.col("op") == frames.INSERT)
+        told = self._is_told(frames.entering(new, list(self.arc.fields)), wm_before)
+        closed = new.height - int(told.sum())
+        return {"closed": closed, "revised": revisions.height - closed}
+
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:

@@ -97,6 +97,13 @@ class Asking(ABC):
             What to keep after the epoch, and the revisions of the output.
         """
 
+    def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
+        """Return how many of its revisions are results that have closed, and that are revised.
+
+        Nothing where results don't close.
+        """
+        return {}
+
     # ---------------------------------------------------------------- between epochs
 
     def no_live(self) -> Live:

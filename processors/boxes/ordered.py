@@ -235,10 +235,15 @@ class Ordered(Asking):
             new = left_out.join(untold, on=told_from, how="anti", nulls_equal=True)
             dead += self._not_told(new)
         rest = every.filter(~busy).select(live.states.columns)
-        fresh = frames.entering(revised.filter(pl.col("op") == frames.INSERT), [*self.arc.fields])
-        closed = int((self.arc.event_times(fresh) >= wm_before).sum()) if self.waits else 0
-        counts = {"closed": closed, "revised": revised.height - closed, "replayed": replayed}
+        counts = self.kinds(revised, wm_before=wm_before) | {"replayed": replayed}
         return Outcome(Live(pl.concat([rest, self._kept(line, wm)])), revised, counts, dead)
+
+    def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
+        """Return how many results closed, and how many were revised; see `Asking.kinds`."""
+        new = revisions.filter(pl.col("op") == frames.INSERT)
+        at = self.arc.event_times(frames.entering(new, list(self.arc.fields)))
+        closed = int((at >= wm_before).sum()) if self.waits else 0
+        return {"closed": closed, "revised": revisions.height - closed}
 
     def _sided(self, *sides: pl.DataFrame) -> pl.DataFrame:
         """Return what leaves, what enters and what is known, with its group as a number."""

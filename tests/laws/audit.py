@@ -47,6 +47,7 @@ class Audit:
         self._glitches()
         self._compacted()
         self._letters_of_boxes()
+        self._kinds()
         SinkAudit(simulation, self.contents, self.found)
         self._cover()
 
@@ -264,6 +265,19 @@ class Audit:
             for name, number in report["counts"].items():
                 self.seen["fall-backs"] += number * name.startswith("down.fallbacks")
             self.seen["coalesced epochs"] += self._coalesced(task)
+
+    def _kinds(self) -> None:
+        """What is counted of results is what was emitted."""
+        counted = Counter[str]()
+        for report in self.newest.values():
+            for name, number in report["counts"].items():
+                box, _, what = name.rpartition(".")
+                if what in ("closed", "revised"):
+                    counted[box] += number
+        for box, number in counted.items():
+            if box in self.revisions and number != (there := sum(map(len, self.revisions[box]))):
+                told = f"{box}: {number} results counted, {there} revisions"
+                self.found["L6"].append(told)
 
     def _moves(self) -> Iterator[bool]:
         left = {

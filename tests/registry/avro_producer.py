@@ -42,8 +42,16 @@ class Orders:
     """
 
     def __init__(self, settings: Any, topic: str, register: Any, *, partitions: int = 1) -> None:
-        self.producer, self.topic, self.register = Producer(settings), topic, register
+        self.producer, self.topic, self._register = Producer(settings), topic, register
         self.partitions = partitions
+        self._ids: dict[str, int] = {}
+
+    def register(self, subject: str, schema: Any) -> int:
+        """Return the id of a schema, asked for once."""
+        asked = f"{subject} {schema}"
+        if asked not in self._ids:
+            self._ids[asked] = self._register(subject, schema)
+        return self._ids[asked]
 
     def send(self, schema: Any, identity: str, content: dict[str, Any] | None) -> bytes | None:
         """Send an order by a schema, or that there is none any more; return the record's value."""
