@@ -3,9 +3,12 @@
 import shutil
 
 import pytest
+from testcontainers.core.config import testcontainers_config
 
 from tests.containers.engine import KAFKA_TAG, TAG, docker, make, require_engine
 from tests.registry.apicurio import VERSION, unpacked
+
+testcontainers_config.ryuk_disabled = True  # an image more; all containers go with their fixtures
 
 
 @pytest.fixture(scope="session")

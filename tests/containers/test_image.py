@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
-from uuid import uuid4
+from typing import Any
 
 import pytest
+from testcontainers.core.container import DockerContainer
 
 from schemas import revisions as frames
 from tests.containers.engine import LIMIT_S, docker
@@ -24,54 +25,63 @@ STOP_S = 10.0
 HOST = "127.0.0.1"
 
 
+class Running:
+    """A container that was started."""
+
+    def __init__(self, container: DockerContainer) -> None:
+        self._container: Any = container.get_wrapped_container()
+
+    def printed(self) -> str:
+        return str(self._container.logs(stderr=False).decode())
+
+    def log(self) -> str:
+        return str(self._container.logs().decode())
+
+    def terminate(self) -> None:
+        self._container.kill("SIGTERM")
+
+    def stop(self) -> None:
+        """End it now, if it has not ended by itself."""
+        self._container.stop(timeout=0)
+
+    def ended(self, *, limit_s: float) -> int:
+        return int(self._container.wait(timeout=limit_s)["StatusCode"])
+
+    def told(self, pattern: str) -> str:
+        """Return what a pattern finds in its log, once it is there."""
+        deadline = monotonic() + LIMIT_S
+        while not (found := re.search(pattern, self.log())):
+            self._container.reload()
+            assert self._container.status == "running", self.log()
+            assert monotonic() < deadline, self.log()
+            sleep(0.2)
+        return found[0]
+
+
 class Containers:
     """Containers of the image, on this machine's network, that go with the test."""
 
-    def __init__(self, image: str, stack: ExitStack, environ: dict[str, str]) -> None:
-        self.image, self._stack = image, stack
+    def __init__(self, image: str, stack: ExitStack, environ: Mapping[str, str]) -> None:
+        self.image, self._stack, self._environ = image, stack, environ
         self.state = docker("volume", "create").stdout.strip()
         stack.callback(docker, "volume", "rm", "--force", self.state)
-        self._options = ["--network", "host", "--read-only", "--tmpfs", "/tmp"]
-        self._options += ["--volume", f"{self.state}:/var/lib/errata"]
-        self._options += [f"--env={name}={value}" for name, value in environ.items()]
 
     def start(
         self, *arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
-    ) -> str:
+    ) -> Running:
         """Start a container; only one that gets a folder has the network's file."""
-        name = f"errata-{uuid4()}"
-        options = [
-            *self._options,
-            *(f"--env={key}={value}" for key, value in (environ or {}).items()),
-        ]
-        options += ["--volume", f"{folder}:/network:ro"] if folder is not None else []
-        self._stack.callback(docker, "rm", "--force", name)
-        begun = docker("run", "--detach", "--name", name, *options, self.image, *arguments)
-        assert begun.returncode == 0, begun.stderr
-        return name
+        made = DockerContainer(self.image, network_mode="host", read_only=True)
+        made.with_command([*arguments]).with_envs(**self._environ, **(environ or {}))
+        made.with_tmpfs_mount("/tmp").with_volume_mapping(self.state, "/var/lib/errata", "rw")
+        if folder is not None:
+            made.with_volume_mapping(folder, "/network")
+        return Running(self._stack.enter_context(made))
 
     def run(self, *arguments: str, folder: Path | None = None) -> str:
         """Run a container to its end, which must be a good one; return what it printed."""
-        name = self.start(*arguments, folder=folder)
-        assert self.ended(name, limit_s=LIMIT_S) == 0, self.log(name)
-        return docker("logs", name).stdout
-
-    def log(self, name: str) -> str:
-        said = docker("logs", name)
-        return said.stdout + said.stderr
-
-    def ended(self, name: str, *, limit_s: float) -> int:
-        return int(docker("wait", name, limit_s=limit_s).stdout)
-
-    def told(self, name: str, pattern: str) -> str:
-        """Return what a pattern finds in a container's log, once it is there."""
-        deadline = monotonic() + LIMIT_S
-        while not (found := re.search(pattern, self.log(name))):
-            running = docker("inspect", "--format", "{{.State.Running}}", name).stdout.strip()
-            assert running == "true", self.log(name)
-            assert monotonic() < deadline, self.log(name)
-            sleep(0.2)
-        return found[0]
+        running = self.start(*arguments, folder=folder)
+        assert running.ended(limit_s=LIMIT_S) == 0, running.log()
+        return running.printed()
 
 
 @pytest.fixture
@@ -127,21 +137,21 @@ def test_a_state_folder_that_can_not_be_written_is_told(containers: Containers) 
 
 
 def test_the_driver_of_kubernetes_is_started_by_spark_submit(containers: Containers) -> None:
-    name = containers.start("driver", "--version", environ={"SPARK_DRIVER_BIND_ADDRESS": HOST})
-    assert containers.ended(name, limit_s=LIMIT_S) == 0
-    assert "version 4.0" in containers.log(name)
+    driver = containers.start("driver", "--version", environ={"SPARK_DRIVER_BIND_ADDRESS": HOST})
+    assert driver.ended(limit_s=LIMIT_S) == 0
+    assert "version 4.0" in driver.log()
 
 
-Executors = Callable[[Containers, str, int], str]
+Executors = Callable[[Containers, str, int], Running]
 
 
-def worker(containers: Containers, master: str, driver_port: int) -> str:
+def worker(containers: Containers, master: str, driver_port: int) -> Running:
     """Start a worker of the master's."""
     here = ["--host", HOST, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
     return containers.start("spark-worker", *here, master)
 
 
-def pod(containers: Containers, master: str, driver_port: int) -> str:
+def pod(containers: Containers, master: str, driver_port: int) -> Running:
     """Start an executor with what Kubernetes would tell it; the master has no worker."""
     opened = ["lang", "lang.invoke", "net", "nio", "util", "util.concurrent"]
     options = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in opened]
@@ -169,10 +179,10 @@ class Drivers:
         self._port = free_port()
         here = ["--host", HOST, "--port", "0", "--webui-port", "0"]
         self._master = containers.start("spark-master", *here)
-        self._url = containers.told(self._master, rf"spark://{HOST}:\d+")
-        self._executors = ""
+        self._url = self._master.told(rf"spark://{HOST}:\d+")
+        self._executors: Running | None = None
 
-    def start(self, command: str, *options: str, executors: Executors) -> str:
+    def start(self, command: str, *options: str, executors: Executors) -> Running:
         settings = {
             "spark.executor.memory": "512m",
             "spark.sql.shuffle.partitions": "2",
@@ -182,13 +192,13 @@ class Drivers:
         }
         arguments = [command, "tape.py", *options, "--master", self._url]
         arguments += [f"--conf={key}={value}" for key, value in settings.items()]
-        if self._executors:
-            docker("rm", "--force", self._executors)
-        name = self._containers.start(*arguments, folder=self._folder)
+        if self._executors is not None:
+            self._executors.stop()
+        driver = self._containers.start(*arguments, folder=self._folder)
         self._count += 1
-        self._containers.told(self._master, f"(?s)(Registered app errata .*){{{self._count}}}")
+        self._master.told(f"(?s)(Registered app errata .*){{{self._count}}}")
         self._executors = executors(self._containers, self._url, self._port)
-        return name
+        return driver
 
 
 @pytest.mark.kafka
@@ -204,13 +214,13 @@ def test_executors_in_containers_without_the_networks_file_make_what_an_audit_fi
         tape.play(*hours)
         revisions, content = tape.bars()
         assert content == tape.expected(), executors.__name__
-        docker("kill", "--signal", "TERM", job)
-        assert containers.ended(job, limit_s=STOP_S) == 0, executors.__name__
+        job.terminate()
+        assert job.ended(limit_s=STOP_S) == 0, executors.__name__
     assert (revisions["op"] == frames.REPLACE).any()
 
     audit = drivers.start("reconcile", "--json", executors=worker)
-    assert containers.ended(audit, limit_s=LIMIT_S) == 0, containers.log(audit)
-    (told,) = map(json.loads, docker("logs", audit).stdout.splitlines())
+    assert audit.ended(limit_s=LIMIT_S) == 0, audit.log()
+    (told,) = map(json.loads, audit.printed().splitlines())
     assert (told["missing"], told["unexpected"], told["different"]) == (0, 0, 0)
     assert (told["status"], told["tuples"]) == ("ok", len(content))
 
@@ -223,8 +233,7 @@ def test_sigterm_ends_a_whole_network_in_a_container_in_good_order(
     up = containers.start("up", "tape.py", folder=tape.folder)
     tape.play(0)
     assert tape.bars()[1] == tape.expected()
-    docker("kill", "--signal", "TERM", up)
-    assert containers.ended(up, limit_s=STOP_S) == 0
-    log = containers.log(up)
-    assert "Traceback" not in log
-    assert "killed" not in log
+    up.terminate()
+    assert up.ended(limit_s=STOP_S) == 0
+    assert "Traceback" not in up.log()
+    assert "killed" not in up.log()
