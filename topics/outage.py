@@ -35,11 +35,15 @@ class Outage:
         self.told = ""
         """Why the last one got none; "" if it got one."""
 
-    def ask(self, question: Callable[[], T]) -> T:
+    def ask(self, question: Callable[[], T], *, is_patient: bool) -> T:
         """Return the answer to a question.
 
-        Until the server has answered once it is waited for, up to `WAIT_S`; from then on a question
-        that gets no answer is the asker's to put again.
+        A server that gives none is waited for, up to `WAIT_S`: for patient questions, and for any
+        until it has answered once. From then on another one is the asker's to put again.
+
+        Args:
+            question: Asks the server.
+            is_patient: Whether nothing goes on without the answer.
 
         Raises:
             Exception: What the question raises.
@@ -52,18 +56,20 @@ class Outage:
                 if not self._is_away(error):
                     self._answered()
                     raise
-                self._missed(error)
-                if self.has_answered or monotonic() > until_s:
+                waits = is_patient or not self.has_answered
+                self._missed(
+                    error, "it is waited for" if waits else "what is known is gone on with"
+                )
+                if not waits or monotonic() > until_s:
                     raise
                 sleep(_AGAIN_S)
             else:
                 self._answered()
                 return found
 
-    def _missed(self, error: Exception) -> None:
+    def _missed(self, error: Exception, then: str) -> None:
         self.failure_count += 1
         if not self.told:
-            then = "what is known is gone on with" if self.has_answered else "it is waited for"
             log.warning("%s gives no answer: %s; %s", self._server, clean(error), then)
         self.told = clean(error)
 

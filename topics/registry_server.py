@@ -138,7 +138,8 @@ class RegistryServer:
         """Return a schema."""
         if schema_id not in self._schemas:
             what = f"schema {schema_id}"
-            found = self._ask(what, lambda: self._client.get_schema(schema_id))
+            get = self._client.get_schema
+            found = self._ask(what, lambda: get(schema_id), is_patient=False)
             if found is None:
                 raise UnknownSchemaError(schema_id, registry="the schema registry")
             self._schemas[schema_id] = _avro(found, what)
@@ -150,10 +151,13 @@ class RegistryServer:
         found = self._ask(what, lambda: self._client.get_latest_version(subject))
         return None if found is None else (int(found.schema_id), _avro(found.schema, what))
 
-    def _ask(self, what: str, question: Callable[[], Any]) -> Any:
-        """Return the answer, None if the server knows of nothing."""
+    def _ask(self, what: str, question: Callable[[], Any], *, is_patient: bool = True) -> Any:
+        """Return the answer, None if the server knows of nothing.
+
+        Only who takes records in may be impatient: others go on meanwhile.
+        """
         try:
-            return self.outage.ask(lambda: self._trusting(question))
+            return self.outage.ask(lambda: self._trusting(question), is_patient=is_patient)
         except self._library.SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None

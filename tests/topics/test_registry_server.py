@@ -234,6 +234,17 @@ def test_a_server_that_goes_away_later_is_not_waited_for_and_known_schemas_are_k
     ]
 
 
+def test_who_registers_waits_for_a_server_that_has_answered_before(monkeypatch):
+    found = Registry(monkeypatch, [None, AWAY, AWAY])
+    assert found.server.schema(7) == A
+    latest = SimpleNamespace(schema_id=7, schema=found.server._client.kept[7])
+    monkeypatch.setattr(
+        found.server._client, "get_latest_version", lambda _: found.get_schema(7) and latest
+    )
+    assert found.server.latest("a") == (7, A)
+    assert found.now_s == 1.0
+
+
 def test_a_refusal_is_an_answer(monkeypatch, caplog):
     found = Registry(monkeypatch, [Refused(409), AWAY])
     with pytest.raises(ClusterError, match="refuses schema 7"):
