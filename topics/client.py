@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakMethod
@@ -36,6 +37,9 @@ LOGGER.propagate = False
 
 REACH_S = 10.0
 """How long a cluster may take to answer before it counts as not there."""
+
+LOOK_S = 1.0
+"""How often to look which brokers are there, while one of them does not answer."""
 
 _MISSING = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -93,7 +97,13 @@ class Connection:
         self._all_down = False
         self._last_trouble = ""
         self._told = _weakly(self.on_error)
-        self.admin: AdminClient = self.client(AdminClient, {"reconnect.backoff.max.ms": 1000})
+        self.admin: AdminClient = self.client(
+            AdminClient,
+            {
+                "reconnect.backoff.max.ms": 1000,
+                "socket.timeout.ms": max(10, int(reach_s * 1000)),  # else a question outlives `ask`
+            },
+        )
         self._reach(at_start=True)
 
     def __repr__(self) -> str:
@@ -175,6 +185,9 @@ class Connection:
     ) -> T:
         """Wait for the cluster's answer to an administrative question.
 
+        librdkafka puts most questions to one broker, and tries without a pause to connect to it
+        until it hears that the broker is gone; so that is asked for meanwhile.
+
         Args:
             what: What is asked for, as an error names it.
             answer: The answer to come.
@@ -184,9 +197,14 @@ class Connection:
         Raises:
             ClusterError: If it refuses, or does not answer in time.
         """
-        deadline = monotonic() + (self._reach_s if limit_s is None else limit_s)
+        asked = monotonic()
+        deadline, look = asked + (self._reach_s if limit_s is None else limit_s), asked + LOOK_S
         while not wait([answer], 0.05).done and monotonic() < deadline and not self._refusal:
             self.admin.poll(0)  # serves on_error, which may end the wait
+            if monotonic() > look:
+                with suppress(KafkaException):
+                    self.admin.list_topics(timeout=LOOK_S)
+                look = monotonic() + LOOK_S
         self._raise_refusal()
         try:
             result = answer.result(timeout=0.5)

@@ -17,8 +17,10 @@ def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:
         ClusterError: If the cluster can't be reached, or refuses.
     """
     connection = Connection(settings)
-    listed = connection.ask("the list of groups", connection.admin.list_consumer_groups()).valid
-    ids = sorted(group.group_id for group in listed if group.group_id.startswith(prefix))
+    listed = connection.ask("the list of groups", connection.admin.list_consumer_groups())
+    if listed.errors:  # of single brokers
+        raise connection.failure("the list of groups", listed.errors[0])
+    ids = sorted(group.group_id for group in listed.valid if group.group_id.startswith(prefix))
     answers = connection.admin.describe_consumer_groups(ids) if ids else {}
     return {name: len(connection.ask(f"group '{name}'", answers[name]).members) for name in ids}
 

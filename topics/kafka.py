@@ -21,6 +21,7 @@ from topics.cluster import (
     ClusterError,
     MissingTopicError,
     MovingLeaderError,
+    SilentClusterError,
     TopicPartition,
 )
 from topics.membership import SESSION_MS, Membership
@@ -29,6 +30,15 @@ from topics.record_size import LARGEST, check_sizes
 from topics.refused import DESCRIBE, READ, TOPIC, WRITE, Right
 from topics.rights import require, require_still
 from topics.transactions import TIMEOUT_S, KafkaTransactions
+
+LONGEST_S = 5.0
+"""How long a broker may take to tell offsets, before it is asked again who leads a partition."""
+
+ELECTED_S = 30.0
+"""How long a partition may have no leader: a broker that is lost is missed after ten seconds."""
+
+SENT_S = 30.0
+"""How long what is sent may take, for the same reason."""
 
 _SENDING = {
     "linger.ms": 1,
@@ -124,7 +134,7 @@ class KafkaCluster:
         Raises:
             ClusterError: If something can't be delivered.
         """
-        left = self._sender.flush(TIMEOUT_S) if self._sender is not None else 0
+        left = self._sender.flush(SENT_S) if self._sender is not None else 0
         self._connection.check()
         lost, self._lost = self._lost, ""
         if left or lost:
@@ -167,28 +177,31 @@ class KafkaCluster:
     def _offsets(
         self, sources: Collection[TopicPartition], which: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        self._connection.check()
         asked = {source: Position(*source) for source in sources}
-        deadline = monotonic() + TIMEOUT_S
-        while True:
+        deadline, limit_s = monotonic() + ELECTED_S, 1.0
+        while True:  # a question stays with the leader that it was put to, who may be gone
+            self._connection.check()
             answers = self._connection.admin.list_offsets(
                 dict.fromkeys(asked.values(), which),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=limit_s,
             )
             try:
                 return {
-                    source: self._ask(source, answers[position])
+                    source: self._ask(source, answers[position], limit_s)
                     for source, position in asked.items()
                 }
-            except MovingLeaderError:
+            except (MovingLeaderError, SilentClusterError):
                 if monotonic() > deadline:
                     raise
+                limit_s = min(2 * limit_s, LONGEST_S)
                 sleep(0.05)
 
-    def _ask(self, source: TopicPartition, answer: Any) -> int:
+    def _ask(self, source: TopicPartition, answer: Any, limit_s: float) -> int:
         right = Right(READ, TOPIC, source.topic)  # who asks for offsets is about to read
         try:
-            return int(self._connection.ask(_told(source), answer, right=right).offset)
+            told = self._connection.ask(_told(source), answer, right=right, limit_s=limit_s)
+            return int(told.offset)
         except MissingTopicError:
             self._count(source.topic, right)  # it may be there, and not to be seen
             raise

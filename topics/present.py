@@ -95,7 +95,7 @@ def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float =
         ClusterError: If the cluster can't be reached, or refuses.
     """
     connection = Connection(settings)
-    answers = connection.admin.delete_topics([*topics]) if topics else {}
+    answers = connection.admin.delete_topics([*topics], request_timeout=limit_s) if topics else {}
     for name, answer in answers.items():
         with suppress(MissingTopicError):
             right = Right(DELETE, TOPIC, name)

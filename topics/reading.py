@@ -63,7 +63,12 @@ class KafkaReader:
         return self._positions[source]
 
     def known_end(self, source: TopicPartition) -> int | None:
-        """Return where a log ended at the last fetch; None before the first. Asks nobody."""
+        """Return where a log ended at the last fetch; None before the first. Asks nobody.
+
+        None too once it is closed, since others than its task may ask.
+        """
+        if self._consumer is None:
+            return None
         _, end = self._consumer.get_watermark_offsets(Assigned(*source), cached=True)
         return end if end >= 0 else None
 

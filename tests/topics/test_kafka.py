@@ -139,7 +139,9 @@ def test_offset_0_is_the_start_of_the_log_and_any_other_that_is_gone_is_an_error
     next(iter(admin.delete_records([Position(*source, 2)]).values())).result()
     reader = cluster.reader({source: 0})
     found = [v for records in catch_up(cluster, reader, source) for v in records.values]
+    assert reader.known_end(source) == 3
     reader.close()
+    assert reader.known_end(source) is None
     assert found == [b"c"]
     reader = cluster.reader({source: 1})
     with pytest.raises(LostOffsetError, match="from offset 1") as error:

@@ -18,8 +18,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_brokers_that_are_there_are_not_waited_for() -> None:
     said: list[str] = []
-    with started(True) as settings:
-        await_brokers(settings, limit_s=10.0, say=said.append)
+    with started(True) as broker:
+        await_brokers(broker.settings, limit_s=10.0, say=said.append)
     assert said == []
 
 
