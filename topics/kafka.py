@@ -203,8 +203,11 @@ class KafkaCluster:
             told = self._connection.ask(_told(source), answer, right=right, limit_s=limit_s)
             return int(told.offset)
         except MissingTopicError:
-            self._count(source.topic, right)  # it may be there, and not to be seen
-            raise
+            # A broker that has just started knows of no topic yet; one may be hidden from us, too.
+            if source.partition >= self._count(source.topic, right):
+                raise
+            starting = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            raise self._connection.failure(_told(source), starting) from None
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.

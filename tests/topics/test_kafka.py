@@ -2,16 +2,17 @@
 
 import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from topics.broker import EmbeddedBroker
 from topics.catch_up import catch_up
-from topics.cluster import ClusterError, DoubtfulCommitError, TopicPartition
+from topics.cluster import ClusterError, DoubtfulCommitError, MissingTopicError, TopicPartition
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.reading import LostOffsetError
@@ -148,6 +149,35 @@ def test_offset_0_is_the_start_of_the_log_and_any_other_that_is_gone_is_an_error
         list(catch_up(cluster, reader, source))
     assert (error.value.source, error.value.offset) == (source, 1)
     reader.close()
+
+
+class Starting:
+    """A client whose first question goes to a broker that has just started."""
+
+    def __init__(self, admin):
+        self.admin, self.asked = admin, 0
+
+    def __getattr__(self, name):
+        return getattr(self.admin, name)
+
+    def list_offsets(self, places, **options):
+        self.asked += 1
+        if self.asked > 1:
+            return self.admin.list_offsets(places, **options)
+        unknown = Future()
+        unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return dict.fromkeys(places, unknown)
+
+
+@pytest.mark.kafka
+def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again(broker, source):
+    cluster = KafkaCluster(broker.settings)
+    starting = cluster._connection.admin = Starting(cluster._connection.admin)
+    assert cluster.end(source) == 0
+    assert starting.asked == 2
+    starting.asked = 0
+    with pytest.raises(MissingTopicError, match=f"no partition 9 of topic '{source.topic}'"):
+        cluster.end(TopicPartition(source.topic, 9))
 
 
 @pytest.mark.kafka
