@@ -142,7 +142,7 @@ class KafkaReader:
             # The log's start is asked for only where it is not 0: asking takes half a second.
             self._consumer.incremental_unassign([Assigned(*source)])
             self._consumer.incremental_assign([Assigned(*source, OFFSET_BEGINNING)])
-        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        elif not source.topic or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             pass  # the client asks for its group's coordinator, and never needs it
         elif not error.retriable():
             right = Right(READ, TOPIC, source.topic)

@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as Position
 from schemas.errors import ErrataError
 from topics.client import LOGGER, Connection
 from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from topics.hung import ended_if_hung
 from topics.record_size import LARGEST, check_sizes
 from topics.refused import CODES, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 from topics.rights import require_still
@@ -27,6 +28,9 @@ TIMEOUT_S = 15.0
 
 PATIENCE_S = 2.0
 """After this long without an acknowledgement it is asked whether writing is allowed."""
+
+HUNG_S = 20.0
+"""A step that takes this long does not come back, whatever limit it was given."""
 
 SLOW_COMMIT_S = 2.0
 """A commit slower than this may have been sent twice: no new transaction after it."""
@@ -155,12 +159,18 @@ class KafkaTransactions:
         return ends
 
     def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Add a group's positions to the transaction (for Kafka's own tools; never read back)."""
+        """Add a group's positions to the transaction (for Kafka's own tools; never read back).
+
+        Not once a connection broke: in librdkafka 2.16 the call keeps no time limit (its issue
+        5456), and never comes back after the group's coordinator has left the cluster (5511).
+        """
+        if self._suspicion:
+            return
         if group not in self._groups:
             consumer: Any = self._connection.client(Consumer, {}, {"group.id": group})
             self._groups[group] = consumer.consumer_group_metadata()
             consumer.close()
-        with self._step("adding offsets"):
+        with self._step("adding offsets"), ended_if_hung("adding offsets", HUNG_S):
             self._producer.send_offsets_to_transaction(
                 [Position(*source, offset) for source, offset in positions.items()],
                 self._groups[group],

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import Future
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -178,6 +179,18 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again(broker, source):
     starting.asked = 0
     with pytest.raises(MissingTopicError, match=f"no partition 9 of topic '{source.topic}'"):
         cluster.end(TopicPartition(source.topic, 9))
+
+
+@pytest.mark.kafka
+def test_a_group_without_a_coordinator_is_nothing_to_a_reader(cluster, source):
+    event = Mock(topic=lambda: None, partition=lambda: None)
+    event.error.return_value = KafkaError(KafkaError._RESOLVE, "FindCoordinator response error")
+    reader = cluster.reader({source: 0})
+    reader._handle(event)
+    event.topic = lambda: source.topic
+    with pytest.raises(ClusterError, match="FindCoordinator"):
+        reader._handle(event)
+    reader.close()
 
 
 @pytest.mark.kafka

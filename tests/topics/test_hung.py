@@ -1,0 +1,33 @@
+"""A call that does not come back."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import logging, time
+from topics.hung import ended_if_hung
+logging.basicConfig(format="%(message)s")
+with ended_if_hung("counting", {limit_s}):
+    time.sleep({takes_s})
+time.sleep(0.5)
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "takes_s", "ends"),
+    [(0.1, 60, ("", os.EX_TEMPFAIL)), (0.4, 0, ("done\n", 0))],
+    ids=["hangs", "comes back"],
+)
+def test_a_process_ends_only_if_it_hangs(
+    limit_s: float, takes_s: float, ends: tuple[str, int]
+) -> None:
+    program = PROGRAM.format(limit_s=limit_s, takes_s=takes_s)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.returncode) == ends
+    assert done.stderr.startswith("counting does not come back within 0.1 s") == (not ends[0])
