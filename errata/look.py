@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 
 from errata import metrics
 from errata.parts import Actor
 from errata.share import Share
+from processors.believable import Disbelief
 from processors.shared import Shared
 from processors.task import Task
 from sweepers.service import Service
 from sweepers.sweeper import Sweeper
+
+log = logging.getLogger("errata")
 
 
 class Look:
@@ -24,13 +28,22 @@ class Look:
     def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
         self.shared, self.shares = shared, shares
         self._reports_end: int | None = None
+        self._named: dict[str, Disbelief] = {}
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], str]:
         """Return why the process is not ready, and its metrics, as they are now."""
         tasks = [actor for actor in actors if isinstance(actor, Task)]
         sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
+        self._name_lies()
         told = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
         return list(self._waits(tasks, sweepers)), told
+
+    def _name_lies(self) -> None:
+        """Log what of reports is not believed here, once, and what a task told last only."""
+        for task, lie in self.shared.view.lies.items():
+            if self._named.get(task) is not lie:
+                self._named[task] = lie
+                log.warning("the report of %s is not believed: %s", task, lie.reason)
 
     def _waits(self, tasks: Collection[Task], sweepers: Collection[Sweeper]) -> Iterator[str]:
         for share in self.shares:

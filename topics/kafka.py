@@ -7,6 +7,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -201,13 +202,15 @@ class KafkaCluster:
         right = Right(READ, TOPIC, source.topic)  # who asks for offsets is about to read
         try:
             told = self._connection.ask(_told(source), answer, right=right, limit_s=limit_s)
-            return int(told.offset)
         except MissingTopicError:
             # A broker that has just started knows of no topic yet; one may be hidden from us, too.
             if source.partition >= self._count(source.topic, right):
                 raise
             starting = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             raise self._connection.failure(_told(source), starting) from None
+        if told.offset == OFFSET_INVALID:  # so librdkafka 2.16 tells that its time ran out
+            raise self._connection.failure(_told(source), TimeoutError())
+        return int(told.offset)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.

@@ -28,7 +28,7 @@ class Demo:
             "ERRATA_IMAGE": image,
             "KAFKA_IMAGE": kafka_image,
             "TICKER_SECONDS": "8",
-            "AUDIT": "--wait 120",
+            "AUDIT": "--wait 240",
         }
 
     def compose(self, *arguments: str) -> str:

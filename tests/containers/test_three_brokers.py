@@ -17,7 +17,7 @@ def demo(image: str, kafka_image: str, registry_image: str) -> Iterator[Demo]:
         "COMPOSE_PROFILES": "three,registry",
         "REGISTRY_IMAGE": registry_image,
         "SCHEMA_REGISTRY_URL": "http://registry:8080/apis/ccompat/v7",
-        "TICKER_SECONDS": "40",  # it plays until after the others have missed a broker
+        "TICKER_SECONDS": "25",  # it plays until after the others have missed a broker
     }
     try:
         demo.up(upstream=1, downstream=1)
@@ -29,6 +29,8 @@ def demo(image: str, kafka_image: str, registry_image: str) -> Iterator[Demo]:
 def test_a_broker_is_killed_in_mid_stream_and_nothing_differs_without_it(demo: Demo) -> None:
     (lost,), (ticker,) = demo.containers("kafka-2"), demo.containers("ticker")
     demo.await_ready("ingest")
+    demo.await_played()
+    demo.play()
     docker("kill", lost)
     assert docker("inspect", "--format", "{{.State.Running}}", ticker).stdout.strip() == "true"
     demo.audit()

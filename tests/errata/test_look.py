@@ -13,6 +13,7 @@ from errata.look import Look
 from errata.testing import Driver
 from sweepers.service import Service
 from sweepers.sweeper import Sweeper
+from tests.processors.rogue import Rogue
 
 MINUTE = 60_000
 
@@ -94,6 +95,19 @@ def test_a_sweeper_without_room_is_not_ready(
     assert why.startswith("sweep.trades.0 answers nobody: ")
     assert "No space left on device" in why
     full.close()
+
+
+def test_a_report_that_is_not_believed_is_logged_once(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(driver, 50)
+    look = Look(driver.shared, [])
+    Rogue(driver.cluster, driver.plan).lie("ingest.trades.0", later=-1)
+    driver.shared.view.poll()
+    for _second in range(3):
+        look(driver.tasks)
+    (line,) = caplog.messages
+    assert line.startswith("the report of ingest.trades.0 is not believed: it goes back from epoch")
 
 
 def test_who_shares_a_scope_stands_by_once_the_group_has_spoken(driver: Driver) -> None:

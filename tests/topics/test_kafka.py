@@ -1,9 +1,12 @@
 """What holds for Kafka alone: settings, faults, back-pressure, log starts."""
 
+import os
+import signal
 import subprocess
 import sys
 from concurrent.futures import Future
 from pathlib import Path
+from threading import Timer
 from unittest.mock import Mock
 
 import pytest
@@ -13,7 +16,13 @@ from confluent_kafka.admin import AdminClient
 
 from topics.broker import EmbeddedBroker
 from topics.catch_up import catch_up
-from topics.cluster import ClusterError, DoubtfulCommitError, MissingTopicError, TopicPartition
+from topics.cluster import (
+    ClusterError,
+    DoubtfulCommitError,
+    MissingTopicError,
+    SilentClusterError,
+    TopicPartition,
+)
 from topics.create import create_topics
 from topics.kafka import KafkaCluster
 from topics.reading import LostOffsetError
@@ -179,6 +188,31 @@ def test_a_broker_that_does_not_know_a_topic_yet_is_asked_again(broker, source):
     starting.asked = 0
     with pytest.raises(MissingTopicError, match=f"no partition 9 of topic '{source.topic}'"):
         cluster.end(TopicPartition(source.topic, 9))
+
+
+@pytest.mark.kafka
+def test_a_broker_that_stands_still_is_waited_for_and_never_answered_for(tmp_path, monkeypatch):
+    with EmbeddedBroker(tmp_path) as broker:
+        create_topics(broker.settings, [TopicSpec("t", 1)])
+        cluster, source = KafkaCluster(broker.settings), TopicPartition("t", 0)
+        cluster.send("t", partition=0, key=None, value=b"a")
+        cluster.flush()
+        assert cluster.end(source) == 1
+        group = broker._shim.pid
+        os.killpg(group, signal.SIGSTOP)
+        going_on = Timer(2.5, os.killpg, (group, signal.SIGCONT))
+        try:
+            with monkeypatch.context() as shorter:
+                shorter.setattr("topics.kafka.ELECTED_S", 0.5)
+                with pytest.raises(SilentClusterError):
+                    cluster.end(source)
+            going_on.start()
+            assert cluster.offset_at(source, 0) == 0
+            assert cluster.end(source) == 1
+        finally:
+            going_on.cancel()
+            os.killpg(group, signal.SIGCONT)
+        cluster.close()
 
 
 @pytest.mark.kafka
