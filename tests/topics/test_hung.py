@@ -17,6 +17,34 @@ print("done")
 """
 
 
+HANGING = """
+import time
+from types import SimpleNamespace
+from topics import transactions
+transactions.HUNG_S = 0.1
+life = object.__new__(transactions.KafkaTransactions)
+life._suspicion, life._groups = {suspicion!r}, {{"group": None}}
+life._producer = SimpleNamespace(send_offsets_to_transaction=lambda *_: time.sleep(60))
+life.offsets("group", {{}})
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("suspicion", "ends"),
+    [("", ("", os.EX_TEMPFAIL)), ("a connection broke", ("done\n", 0))],
+    ids=["it hangs", "a connection broke"],
+)
+def test_adding_offsets_ends_the_process_if_it_hangs_and_is_left_out_where_it_could(
+    suspicion: str, ends: tuple[str, int]
+) -> None:
+    program = HANGING.format(suspicion=suspicion)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.returncode) == ends
+
+
 @pytest.mark.parametrize(
     ("limit_s", "takes_s", "ends"),
     [(0.1, 60, ("", os.EX_TEMPFAIL)), (0.4, 0, ("done\n", 0))],
