@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from errata import Network, tumbling
+from errata.processors.scope_task import ScopeTask
 from errata.testing import Driver
-from processors.scope_task import ScopeTask
 
 MODES = {"upstream": "#2a6f97", "downstream": "#2f9e44", "resident": "#c92a2a"}
 FIRST, A_DECADE = 1_000, 5

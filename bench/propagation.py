@@ -30,12 +30,12 @@ from rich.console import Console
 from rich.table import Table
 
 from errata import Network, Stream, tumbling
-from processors import propagation
-from processors.compiler import compile_network
-from processors.propagation.choice import DYNAMIC, HYBRID, ORDERS, STATIC, choose_order
-from processors.propagation.graph import Graph
-from processors.scope import Memory, ScopeRun
-from schemas import revisions as frames
+from errata.processors import propagation
+from errata.processors.compiler import compile_network
+from errata.processors.propagation.choice import DYNAMIC, HYBRID, ORDERS, STATIC, choose_order
+from errata.processors.propagation.graph import Graph
+from errata.processors.scope import Memory, ScopeRun
+from errata.schemas import revisions as frames
 
 SIZES = (10, 100, 1_000, 10_000)
 CHAIN, TREE, LAYERS, READS = 10, 100, 10, 2

@@ -37,19 +37,19 @@ from bench.variants import VARIANTS, Variant, trades_left
 from errata import rows
 from errata.place import Place
 from errata.preparation import prepare
-from processors.arc_topic import ArcInput
-from processors.deployed import declare_end
-from processors.plan import Plan
-from processors.report import FOREVER
-from processors.shared import Shared
-from processors.view import View
-from schemas import framing
-from topics import names
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
-from topics.settings import TopicSpec
+from errata.processors.arc_topic import ArcInput
+from errata.processors.deployed import declare_end
+from errata.processors.plan import Plan
+from errata.processors.report import FOREVER
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.schemas import framing
+from errata.topics import names
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import TopicSpec
 
 LIMIT_S = 600
 COLUMNS = ("wall", "all", "ingest", "scope", "sweepers", "broker", "this")

@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 
 from errata import Network, sliding
-from processors.arcs import type_boxes
-from processors.boxes.aggregate import Aggregate
-from schemas import revisions as frames
-from schemas.fields import physical
+from errata.processors.arcs import type_boxes
+from errata.processors.boxes.aggregate import Aggregate
+from errata.schemas import revisions as frames
+from errata.schemas.fields import physical
 
 FIELDS = {"at": "timestamp-millis", "price": "decimal(9,2)", "size": "long", "rate": "double"}
 FUNCTIONS = ("sum(price)", "avg(rate)", "var_samp(size)", "max(price)")

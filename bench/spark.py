@@ -33,22 +33,22 @@ from bench.variants import NOTIONAL
 from errata import Network, tumbling
 from errata.place import Place
 from errata.preparation import prepare
+from errata.processors.arc_topic import ArcInput
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.plan import Plan
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.schemas import framing
+from errata.schemas import revisions as frames
+from errata.spark_jobs.checkpoint import Checkpoint
+from errata.spark_jobs.driver import Driver
+from errata.spark_jobs.session import check_java, open_session
+from errata.topics import jars, names
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
 from errata.worker import Worker, collect_seldom
-from processors.arc_topic import ArcInput
-from processors.boxes.aggregate import Aggregate
-from processors.plan import Plan
-from processors.shared import Shared
-from processors.view import View
-from schemas import framing
-from schemas import revisions as frames
-from spark_jobs.checkpoint import Checkpoint
-from spark_jobs.driver import Driver
-from spark_jobs.session import check_java, open_session
-from topics import jars, names
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
 
 TOPIC, ARC, PLAIN, PARTITIONS = "tape", "totals", "plain", 4
 LIMIT_S = 900

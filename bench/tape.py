@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from schemas import revisions as frames
-from schemas.avro import revision_schema, tuple_schema
-from schemas.encode import Encoder
-from schemas.fields import FieldType
+from errata.schemas import revisions as frames
+from errata.schemas.avro import revision_schema, tuple_schema
+from errata.schemas.encode import Encoder
+from errata.schemas.fields import FieldType
 
 START_MS = 1_784_073_600_000
 SPACING_MS = 10

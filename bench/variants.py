@@ -9,8 +9,8 @@ import polars as pl
 
 from bench import tape
 from errata import Network, hopping
-from processors.stream import Stream
-from schemas import revisions as frames
+from errata.processors.stream import Stream
+from errata.schemas import revisions as frames
 
 NOTIONAL = "notional * coalesce(index_factor, 1)"
 WITHOUT_MAX = {

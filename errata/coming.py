@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from errata.preparation import place_plan
+from errata.processors import deployed
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import Change, Deployed, PlanMismatchError
+from errata.processors.faults import NetworkError
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.processors.resolve import resolve
 from errata.source_fields import before_and_after, check_order
+from errata.topics.cluster import Cluster
+from errata.topics.registry import Registry
 from errata.versions import deployed_part, new_fields, next_version
-from processors import deployed
-from processors.compiler import compile_network
-from processors.deployed import Change, Deployed, PlanMismatchError
-from processors.faults import NetworkError
-from processors.network import Network
-from processors.plan import Plan
-from processors.resolve import resolve
-from topics.cluster import Cluster
-from topics.registry import Registry
 
 
 @dataclass(frozen=True)

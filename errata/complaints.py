@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from errata.holds import STALE_MS
-from processors.view import View
+from errata.processors.view import View
 
 NAMED_MS = 10_000
 """A report that is not believed is named for so long, and until its task reports better."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import NamedTuple
 
-from topics.cluster import Cluster, ClusterError, TopicPartition
+from errata.topics.cluster import Cluster, ClusterError, TopicPartition
 
 _LIMIT_S = 30.0
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 
 from errata.place import Place
 from errata.preparation import place_plan
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import Deployed, as_deployed, require_plan
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.schemas.errors import ErrataError
 from errata.source_fields import check_order, resolve_deployed
-from processors.arc_topic import ArcCodec
-from processors.compiler import compile_network
-from processors.deployed import Deployed, as_deployed, require_plan
-from processors.network import Network
-from processors.plan import Plan
-from schemas.errors import ErrataError
-from spark_jobs.arc_reader import log_settings
-from topics.client import Settings
-from topics.cluster import Cluster
-from topics.kafka import KafkaCluster
-from topics.registry import Registry
-from topics.registry_server import registry
+from errata.spark_jobs.arc_reader import log_settings
+from errata.topics.client import Settings
+from errata.topics.cluster import Cluster
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import Registry
+from errata.topics.registry_server import registry
 
 
 class UnknownNameError(ErrataError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 
 from errata.parts import Actor
-from processors.task import Task
+from errata.processors.task import Task
 
 DRAIN_S = 4.0
 """How long that may take; a commit that hangs is left to the next life, which aborts it."""

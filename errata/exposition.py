@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from processors.meter import BOUNDS_S, Durations
+from errata.processors.meter import BOUNDS_S, Durations
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from processors.boxes.where import Where
-from processors.plan import Plan
+from errata.processors.boxes.where import Where
+from errata.processors.plan import Plan
 
 
 def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from processors.report import NEVER, Report
-from processors.scopes import INGEST
-from processors.view import View
-from topics.cluster import TopicPartition
+from errata.processors.report import NEVER, Report
+from errata.processors.scopes import INGEST
+from errata.processors.view import View
+from errata.topics.cluster import TopicPartition
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from processors.report import FOREVER, IDLE, NEVER
-from processors.scopes import INGEST
-from processors.task import INTERVAL_MS
-from processors.view import View
-from processors.watermarks import combined
+from errata.processors.report import FOREVER, IDLE, NEVER
+from errata.processors.scopes import INGEST
+from errata.processors.task import INTERVAL_MS
+from errata.processors.view import View
+from errata.processors.watermarks import combined
 
 STALE_MS = 1_500
 """A task that has something to do and has not reported for so long is busy, or not running."""

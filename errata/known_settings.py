@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from errata.logs import JSON, LEVELS, TEXT
-from processors.shared import DEAD_LETTER, STOP
+from errata.processors.shared import DEAD_LETTER, STOP
 
 KAFKA, REGISTRY, PREFIX = "kafka", "schema_registry", "ERRATA_"
 

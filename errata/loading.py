@@ -8,8 +8,8 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from processors.network import Network
-from schemas.errors import ErrataError
+from errata.processors.network import Network
+from errata.schemas.errors import ErrataError
 
 
 class LoadError(ErrataError):

@@ -11,8 +11,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from topics.client import LOGGER as CLIENT
-from topics.secrets import Cleaning
+from errata.topics.client import LOGGER as CLIENT
+from errata.topics.secrets import Cleaning
 
 TEXT, JSON = FORMATS = "text", "json"
 LEVELS = ("debug", "info", "warning", "error")

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 from errata import metrics
 from errata.parts import Actor
+from errata.processors.believable import Disbelief
+from errata.processors.shared import Shared
+from errata.processors.task import Task
 from errata.share import Share
-from processors.believable import Disbelief
-from processors.shared import Shared
-from processors.task import Task
-from sweepers.service import Service
-from sweepers.sweeper import Sweeper
+from errata.sweepers.service import Service
+from errata.sweepers.sweeper import Sweeper
 
 log = logging.getLogger("errata")
 

@@ -12,16 +12,16 @@ from time import time
 from errata import catalogue
 from errata.exposition import Exposition
 from errata.holds import moment
+from errata.processors.ingest_task import IngestTask
+from errata.processors.owner_task import OwnerTask
+from errata.processors.report import FOREVER, IDLE
+from errata.processors.scope_task import ScopeTask
+from errata.processors.scopes import INGEST
+from errata.processors.shared import Shared
+from errata.processors.task import INTERVAL_MS, Task
 from errata.progress import newest_epoch, waiting_behind
-from processors.ingest_task import IngestTask
-from processors.owner_task import OwnerTask
-from processors.report import FOREVER, IDLE
-from processors.scope_task import ScopeTask
-from processors.scopes import INGEST
-from processors.shared import Shared
-from processors.task import INTERVAL_MS, Task
-from sweepers.sweeper import Sweeper
-from topics.reading import KafkaReader
+from errata.sweepers.sweeper import Sweeper
+from errata.topics.reading import KafkaReader
 
 _OUTCOMES = ("inserted", "replaced", "deleted", "duplicates", "unchanged", "passed")
 _KINDS = ("closed", "revised")

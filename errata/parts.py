@@ -7,16 +7,16 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from processors.desk import Desk, TopicDesk
-from processors.ingest_task import IngestTask
-from processors.owner_task import OwnerTask
-from processors.scope_task import ScopeTask
-from processors.scopes import INGEST, Scope
-from processors.shared import Shared
-from schemas.errors import ErrataError
-from sweepers.beside import Beside
-from sweepers.service import Service
-from sweepers.sweeper import Sweeper
+from errata.processors.desk import Desk, TopicDesk
+from errata.processors.ingest_task import IngestTask
+from errata.processors.owner_task import OwnerTask
+from errata.processors.scope_task import ScopeTask
+from errata.processors.scopes import INGEST, Scope
+from errata.processors.shared import Shared
+from errata.schemas.errors import ErrataError
+from errata.sweepers.beside import Beside
+from errata.sweepers.service import Service
+from errata.sweepers.sweeper import Sweeper
 
 Life = Generator[bool, None, None]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from processors.shared import DEAD_LETTER
-from topics.kafka import KafkaCluster
-from topics.presence import await_brokers
-from topics.secrets import Hiding
+from errata.processors.shared import DEAD_LETTER
+from errata.topics.kafka import KafkaCluster
+from errata.topics.presence import await_brokers
+from errata.topics.secrets import Hiding
 
 DAY_MS = 86_400_000
 WAIT_MS = 60_000

@@ -11,14 +11,14 @@ from typing import Any
 
 import polars as pl
 
-from processors import desk
-from processors import report as reports
-from schemas import framing
-from schemas.decode import Decoder
-from schemas.errors import ErrataError
-from schemas.layout import Leaf, Nested
-from topics.cluster import Records
-from topics.registry import Registry
+from errata.processors import desk
+from errata.processors import report as reports
+from errata.schemas import framing
+from errata.schemas.decode import Decoder
+from errata.schemas.errors import ErrataError
+from errata.schemas.layout import Leaf, Nested
+from errata.topics.cluster import Records
+from errata.topics.registry import Registry
 
 _EXACT = decimal.Context(prec=60)
 _FRAMES = {"ranges", "tuples"}

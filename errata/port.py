@@ -13,7 +13,7 @@ from typing import ClassVar
 from errata.exposition import CONTENT_TYPE
 from errata.process_metrics import process_metrics
 from errata.pulse import Pulse
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 log = logging.getLogger("errata")
 

@@ -6,18 +6,18 @@ import logging
 import time
 
 from errata.place import Place
+from errata.processors import subjects
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import Deployed, deploy, read_plan, require_same, topic_specs
+from errata.processors.network import Network
+from errata.processors.plan import Plan
 from errata.source_fields import check_order, resolve_deployed
-from processors import subjects
-from processors.compiler import compile_network
-from processors.deployed import Deployed, deploy, read_plan, require_same, topic_specs
-from processors.network import Network
-from processors.plan import Plan
-from topics.cluster import Cluster, MissingTopicError
-from topics.create import check_topics, create_topics
-from topics.refused import RefusedError
-from topics.registry import JudgingRegistry
-from topics.registry_server import registry
-from topics.settings import TopicSpec
+from errata.topics.cluster import Cluster, MissingTopicError
+from errata.topics.create import check_topics, create_topics
+from errata.topics.refused import RefusedError
+from errata.topics.registry import JudgingRegistry
+from errata.topics.registry_server import registry
+from errata.topics.settings import TopicSpec
 
 AWAIT_S = 1.0
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from errata.coming import Coming, coming
 from errata.place import Place
-from processors import subjects
-from processors.declarations import Source
-from processors.deployed import Change, PlanMismatchError, topic_specs
-from processors.faults import NetworkError
-from processors.network import Network
-from processors.rebuild import CannotRebuildError
-from processors.scopes import INGEST
-from topics.cluster import Cluster
-from topics.create import faults
-from topics.present import present_topics, require_absent, topic_settings
-from topics.registry import INCOMPATIBLE, SAME, JudgingRegistry
-from topics.settings import TopicSpec
+from errata.processors import subjects
+from errata.processors.declarations import Source
+from errata.processors.deployed import Change, PlanMismatchError, topic_specs
+from errata.processors.faults import NetworkError
+from errata.processors.network import Network
+from errata.processors.rebuild import CannotRebuildError
+from errata.processors.scopes import INGEST
+from errata.topics.cluster import Cluster
+from errata.topics.create import faults
+from errata.topics.present import present_topics, require_absent, topic_settings
+from errata.topics.registry import INCOMPATIBLE, SAME, JudgingRegistry
+from errata.topics.settings import TopicSpec
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import os
 import platform
 import resource
 import time
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from confluent_kafka import libversion
 
+from errata import __version__
 from errata.exposition import COUNTER, GAUGE, Exposition, Metric
 from errata.pulse import Pulse
 
@@ -37,7 +37,7 @@ _PROC = Path("/proc/self")
 def process_metrics(pulse: Pulse) -> str:
     """Return the metrics of this process as they are now."""
     page = Exposition()
-    page.add(BUILD, 1, _version(), platform.python_version(), libversion()[0])
+    page.add(BUILD, 1, __version__, platform.python_version(), libversion()[0])
     page.add(READY, int(not pulse.not_ready()))
     page.add(TURN_AGE, pulse.age_s)
     page.add(CPU, time.process_time())
@@ -49,10 +49,3 @@ def process_metrics(pulse: Pulse) -> str:
         page.add(OPEN, len(os.listdir(_PROC / "fd")))
     page.add(MOST_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     return page.text()
-
-
-def _version() -> str:
-    try:
-        return version("errata")
-    except PackageNotFoundError:
-        return "unknown"

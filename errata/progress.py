@@ -13,18 +13,12 @@ from time import monotonic
 from errata.complaints import Complaint, complaints
 from errata.filters import silent_filters
 from errata.holds import Hold, holder, last_pair, moment, watermark_holds
-from processors.plan import Plan
-from processors.report import FOREVER, IDLE
-from processors.scopes import INGEST
-from processors.task import INTERVAL_MS
-from processors.view import View
-from topics.cluster import (
-    Cluster,
-    LostOffsetError,
-    Reader,
-    Records,
-    TopicPartition,
-)
+from errata.processors.plan import Plan
+from errata.processors.report import FOREVER, IDLE
+from errata.processors.scopes import INGEST
+from errata.processors.task import INTERVAL_MS
+from errata.processors.view import View
+from errata.topics.cluster import Cluster, LostOffsetError, Reader, Records, TopicPartition
 
 _COUNTED, _COUNT_S = 1_000, 2.0
 

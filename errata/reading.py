@@ -14,16 +14,16 @@ import polars as pl
 from errata import rows
 from errata.deployment import Deployment, as_it_runs, open_network
 from errata.holds import holder
+from errata.processors.report import FOREVER, NEVER
+from errata.processors.stream import Stream
+from errata.schemas.fields import physical
 from errata.settings import overlaid, read_settings
-from processors.report import FOREVER, NEVER
-from processors.stream import Stream
-from schemas.fields import physical
-from spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
-from spark_jobs.as_of import Reports
-from spark_jobs.epochs import NOTHING
-from spark_jobs.registered import Recorder
-from topics.client import Settings
-from topics.cluster import Cluster
+from errata.spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
+from errata.spark_jobs.as_of import Reports
+from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.registered import Recorder
+from errata.topics.client import Settings
+from errata.topics.cluster import Cluster
 
 WAIT_S = 5.0
 """How long a reader waits for an epoch that is not complete yet."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from schemas.errors import ErrataError
-from topics.cluster import Cluster, TopicPartition
-from topics.registry import Registry, UnknownSchemaError
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.registry import Registry, UnknownSchemaError
 
 LIMIT_S = 60.0
 """Without a record for so long, the partition that is behind is named, and it ends."""

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.place import Place
-from processors.compiler import compile_network
-from processors.declarations import Source
-from processors.deployed import Deployed, read_plan
-from processors.faults import NetworkError
-from processors.network import Network
-from processors.scopes import INGEST
-from topics import names
-from topics.cluster import Cluster, TopicPartition
-from topics.groups import delete_groups, group_members
-from topics.present import delete_topics, present_topics
+from errata.processors.compiler import compile_network
+from errata.processors.declarations import Source
+from errata.processors.deployed import Deployed, read_plan
+from errata.processors.faults import NetworkError
+from errata.processors.network import Network
+from errata.processors.scopes import INGEST
+from errata.topics import names
+from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.groups import delete_groups, group_members
+from errata.topics.present import delete_topics, present_topics
 
 SEEN_MS = 10_000
 """A process that has reported within this time counts as running."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from processors.exchanges import exchange_of
-from processors.plan import Plan
-from processors.scopes import INGEST
-from topics import names
-from topics.refused import (
+from errata.processors.exchanges import exchange_of
+from errata.processors.plan import Plan
+from errata.processors.scopes import INGEST
+from errata.topics import names
+from errata.topics.refused import (
     CREATE,
     DELETE,
     DESCRIBE,

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.fields import FieldType
-from schemas.visible import visible
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
+from errata.schemas.visible import visible
 
 _EXACT = decimal.Context(prec=60)
 _JSON = msgspec.json.Encoder(decimal_format="number")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 _SUFFIX, _TABLE = "_FILE", "__"
 _LIBRDKAFKAS = ("_ASSERTION_FILE", "_PRIVATE_KEY_FILE", "_JWT_TEMPLATE_FILE")

@@ -19,11 +19,11 @@ from errata.known_settings import KAFKA, PREFIX, REGISTRY, SETTINGS
 from errata.listen import address
 from errata.logs import FORMATS, LEVELS, TEXT
 from errata.place import DAY_MS, WAIT_MS, Place
+from errata.processors.shared import DEAD_LETTER, ON_ERROR
+from errata.processors.windows import duration_ms
+from errata.schemas.errors import ErrataError
 from errata.secret_files import from_files
-from processors.shared import DEAD_LETTER, ON_ERROR
-from processors.windows import duration_ms
-from schemas.errors import ErrataError
-from topics.secrets import Hiding, remember
+from errata.topics.secrets import Hiding, remember
 
 FILE = "errata.toml"
 LISTEN = "ERRATA_HTTP__LISTEN"

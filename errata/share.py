@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from errata.parts import Actor
-from topics.membership import Membership
+from errata.topics.membership import Membership
 
 log = logging.getLogger("errata")
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from processors.declarations import Source
-from processors.deployed import Deployed, PlanMismatchError, read_plan
-from processors.described import DescribedPlan, described
-from processors.network import Network
-from processors.plan import Plan
-from processors.resolve import resolve
-from schemas.arc import HIDDEN_PREFIX
-from schemas.errors import ErrataError
-from schemas.fields import Fields, FieldType
-from topics.cluster import Cluster
-from topics.registry import Registry
+from errata.processors.declarations import Source
+from errata.processors.deployed import Deployed, PlanMismatchError, read_plan
+from errata.processors.described import DescribedPlan, described
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.processors.resolve import resolve
+from errata.schemas.arc import HIDDEN_PREFIX
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, FieldType
+from errata.topics.cluster import Cluster
+from errata.topics.registry import Registry
 
 
 def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> Network:

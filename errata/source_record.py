@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from processors.envelopes.outgoing import Outgoing
-from processors.typed import Source
-from schemas import revisions as frames
-from schemas.errors import ErrataError
-from schemas.fields import Fields
-from topics.registry import Registry
+from errata.processors.envelopes.outgoing import Outgoing
+from errata.processors.typed import Source
+from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields
+from errata.topics.registry import Registry
 
 Record = tuple[bytes, bytes | None]
 

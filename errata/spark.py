@@ -12,10 +12,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from errata.known_settings import SETTINGS
+from errata.schemas.errors import ErrataError
 from errata.settings import overlaid, read_settings
-from schemas.errors import ErrataError
-from spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
-from topics.secrets import Hiding
+from errata.spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
+from errata.topics.secrets import Hiding
 
 FORMAT = "errata"
 _NAMES = {"network", "arc", "content", "as_of", "startingepoch"}

@@ -14,9 +14,9 @@ from time import monotonic
 from typing import Self
 
 from errata.passing_on import pass_on, tell
+from errata.processors.plan import Plan
+from errata.schemas.errors import ErrataError
 from errata.stopping import WATCH_PARENT
-from processors.plan import Plan
-from schemas.errors import ErrataError
 
 FINAL = frozenset({1, 2})
 """Exit statuses that no restart cures: a fault of the network, the settings or the command."""

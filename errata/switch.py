@@ -22,17 +22,17 @@ import polars as pl
 
 from errata.first_reports import FirstReports
 from errata.parts import Actor
+from errata.processors.deployed import announce, write_plan
+from errata.processors.intake import key_encoder, owners
+from errata.processors.plan import Plan
+from errata.processors.scopes import INGEST
+from errata.processors.shared import Shared
+from errata.processors.spread import Spread
+from errata.processors.takeover import Fill, NewArc, Takeover, contents
+from errata.processors.taking import KEY
+from errata.schemas import revisions as frames
+from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 from errata.versions import new_arcs
-from processors.deployed import announce, write_plan
-from processors.intake import key_encoder, owners
-from processors.plan import Plan
-from processors.scopes import INGEST
-from processors.shared import Shared
-from processors.spread import Spread
-from processors.takeover import Fill, NewArc, Takeover, contents
-from processors.taking import KEY
-from schemas import revisions as frames
-from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 
 MOST_LIVES = 10
 """So often it is begun again, if processes of the old version are slow to end."""

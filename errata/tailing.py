@@ -7,10 +7,10 @@ from time import sleep
 
 import polars as pl
 
+from errata.processors.arc_topic import ArcCodec, ArcInput
+from errata.processors.settled import settled
 from errata.progress import Progress
-from processors.arc_topic import ArcCodec, ArcInput
-from processors.settled import settled
-from schemas import revisions as frames
+from errata.schemas import revisions as frames
 
 _PAUSE_S = 0.02
 

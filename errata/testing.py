@@ -11,28 +11,28 @@ from typing import Any
 import polars as pl
 
 from errata import rows
+from errata.processors.arc_topic import ArcInput
+from errata.processors.compiler import compile_network
+from errata.processors.dead_letter import DeadLetter
+from errata.processors.dead_letter import decode as decode_letter
+from errata.processors.declarations import EARLIEST
+from errata.processors.deployed import declare_end, topic_specs
+from errata.processors.ingest_task import IngestTask
+from errata.processors.network import Network
+from errata.processors.owner_task import OwnerTask
+from errata.processors.scope_task import ScopeTask
+from errata.processors.shared import DEAD_LETTER, ON_ERROR, Shared
+from errata.processors.task import Task
+from errata.processors.view import View
 from errata.recorded import Borrowed
-from processors.arc_topic import ArcInput
-from processors.compiler import compile_network
-from processors.dead_letter import DeadLetter
-from processors.dead_letter import decode as decode_letter
-from processors.declarations import EARLIEST
-from processors.deployed import declare_end, topic_specs
-from processors.ingest_task import IngestTask
-from processors.network import Network
-from processors.owner_task import OwnerTask
-from processors.scope_task import ScopeTask
-from processors.shared import DEAD_LETTER, ON_ERROR, Shared
-from processors.task import Task
-from processors.view import View
-from schemas import framing
-from schemas.errors import ErrataError
-from sweepers.beside import Beside
-from sweepers.sweeper import Sweeper
-from topics import names
-from topics.cluster import Records, TopicPartition
-from topics.memory import MemoryCluster
-from topics.registry import Registry, SchemaRegistry
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
+from errata.sweepers.beside import Beside
+from errata.sweepers.sweeper import Sweeper
+from errata.topics import names
+from errata.topics.cluster import Records, TopicPartition
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import Registry, SchemaRegistry
 
 Line = Mapping[str, Any] | str | bytes
 

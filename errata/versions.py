@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from processors import rebuild
-from processors.deployed import Change, Deployed, PlanMismatchError
-from processors.exchanges import owner_of
-from processors.network import Network
-from processors.plan import Plan
-from schemas.errors import ErrataError
+from errata.processors import rebuild
+from errata.processors.deployed import Change, Deployed, PlanMismatchError
+from errata.processors.exchanges import owner_of
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.schemas.errors import ErrataError
 
 
 class NotFilledError(ErrataError):

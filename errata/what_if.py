@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.boxes.difference import difference
+from errata.processors.rebuild import recompute
 from errata.progress import Progress
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 from errata.tailing import Tail
-from processors.arc_topic import ArcCodec
-from processors.boxes.difference import difference
-from processors.rebuild import recompute
-from schemas import revisions as frames
-from schemas.arc import Arc
 
 
 @dataclass(frozen=True)

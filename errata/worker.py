@@ -21,17 +21,17 @@ from errata.look import Look
 from errata.parts import Actor, Life, Parts
 from errata.place import Place, connect
 from errata.preparation import prepare
+from errata.processors.deployed import NewVersionError
+from errata.processors.meter import scope_of
+from errata.processors.network import Network
+from errata.processors.shared import Shared
+from errata.processors.task import Task
+from errata.processors.view import View
 from errata.pulse import Pulse
 from errata.share import Share
-from processors.deployed import NewVersionError
-from processors.meter import scope_of
-from processors.network import Network
-from processors.shared import Shared
-from processors.task import Task
-from processors.view import View
-from topics.cluster import DoubtfulCommitError, FencedError
-from topics.refused import Right
-from topics.registry_server import registry
+from errata.topics.cluster import DoubtfulCommitError, FencedError
+from errata.topics.refused import Right
+from errata.topics.registry_server import registry
 
 log = logging.getLogger("errata")
 

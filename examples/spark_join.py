@@ -21,13 +21,13 @@ from errata.demo.ticker import revision, tape
 from errata.place import Place
 from errata.progress import current
 from errata.spark import register
+from errata.spark_jobs.session import open_session
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.cluster import TopicPartition
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
-from spark_jobs.session import open_session
-from topics.broker import EmbeddedBroker
-from topics.cluster import TopicPartition
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 TOPIC, PARTITIONS = "swaps", 2
 running = ExitStack()

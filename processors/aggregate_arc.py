@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from processors import declarations as declared
-from processors.aggregate_results import type_results
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.counting import Counting
-from processors.boxes.in_order import SlidingInOrder
-from processors.boxes.states import END, START
-from processors.counting_arc import counting_arc
-from processors.exchanges import repartitioned
-from processors.network import Network
-from processors.row_windows import HoppingRows, RowWindow, SlidingRows
-from processors.typed import Typed, duration, fault, known, positive, visible
-from processors.windows import AnyWindow, History, Hopping, Sliding
-from schemas.arc import HIDDEN_PREFIX, Arc
-from schemas.fields import FieldType
+from errata.processors import declarations as declared
+from errata.processors.aggregate_results import type_results
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.counting import Counting
+from errata.processors.boxes.in_order import SlidingInOrder
+from errata.processors.boxes.states import END, START
+from errata.processors.counting_arc import counting_arc
+from errata.processors.exchanges import repartitioned
+from errata.processors.network import Network
+from errata.processors.row_windows import HoppingRows, RowWindow, SlidingRows
+from errata.processors.typed import Typed, duration, fault, known, positive, visible
+from errata.processors.windows import AnyWindow, History, Hopping, Sliding
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.fields import FieldType
 
 MOST_WINDOWS = 1_000
 """Windows that may hold one tuple: every one of them is worked on for every tuple."""

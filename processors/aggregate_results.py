@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from processors import declarations as declared
-from processors.aggregates.accumulating import Accumulating
-from processors.aggregates.calls import AggregateTypeError, Call
-from processors.aggregates.compensating import Compensating
-from processors.aggregates.function import BY_ORDER, BY_TIME
-from processors.aggregates.functions import FUNCTIONS, aggregate_function
-from processors.aggregates.ladder import Key
-from processors.aggregates.user_function import UserFunction, UserWritten
-from processors.boxes.states import END, START, Emission, Result, State
-from processors.expressions.aggregate_call import AggregateCall, parse_aggregate
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import Expression, compile_expression
-from processors.row_windows import HoppingRows, SlidingRows
-from processors.typed import NAME_RULE, Typed, bad_name, fault, visible
-from schemas.arc import HIDDEN_PREFIX, Arc
-from schemas.errors import ErrataError
-from schemas.fields import Fields, FieldType
+from errata.processors import declarations as declared
+from errata.processors.aggregates.accumulating import Accumulating
+from errata.processors.aggregates.calls import AggregateTypeError, Call
+from errata.processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.function import BY_ORDER, BY_TIME
+from errata.processors.aggregates.functions import FUNCTIONS, aggregate_function
+from errata.processors.aggregates.ladder import Key
+from errata.processors.aggregates.user_function import UserFunction, UserWritten
+from errata.processors.boxes.states import END, START, Emission, Result, State
+from errata.processors.expressions.aggregate_call import AggregateCall, parse_aggregate
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import Expression, compile_expression
+from errata.processors.row_windows import HoppingRows, SlidingRows
+from errata.processors.typed import NAME_RULE, Typed, bad_name, fault, visible
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, FieldType
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from processors.feed import Cursor, Feeds
-from processors.view import View
-from schemas import framing
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.avro import key_schema
-from schemas.codec import RevisionCodec
-from schemas.encode import Encoder
-from topics.cluster import Cluster, Records, TopicPartition
-from topics.registry import Registry
+from errata.processors.feed import Cursor, Feeds
+from errata.processors.view import View
+from errata.schemas import framing
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.avro import key_schema
+from errata.schemas.codec import RevisionCodec
+from errata.schemas.encode import Encoder
+from errata.topics.cluster import Cluster, Records, TopicPartition
+from errata.topics.registry import Registry
 
 NOTHING_YET = -1
 """The frontier of an input of which no epoch is complete."""

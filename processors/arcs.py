@@ -7,25 +7,29 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from processors import declarations as declared
-from processors.aggregate_arc import type_aggregate
-from processors.boxes.forward import Forward
-from processors.boxes.map import Map
-from processors.boxes.where import Where
-from processors.exchanges import passing
-from processors.expressions.expression import Expression, compile_event_time, compile_expression
-from processors.expressions.opaque import Opaque
-from processors.join_arc import type_join
-from processors.lag_arc import type_lag
-from processors.lookup_arc import type_lookup
-from processors.loop_arc import type_iterate
-from processors.network import Network
-from processors.sinks import type_sinks
-from processors.source_arc import type_source
-from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, positive, visible
-from processors.union_arc import type_union
-from schemas.arc import Arc
-from schemas.errors import ErrataError
+from errata.processors import declarations as declared
+from errata.processors.aggregate_arc import type_aggregate
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.where import Where
+from errata.processors.exchanges import passing
+from errata.processors.expressions.expression import (
+    Expression,
+    compile_event_time,
+    compile_expression,
+)
+from errata.processors.expressions.opaque import Opaque
+from errata.processors.join_arc import type_join
+from errata.processors.lag_arc import type_lag
+from errata.processors.lookup_arc import type_lookup
+from errata.processors.loop_arc import type_iterate
+from errata.processors.network import Network
+from errata.processors.sinks import type_sinks
+from errata.processors.source_arc import type_source
+from errata.processors.typed import NAME_RULE, Typed, bad_name, duration, fault, positive, visible
+from errata.processors.union_arc import type_union
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
 
 
 def type_boxes(network: Network) -> Typed:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from processors.plan import Plan
-from processors.report import Report
-from processors.scopes import INGEST
-from topics.cluster import TopicPartition
+from errata.processors.plan import Plan
+from errata.processors.report import Report
+from errata.processors.scopes import INGEST
+from errata.topics.cluster import TopicPartition
 
 SWEEPER = "sweep."
 

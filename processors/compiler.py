@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from processors.arcs import type_boxes
-from processors.exchanges import is_sink
-from processors.faults import Fault, NetworkError
-from processors.modes import choose
-from processors.network import Network
-from processors.plan import Plan
-from processors.replay import ReplayPath
-from processors.scopes import assign_scopes, make_scopes
-from processors.typed import Typed
+from errata.processors.arcs import type_boxes
+from errata.processors.exchanges import is_sink
+from errata.processors.faults import Fault, NetworkError
+from errata.processors.modes import choose
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.processors.replay import ReplayPath
+from errata.processors.scopes import assign_scopes, make_scopes
+from errata.processors.typed import Typed
 
 
 def compile_network(

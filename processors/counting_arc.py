@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from processors.boxes.counting import TIME, Counting
-from processors.boxes.states import END, START, Result
-from processors.row_windows import RowWindow, SlidingRows
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.processors.boxes.counting import TIME, Counting
+from errata.processors.boxes.states import END, START, Result
+from errata.processors.row_windows import RowWindow, SlidingRows
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 
 def counting_arc(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from processors.faults import Place
-from processors.windows import AnyWindow
+from errata.processors.faults import Place
+from errata.processors.windows import AnyWindow
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What boxes, arcs, fields and aliases may be called."""

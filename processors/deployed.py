@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from processors.exchanges import owner_of
-from processors.plan import Plan, without_counts
-from schemas.errors import ErrataError
-from topics import names, settings
-from topics.catch_up import catch_up
-from topics.cluster import Cluster, MissingTopicError, TopicPartition
-from topics.settings import TopicSpec
+from errata.processors.exchanges import owner_of
+from errata.processors.plan import Plan, without_counts
+from errata.schemas.errors import ErrataError
+from errata.topics import names, settings
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import Cluster, MissingTopicError, TopicPartition
+from errata.topics.settings import TopicSpec
 
 PLAN_KEY, SWITCH_KEY = "plan", "switch"
 _END = "end."

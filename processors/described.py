@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from processors.deployed import Deployed, require_plan
-from processors.exchanges import exchange_of, is_sink, owning_scope, read_by
-from processors.modes import Choice
-from processors.plan import Plan
-from processors.scopes import Scope
-from processors.typed import Source
-from schemas.arc import Arc
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
-from topics.cluster import Cluster
-from topics.registry import Registry
+from errata.processors.deployed import Deployed, require_plan
+from errata.processors.exchanges import exchange_of, is_sink, owning_scope, read_by
+from errata.processors.modes import Choice
+from errata.processors.plan import Plan
+from errata.processors.scopes import Scope
+from errata.processors.typed import Source
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
+from errata.topics.cluster import Cluster
+from errata.topics.registry import Registry
 
 
 class NoSuchArcError(ErrataError):
@@ -189,7 +189,7 @@ def _names(schema: Any) -> list[str]:
     """Return the fields of the tuples that a revision schema carries, in order; [] if it is none.
 
     Example:
-        >>> from schemas.avro import revision_schema
+        >>> from errata.schemas.avro import revision_schema
         >>> kinds = {"z": FieldType("long"), "a": FieldType("long")}
         >>> _names(revision_schema("prices", kinds)), _names({"type": "string"})
         (['z', 'a'], [])

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import fastavro
 import polars as pl
 
-from processors.replay import Ask
-from processors.shared import Shared
-from schemas import framing
-from schemas.errors import ErrataError
-from topics.cluster import TopicPartition
+from errata.processors.replay import Ask
+from errata.processors.shared import Shared
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import TopicPartition
 
 ASK_AGAIN_S = 2.0
 """After this long without a reply the question is put again: its sweeper may be a new one."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from processors.event_times import EVENT_TIME_BOUND_MS
-from schemas.errors import ErrataError
+from errata.processors.event_times import EVENT_TIME_BOUND_MS
+from errata.schemas.errors import ErrataError
 
 UNITS_MS = {
     "ms": 1,

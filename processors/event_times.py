@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 Times = npt.NDArray[np.int64]
 

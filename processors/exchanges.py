@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from processors.boxes.forward import Forward
-from processors.typed import Typed
-from schemas.arc import Arc
+from errata.processors.boxes.forward import Forward
+from errata.processors.typed import Typed
+from errata.schemas.arc import Arc
 
 _SUFFIX, _SINK, _OWNER = ".exchange", "-sink", "-owner"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,10 @@ class Place:
     @classmethod
     def of_caller(cls) -> Place:
         """Return the nearest place on the stack that is not Errata's own code."""
-        own = {str(Path(__file__).parent), str(Path(__file__).parent.parent / "errata")}
+        own = f"{Path(__file__).parents[1]}{os.sep}"
         frame = sys._getframe(1)
         while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(("<string>", *own))  # <string>: a dataclass's own
+            frame.f_code.co_filename.startswith(("<string>", own))  # <string>: a dataclass's own
         ):
             frame = frame.f_back
         return cls(Path(frame.f_code.co_filename).name, frame.f_lineno)

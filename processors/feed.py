@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
+from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
 
 MOST_ROWS = 300_000
 """So many records are kept for a slow cursor."""

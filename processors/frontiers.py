@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from processors.plan import Plan
-from processors.progress.location import Location, Source, Target, fully_connected
-from processors.progress.reachability import Builder, Tracker
-from processors.progress.summary import IDENTITY
-from processors.progress.timestamp import Epoch
-from processors.report import NEVER, Report
-from processors.scopes import INGEST
-from processors.watermarks import Watermarks
-from topics.cluster import TopicPartition
+from errata.processors.plan import Plan
+from errata.processors.progress.location import Location, Source, Target, fully_connected
+from errata.processors.progress.reachability import Builder, Tracker
+from errata.processors.progress.summary import IDENTITY
+from errata.processors.progress.timestamp import Epoch
+from errata.processors.report import NEVER, Report
+from errata.processors.scopes import INGEST
+from errata.processors.watermarks import Watermarks
+from errata.topics.cluster import TopicPartition
 
 ALL = 2**62
 """A frontier beyond every epoch: nothing can be produced any more."""

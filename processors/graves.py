@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from schemas import revisions as frames
+from errata.schemas import revisions as frames
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,18 @@ from pathlib import Path
 
 import polars as pl
 
-from processors.arc_topic import history
-from processors.graves import Emission
-from processors.index import FullIndexError, Index
-from processors.intake import Intake
-from processors.report import Report
-from processors.shared import Shared
-from processors.spread import Spread
-from processors.taking import Taken
-from processors.typed import Source
-from schemas import revisions as frames
-from schemas.errors import ErrataError
-from topics.cluster import TopicPartition
+from errata.processors.arc_topic import history
+from errata.processors.graves import Emission
+from errata.processors.index import FullIndexError, Index
+from errata.processors.intake import Intake
+from errata.processors.report import Report
+from errata.processors.shared import Shared
+from errata.processors.spread import Spread
+from errata.processors.taking import Taken
+from errata.processors.typed import Source
+from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import TopicPartition
 
 log = logging.getLogger("errata")
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import lmdb
 
-from schemas.errors import ErrataError
-from topics.cluster import TopicPartition
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import TopicPartition
 
 LONGEST_KEY = 500
 """Bytes of an identity at most: what the store can hold as a key, less what it needs itself."""

@@ -15,23 +15,23 @@ from pathlib import Path
 
 import polars as pl
 
-from processors.declarations import EARLIEST
-from processors.envelopes.checks import ROW, Refusal
-from processors.exchanges import exchange_of
-from processors.graves import Emission
-from processors.holdings import Holdings
-from processors.index import FullIndexError
-from processors.intake import Intake, owners
-from processors.letters import letters, tally
-from processors.originals import NEWEST_MS, originals
-from processors.report import FOREVER, IDLE, NEVER, Floor
-from processors.shared import Shared
-from processors.taking import NEWEST
-from processors.task import INTERVAL_MS, Task
-from processors.typed import Source
-from schemas import revisions as frames
-from topics.cluster import Reader, Records, TopicPartition
-from topics.registry import RegistryAwayError
+from errata.processors.declarations import EARLIEST
+from errata.processors.envelopes.checks import ROW, Refusal
+from errata.processors.exchanges import exchange_of
+from errata.processors.graves import Emission
+from errata.processors.holdings import Holdings
+from errata.processors.index import FullIndexError
+from errata.processors.intake import Intake, owners
+from errata.processors.letters import letters, tally
+from errata.processors.originals import NEWEST_MS, originals
+from errata.processors.report import FOREVER, IDLE, NEVER, Floor
+from errata.processors.shared import Shared
+from errata.processors.taking import NEWEST
+from errata.processors.task import INTERVAL_MS, Task
+from errata.processors.typed import Source
+from errata.schemas import revisions as frames
+from errata.topics.cluster import Reader, Records, TopicPartition
+from errata.topics.registry import RegistryAwayError
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000

@@ -9,20 +9,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.arc_topic import ArcCodec
-from processors.dead_letter import TOO_LARGE
-from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, check
-from processors.envelopes.make import make
-from processors.index import LONGEST_KEY, Index
-from processors.taking import KEY, Taken, split_moves, take
-from processors.typed import Source
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.avro import tuple_schema
-from schemas.decode import Decoder
-from schemas.encode import Encoder
-from schemas.partition import partitions
-from topics.cluster import TopicPartition
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.dead_letter import TOO_LARGE
+from errata.processors.envelopes.checks import ROW, Batch, Decoded, Refusal, check
+from errata.processors.envelopes.make import make
+from errata.processors.index import LONGEST_KEY, Index
+from errata.processors.taking import KEY, Taken, split_moves, take
+from errata.processors.typed import Source
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.avro import tuple_schema
+from errata.schemas.decode import Decoder
+from errata.schemas.encode import Encoder
+from errata.schemas.partition import partitions
+from errata.topics.cluster import TopicPartition
 
 LONGEST_VALUE = 200_000
 """Bytes of a source record at most: a result may hold its values four times; a topic takes 1 MB."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from processors import declarations as declared
-from processors.boxes.join import Join, Side
-from processors.exchanges import repartitioned
-from processors.expressions.expression import Expression, compile_expression
-from processors.network import Network
-from processors.typed import (
+from errata.processors import declarations as declared
+from errata.processors.boxes.join import Join, Side
+from errata.processors.exchanges import repartitioned
+from errata.processors.expressions.expression import Expression, compile_expression
+from errata.processors.network import Network
+from errata.processors.typed import (
     NAME_RULE,
     Typed,
     bad_name,
@@ -21,9 +21,9 @@ from processors.typed import (
     upward,
     visible,
 )
-from schemas.arc import HIDDEN_PREFIX, Arc
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 HOWS = ("inner", "left")
 TIME = HIDDEN_PREFIX + "at"

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from processors import declarations as declared
-from processors.boxes.lag import Lag
-from processors.exchanges import repartitioned
-from processors.expressions.expression import Expression, compile_expression
-from processors.expressions.opaque import Opaque
-from processors.network import Network
-from processors.row_windows import MOST_ROWS
-from processors.typed import NAME_RULE, Typed, bad_name, duration, fault, known, positive, visible
-from schemas.arc import Arc
-from schemas.errors import ErrataError
+from errata.processors import declarations as declared
+from errata.processors.boxes.lag import Lag
+from errata.processors.exchanges import repartitioned
+from errata.processors.expressions.expression import Expression, compile_expression
+from errata.processors.expressions.opaque import Opaque
+from errata.processors.network import Network
+from errata.processors.row_windows import MOST_ROWS
+from errata.processors.typed import (
+    NAME_RULE,
+    Typed,
+    bad_name,
+    duration,
+    fault,
+    known,
+    positive,
+    visible,
+)
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
 
 
 def type_lag(network: Network, box: declared.Lag, typed: Typed) -> None:

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import polars as pl
 
-from processors import dead_letter
-from processors.dead_letter import DeadLetter
-from processors.envelopes.checks import Refusal
-from processors.report import Report
-from processors.shared import Shared
-from schemas import framing
-from topics import names
+from errata.processors import dead_letter
+from errata.processors.dead_letter import DeadLetter
+from errata.processors.envelopes.checks import Refusal
+from errata.processors.report import Report
+from errata.processors.shared import Shared
+from errata.schemas import framing
+from errata.topics import names
 
 
 def letters(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from processors import declarations as declared
-from processors.boxes.forward import Forward
-from processors.boxes.join import Side
-from processors.boxes.lookup import Lookup
-from processors.exchanges import passing
-from processors.join_arc import brought_together, judge_how, judge_keys, type_expressions
-from processors.network import Network
-from processors.typed import Typed, carried, duration, fault, positive, visible
+from errata.processors import declarations as declared
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.join import Side
+from errata.processors.boxes.lookup import Lookup
+from errata.processors.exchanges import passing
+from errata.processors.join_arc import brought_together, judge_how, judge_keys, type_expressions
+from errata.processors.network import Network
+from errata.processors.typed import Typed, carried, duration, fault, positive, visible
 
 
 def type_lookup(network: Network, box: declared.Lookup, typed: Typed) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from processors import declarations as declared
-from processors.aggregate_arc import ON_UPDATE
-from processors.boxes.body import Body
-from processors.boxes.iterate import Iterate
-from processors.exchanges import repartitioned
-from processors.network import Network
-from processors.replay import Box
-from processors.typed import Typed, carried, duration, fault, positive
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.processors import declarations as declared
+from errata.processors.aggregate_arc import ON_UPDATE
+from errata.processors.boxes.body import Body
+from errata.processors.boxes.iterate import Iterate
+from errata.processors.exchanges import repartitioned
+from errata.processors.network import Network
+from errata.processors.replay import Box
+from errata.processors.typed import Typed, carried, duration, fault, positive
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 TURNING = (
     declared.Where,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from processors.graves import Emission
-from schemas.revisions import OPS
+from errata.processors.graves import Emission
+from errata.schemas.revisions import OPS
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds, inclusive, of the buckets of `Durations`; one more is open."""

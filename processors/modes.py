@@ -12,25 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.aggregating import RESIDENT, Aggregating
-from processors.boxes.asking import Asking
-from processors.boxes.counting import Counting
-from processors.boxes.forward import Forward
-from processors.boxes.join import Join
-from processors.boxes.lag import Lag
-from processors.boxes.map import Map
-from processors.boxes.ordered import Ordered
-from processors.boxes.states import DOWNSTREAM, UPSTREAM, Result
-from processors.boxes.union import Union
-from processors.boxes.where import Where
-from processors.exchanges import owner_of
-from processors.faults import Fault
-from processors.network import Network
-from processors.replay import Box, ReplayPath
-from processors.replay_path import find_path
-from processors.typed import Typed
-from processors.windows import FOREVER_MS
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.aggregating import RESIDENT, Aggregating
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.counting import Counting
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.join import Join
+from errata.processors.boxes.lag import Lag
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.ordered import Ordered
+from errata.processors.boxes.states import DOWNSTREAM, UPSTREAM, Result
+from errata.processors.boxes.union import Union
+from errata.processors.boxes.where import Where
+from errata.processors.exchanges import owner_of
+from errata.processors.faults import Fault
+from errata.processors.network import Network
+from errata.processors.replay import Box, ReplayPath
+from errata.processors.replay_path import find_path
+from errata.processors.typed import Typed
+from errata.processors.windows import FOREVER_MS
 
 ADAPTIVE = "adaptive"
 NO_RADIUS = "a tuple more or less moves all that follow it: nothing says how far a revision reaches"

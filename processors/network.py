@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from processors.declarations import (
+from errata.processors.declarations import (
     EARLIEST,
     NAME,
     Declaration,
@@ -24,9 +24,9 @@ from processors.declarations import (
     Union,
     names,
 )
-from processors.faults import Fault, NetworkError, Place
-from processors.stream import Stream, arc_of
-from schemas.arc import HIDDEN_PREFIX
+from errata.processors.faults import Fault, NetworkError, Place
+from errata.processors.stream import Stream, arc_of
+from errata.schemas.arc import HIDDEN_PREFIX
 
 _NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_ARCS = {"progress", "plan"}
@@ -40,7 +40,7 @@ class Network:
         name: Prefix of all its topics: letters, digits, ``_`` and ``-``.
 
     Example:
-        >>> from processors.windows import hopping
+        >>> from errata.processors.windows import hopping
         >>> net = Network("tape")
         >>> trades = net.source("trades", fields={"key": "string", "at": "timestamp-millis",
         ...     "price": "decimal(9,2)"}, identity=["key"], event_time="at", keep="1d")

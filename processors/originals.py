@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from processors.exchanges import exchange_of
-from schemas.arc import Arc
-from schemas.fields import FieldType, physical
-from topics.cluster import Records
+from errata.processors.exchanges import exchange_of
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType, physical
+from errata.topics.cluster import Records
 
 _WHERE = {
     "partition": FieldType("int"),

@@ -10,11 +10,11 @@ from collections.abc import Generator
 
 import polars as pl
 
-from processors.arc_topic import Meta, history
-from processors.graves import last_of
-from processors.report import Report
-from processors.shared import Shared
-from topics.cluster import TopicPartition
+from errata.processors.arc_topic import Meta, history
+from errata.processors.graves import last_of
+from errata.processors.report import Report
+from errata.processors.shared import Shared
+from errata.topics.cluster import TopicPartition
 
 Copies = list[tuple[Meta, pl.DataFrame]]
 """Revisions to write again as they are, with what their records tell of themselves."""

@@ -14,21 +14,21 @@ from pathlib import Path
 
 import polars as pl
 
-from processors.arc_topic import ArcInput
-from processors.envelopes.checks import ROW, Refusal
-from processors.exchanges import exchange_of, owning_scope
-from processors.holdings import Holdings
-from processors.index import FullIndexError
-from processors.intake import Intake, owners
-from processors.letters import letters, tally
-from processors.originals import NEWEST_MS
-from processors.shared import Shared
-from processors.taking import NEWEST
-from processors.task import Task
-from processors.typed import Source
-from schemas import revisions as frames
-from topics.cluster import TopicPartition
-from topics.registry import RegistryAwayError
+from errata.processors.arc_topic import ArcInput
+from errata.processors.envelopes.checks import ROW, Refusal
+from errata.processors.exchanges import exchange_of, owning_scope
+from errata.processors.holdings import Holdings
+from errata.processors.index import FullIndexError
+from errata.processors.intake import Intake, owners
+from errata.processors.letters import letters, tally
+from errata.processors.originals import NEWEST_MS
+from errata.processors.shared import Shared
+from errata.processors.taking import NEWEST
+from errata.processors.task import Task
+from errata.processors.typed import Source
+from errata.schemas import revisions as frames
+from errata.topics.cluster import TopicPartition
+from errata.topics.registry import RegistryAwayError
 
 
 class OwnerTask(Task):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from processors import declarations as declared
-from processors.network import Network
+from errata.processors import declarations as declared
+from errata.processors.network import Network
 
 
 def partition_fields(

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from processors.boxes.description import describe_box
-from processors.boxes.map import Map
-from processors.declarations import Sink
-from processors.exchanges import exchange_of, owning_scope, read_by
-from processors.faults import Fault, NetworkError
-from processors.modes import Choice
-from processors.replay import Box, ReplayPath
-from processors.scopes import INGEST, Scope
-from processors.typed import Source
-from schemas.arc import Arc
-from topics import names
+from errata.processors.boxes.description import describe_box
+from errata.processors.boxes.map import Map
+from errata.processors.declarations import Sink
+from errata.processors.exchanges import exchange_of, owning_scope, read_by
+from errata.processors.faults import Fault, NetworkError
+from errata.processors.modes import Choice
+from errata.processors.replay import Box, ReplayPath
+from errata.processors.scopes import INGEST, Scope
+from errata.processors.typed import Source
+from errata.schemas.arc import Arc
+from errata.topics import names
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from processors.boxes import difference as differences
-from processors.boxes.answers import Refused, applied
-from processors.boxes.asking import Asking
-from processors.plan import Plan
-from processors.scope import EpochResult, Memory
-from processors.scopes import Scope
-from schemas.arc import Arc
-from schemas.errors import ErrataError
+from errata.processors.boxes import difference as differences
+from errata.processors.boxes.answers import Refused, applied
+from errata.processors.boxes.asking import Asking
+from errata.processors.plan import Plan
+from errata.processors.scope import EpochResult, Memory
+from errata.processors.scopes import Scope
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
 
 
 class CannotRebuildError(ErrataError):

@@ -8,16 +8,16 @@ from typing import Protocol
 
 import polars as pl
 
-from processors.arc_topic import ArcCodec, Meta
-from processors.boxes.answers import Refused
-from processors.dead_letter import NO_RECORD, DeadLetter
-from processors.expressions.plain_values import plain
-from processors.intake import LONGEST_VALUE
-from processors.plan import Plan
-from processors.report import Report
-from processors.scope import BoxError, EpochResult
-from processors.task import INTERVAL_MS
-from schemas import revisions as frames
+from errata.processors.arc_topic import ArcCodec, Meta
+from errata.processors.boxes.answers import Refused
+from errata.processors.dead_letter import NO_RECORD, DeadLetter
+from errata.processors.expressions.plain_values import plain
+from errata.processors.intake import LONGEST_VALUE
+from errata.processors.plan import Plan
+from errata.processors.report import Report
+from errata.processors.scope import BoxError, EpochResult
+from errata.processors.task import INTERVAL_MS
+from errata.schemas import revisions as frames
 
 _LONGEST_TEXT = 1_000
 """Characters of a reason, and of a tuple, that a message holds at most."""

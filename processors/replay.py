@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.asking import Asking
-from processors.boxes.forward import Forward
-from processors.boxes.map import Map
-from processors.boxes.union import Union
-from processors.boxes.where import Where
-from processors.windows import FOREVER_MS
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.union import Union
+from errata.processors.boxes.where import Where
+from errata.processors.windows import FOREVER_MS
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 Revising = Where | Map | Union | Forward
 Box = Revising | Asking

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from processors.boxes.asking import Asking
-from processors.boxes.map import Map
-from processors.boxes.union import Union
-from processors.replay import Anchor, ReplayPath
-from processors.typed import Typed
-from schemas.arc import Arc
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.union import Union
+from errata.processors.replay import Anchor, ReplayPath
+from errata.processors.typed import Typed
+from errata.schemas.arc import Arc
 
 
 def find_path(typed: Typed, box: Asking) -> ReplayPath | None:

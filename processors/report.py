@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from schemas.errors import ErrataError
-from topics.cluster import TopicPartition
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import TopicPartition
 
 NEVER = -(2**62)
 """A watermark before every event time."""

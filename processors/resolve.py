@@ -6,17 +6,17 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from processors import declarations as declared
-from processors.declarations import NAME
-from processors.envelopes.meanings import MEANINGS, NANOS, VARIABLE, ZONED
-from processors.faults import Fault, NetworkError
-from processors.network import Network
-from schemas.arc import HIDDEN_PREFIX
-from schemas.errors import ErrataError
-from schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
-from schemas.layout import Leaf, Nested, UnsupportedSchemaError
-from schemas.resolver import layout_of
-from topics.registry import NotAvroError, Registry
+from errata.processors import declarations as declared
+from errata.processors.declarations import NAME
+from errata.processors.envelopes.meanings import MEANINGS, NANOS, VARIABLE, ZONED
+from errata.processors.faults import Fault, NetworkError
+from errata.processors.network import Network
+from errata.schemas.arc import HIDDEN_PREFIX
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
+from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError
+from errata.schemas.resolver import layout_of
+from errata.topics.registry import NotAvroError, Registry
 
 _LOG = logging.getLogger("errata.network")
 _AFTER = "after"

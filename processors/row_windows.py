@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from processors.window_spec import WindowSpecError
+from errata.processors.window_spec import WindowSpecError
 
 MOST_ROWS = 1_000_000
 """Tuples in a window that counts: as many of every group are kept in memory."""

@@ -14,20 +14,20 @@ from itertools import islice
 
 import polars as pl
 
-from processors.aggregates.user_function import UserFunctionError
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused
-from processors.boxes.asking import Asking
-from processors.boxes.map import Map
-from processors.boxes.where import Where
-from processors.plan import Plan
-from processors.propagation.choice import ORDERS
-from processors.replay import Ask, Revising, overlay
-from processors.report import FOREVER
-from processors.scopes import Scope, graph_of
-from processors.spread import Spread
-from schemas import revisions as frames
-from schemas.errors import ErrataError
+from errata.processors.aggregates.user_function import UserFunctionError
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.where import Where
+from errata.processors.plan import Plan
+from errata.processors.propagation.choice import ORDERS
+from errata.processors.replay import Ask, Revising, overlay
+from errata.processors.report import FOREVER
+from errata.processors.scopes import Scope, graph_of
+from errata.processors.spread import Spread
+from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,22 @@ from itertools import islice
 
 import polars as pl
 
-from processors import rebuild
-from processors.arc_topic import ArcInput, history
-from processors.desk import Answering, Desk, ReplayRefusedError
-from processors.graves import Emission
-from processors.letters import Posted, posted
-from processors.refused_tuples import check, letters_of, tally
-from processors.replay import Ask
-from processors.report import NEVER, SETTLED, Report
-from processors.scope import EpochResult, Memory, ScopeRun
-from processors.scopes import Scope
-from processors.shared import STOP, Shared
-from processors.spread import Spread
-from processors.task import INTERVAL_MS, Task
-from schemas import revisions as frames
-from schemas.fields import physical
-from topics.cluster import FencedError, LostOffsetError, TopicPartition
+from errata.processors import rebuild
+from errata.processors.arc_topic import ArcInput, history
+from errata.processors.desk import Answering, Desk, ReplayRefusedError
+from errata.processors.graves import Emission
+from errata.processors.letters import Posted, posted
+from errata.processors.refused_tuples import check, letters_of, tally
+from errata.processors.replay import Ask
+from errata.processors.report import NEVER, SETTLED, Report
+from errata.processors.scope import EpochResult, Memory, ScopeRun
+from errata.processors.scopes import Scope
+from errata.processors.shared import STOP, Shared
+from errata.processors.spread import Spread
+from errata.processors.task import INTERVAL_MS, Task
+from errata.schemas import revisions as frames
+from errata.schemas.fields import physical
+from errata.topics.cluster import FencedError, LostOffsetError, TopicPartition
 
 log = logging.getLogger("errata")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from processors.boxes.map import Map
-from processors.boxes.where import Where
-from processors.exchanges import exchange_of, owner_of, owning_scope
-from processors.faults import Fault
-from processors.network import Network
-from processors.propagation.choice import STATIC, choose_order
-from processors.propagation.graph import Graph
-from processors.replay import Box
-from processors.typed import Typed
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.where import Where
+from errata.processors.exchanges import exchange_of, owner_of, owning_scope
+from errata.processors.faults import Fault
+from errata.processors.network import Network
+from errata.processors.propagation.choice import STATIC, choose_order
+from errata.processors.propagation.graph import Graph
+from errata.processors.replay import Box
+from errata.processors.typed import Typed
 
 _READERS = "-readers"
 INGEST = "ingest."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from processors.view import View
-from topics.cluster import TopicPartition
-from topics.transactions import TIMEOUT_S
+from errata.processors.view import View
+from errata.topics.cluster import TopicPartition
+from errata.topics.transactions import TIMEOUT_S
 
 _LONGEST_MS = int(2 * TIMEOUT_S * 1000)
 """No transaction is open for so long."""

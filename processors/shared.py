@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from processors.arc_topic import ArcCodec
-from processors.declarations import Sink
-from processors.envelopes.outgoing import Outgoing
-from processors.meter import Meter
-from processors.plan import Plan
-from processors.view import View
-from topics.cluster import Cluster
-from topics.registry import Registry
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.declarations import Sink
+from errata.processors.envelopes.outgoing import Outgoing
+from errata.processors.meter import Meter
+from errata.processors.plan import Plan
+from errata.processors.view import View
+from errata.topics.cluster import Cluster
+from errata.topics.registry import Registry
 
 DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
 """What becomes of a tuple that a box refuses: it is a dead letter, or the process ends."""

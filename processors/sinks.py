@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from processors.boxes.forward import Forward
-from processors.exchanges import repartitioned, sink_of
-from processors.faults import Fault
-from processors.network import Network
-from processors.typed import Typed
+from errata.processors.boxes.forward import Forward
+from errata.processors.exchanges import repartitioned, sink_of
+from errata.processors.faults import Fault
+from errata.processors.network import Network
+from errata.processors.typed import Typed
 
 ENVELOPES, FORMATS = ("native", "debezium", "upsert"), ("avro", "json")
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from processors import declarations as declared
-from processors.expressions.expression import Expression, compile_event_time
-from processors.network import Network
-from processors.originals import original_arc
-from processors.partitioning import partition_fields
-from processors.typed import NAME_RULE, Source, Typed, bad_name, duration, fault, known, positive
-from schemas.arc import HIDDEN_PREFIX, Arc
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.processors import declarations as declared
+from errata.processors.expressions.expression import Expression, compile_event_time
+from errata.processors.network import Network
+from errata.processors.originals import original_arc
+from errata.processors.partitioning import partition_fields
+from errata.processors.typed import (
+    NAME_RULE,
+    Source,
+    Typed,
+    bad_name,
+    duration,
+    fault,
+    known,
+    positive,
+)
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 FORMATS = {
     "append": ("avro", "json", "csv"),

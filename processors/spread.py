@@ -14,12 +14,12 @@ from operator import itemgetter
 
 import polars as pl
 
-from processors.graves import Emission
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.avro import tuple_schema
-from schemas.encode import Encoder
-from schemas.partition import partitions
+from errata.processors.graves import Emission
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.avro import tuple_schema
+from errata.schemas.encode import Encoder
+from errata.schemas.partition import partitions
 
 _WITHOUT_BRANCH = itemgetter(slice(1, None))
 

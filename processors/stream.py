@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from processors.declarations import (
+from errata.processors.declarations import (
     NAME,
     REST,
     Aggregate,
@@ -19,11 +19,11 @@ from processors.declarations import (
     Where,
     names,
 )
-from processors.faults import Place
-from processors.windows import AnyWindow
+from errata.processors.faults import Place
+from errata.processors.windows import AnyWindow
 
 if TYPE_CHECKING:
-    from processors.network import Network
+    from errata.processors.network import Network
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from processors import dead_letter, desk
-from processors import report as reports
-from processors.arc_topic import ArcCodec
-from processors.envelopes.outgoing import Outgoing
-from processors.exchanges import is_sink
-from processors.plan import Plan
-from schemas.errors import ErrataError
-from topics import names
-from topics.registry import INCOMPATIBLE, JudgingRegistry, Registry, UnknownSchemaError, Verdict
+from errata.processors import dead_letter, desk
+from errata.processors import report as reports
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.envelopes.outgoing import Outgoing
+from errata.processors.exchanges import is_sink
+from errata.processors.plan import Plan
+from errata.schemas.errors import ErrataError
+from errata.topics import names
+from errata.topics.registry import (
+    INCOMPATIBLE,
+    JudgingRegistry,
+    Registry,
+    UnknownSchemaError,
+    Verdict,
+)
 
 
 class IncompatibleSchemaError(ErrataError):

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.arc_topic import Meta, history
-from processors.report import Report
-from processors.shared import Shared
-from processors.task import Task
-from schemas import revisions as frames
-from schemas.fields import Fields
-from topics.cluster import TopicPartition, Transactions
+from errata.processors.arc_topic import Meta, history
+from errata.processors.report import Report
+from errata.processors.shared import Shared
+from errata.processors.task import Task
+from errata.schemas import revisions as frames
+from errata.schemas.fields import Fields
+from errata.topics.cluster import TopicPartition, Transactions
 
 ROWS_A_TRANSACTION = 100_000
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.dead_letter import TOO_OLD, UNKNOWN_IDENTITY
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.processors.dead_letter import TOO_OLD, UNKNOWN_IDENTITY
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 KEY, ROW, NEWEST = "__key", "__row", "__newest"
 

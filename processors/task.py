@@ -11,18 +11,18 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from time import monotonic
 
-from processors import report as reports
-from processors.arc_topic import Meta
-from processors.believable import Disbelief
-from processors.declarations import Sink
-from processors.graves import Emission, Graves
-from processors.orphans import Copies, orphaned
-from processors.report import Report
-from processors.shared import Shared
-from schemas import framing
-from schemas.errors import ErrataError
-from topics import names
-from topics.cluster import TopicPartition, Transactions
+from errata.processors import report as reports
+from errata.processors.arc_topic import Meta
+from errata.processors.believable import Disbelief
+from errata.processors.declarations import Sink
+from errata.processors.graves import Emission, Graves
+from errata.processors.orphans import Copies, orphaned
+from errata.processors.report import Report
+from errata.processors.shared import Shared
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
+from errata.topics import names
+from errata.topics.cluster import TopicPartition, Transactions
 
 INTERVAL_MS = 50
 """An epoch's number is about the clock in units of this."""

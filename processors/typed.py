@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from processors import declarations as declared
-from processors.boxes.forward import Forward
-from processors.boxes.map import Map
-from processors.boxes.where import Where
-from processors.declarations import NAME
-from processors.expressions.expression import Expression
-from processors.faults import Fault
-from processors.replay import Box
-from processors.windows import duration_ms
-from schemas.arc import HIDDEN_PREFIX, Arc
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.processors import declarations as declared
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.where import Where
+from errata.processors.declarations import NAME
+from errata.processors.expressions.expression import Expression
+from errata.processors.faults import Fault
+from errata.processors.replay import Box
+from errata.processors.windows import duration_ms
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 Chain = tuple[Where | Map | Forward, ...]
 """Boxes that look at one tuple each and keep its identity, in order."""

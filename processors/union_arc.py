@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from processors import declarations as declared
-from processors.boxes.union import Union
-from processors.network import Network
-from processors.typed import Typed, bad_name, duration, fault, upward
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.processors import declarations as declared
+from errata.processors.boxes.union import Union
+from errata.processors.network import Network
+from errata.processors.typed import Typed, bad_name, duration, fault, upward
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 
 def type_union(network: Network, box: declared.Union, typed: Typed) -> None:

@@ -13,18 +13,18 @@ from time import monotonic
 
 import polars as pl
 
-from processors import report as reports
-from processors.believable import Believable, Disbelief
-from processors.deployed import PLAN_KEY, SWITCH_KEY, declared_end
-from processors.frontiers import Frontiers
-from processors.plan import Plan
-from processors.report import FOREVER, NEVER, Report
-from processors.scopes import INGEST
-from processors.watermarks import Line, Watermarks
-from schemas import framing
-from topics import names
-from topics.catch_up import catch_up
-from topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition
+from errata.processors import report as reports
+from errata.processors.believable import Believable, Disbelief
+from errata.processors.deployed import PLAN_KEY, SWITCH_KEY, declared_end
+from errata.processors.frontiers import Frontiers
+from errata.processors.plan import Plan
+from errata.processors.report import FOREVER, NEVER, Report
+from errata.processors.scopes import INGEST
+from errata.processors.watermarks import Line, Watermarks
+from errata.schemas import framing
+from errata.topics import names
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition
 
 
 class View:

@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from processors.event_times import Times
-from schemas.errors import ErrataError
+from errata.processors.event_times import Times
+from errata.schemas.errors import ErrataError
 
 _DAY_MS = 86_400_000
 _FIRST_YEAR = 1800  # before any zone left its mean solar time

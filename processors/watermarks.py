@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from processors.plan import Plan
-from processors.report import IDLE, NEVER, Floor, Report
-from processors.scopes import INGEST
+from errata.processors.plan import Plan
+from errata.processors.report import IDLE, NEVER, Floor, Report
+from errata.processors.scopes import INGEST
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from processors.event_times import EVENT_TIME_BOUND_MS
-from processors.wall_time import zone
-from schemas.errors import ErrataError
+from errata.processors.event_times import EVENT_TIME_BOUND_MS
+from errata.processors.wall_time import zone
+from errata.schemas.errors import ErrataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

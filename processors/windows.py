@@ -12,15 +12,15 @@ from typing import Any, overload
 import numpy as np
 import polars as pl
 
-from processors.durations import DurationError as DurationError
-from processors.durations import duration_ms as duration_ms
-from processors.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
-from processors.event_times import EventTimeError as EventTimeError
-from processors.event_times import Times, checked
-from processors.row_windows import HoppingRows, RowWindow, SlidingRows
-from processors.wall_time import Zone, zone
-from processors.window_spec import WindowSpecError as WindowSpecError
-from processors.window_spec import given, origin_ms, rows_alone
+from errata.processors.durations import DurationError as DurationError
+from errata.processors.durations import duration_ms as duration_ms
+from errata.processors.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
+from errata.processors.event_times import EventTimeError as EventTimeError
+from errata.processors.event_times import Times, checked
+from errata.processors.row_windows import HoppingRows, RowWindow, SlidingRows
+from errata.processors.wall_time import Zone, zone
+from errata.processors.window_spec import WindowSpecError as WindowSpecError
+from errata.processors.window_spec import given, origin_ms, rows_alone
 
 FOREVER_MS = 2**62
 """Beyond every event time, and as an extent longer than all of them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from schemas.fields import FieldType
+from errata.schemas.fields import FieldType
 
 HIDDEN_PREFIX = "__"
 

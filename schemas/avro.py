@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.fields import Fields
-from schemas.revisions import OPS
+from errata.schemas.fields import Fields
+from errata.schemas.revisions import OPS
 
 _NAMESPACE = "errata"
 
@@ -25,7 +25,7 @@ def tuple_schema(name: str, fields: Fields) -> dict[str, Any]:
     """Return the schema of a flat record of these fields, in their order.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> tuple_schema("Tuple", {"n": FieldType.parse("long?")})["fields"]
         [{'name': 'n', 'type': ['null', 'long'], 'default': None}]
     """

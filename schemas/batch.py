@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from schemas.joined import Ints, Joined, words
+from errata.schemas.joined import Ints, Joined, words
 
 Bits = npt.NDArray[np.bool_]
 

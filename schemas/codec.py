@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from schemas.avro import revision_schema
-from schemas.decode import Decoded, Decoder, UndecodableError
-from schemas.encode import Encoder
-from schemas.fields import Fields
-from schemas.revisions import DELETE, INSERT
+from errata.schemas.avro import revision_schema
+from errata.schemas.decode import Decoded, Decoder, UndecodableError
+from errata.schemas.encode import Encoder
+from errata.schemas.fields import Fields
+from errata.schemas.revisions import DELETE, INSERT
 
 _SIDES = ("before", "after")
 
@@ -24,7 +24,7 @@ class RevisionCodec:
         fields: Type by field name, in wire order.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> codec = RevisionCodec("prices", {"n": FieldType.parse("long")})
         >>> row = pl.DataFrame({"op": [0], "before.n": [None], "after.n": [7]})
         >>> values = codec.encode(row, task="prices.0", attempt=1, epoch=9)

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from schemas.batch import Batch
-from schemas.errors import ErrataError
-from schemas.joined import Ints
-from schemas.layout import Leaf, Nested, Skipped, UnsupportedSchemaError, columns
-from schemas.resolver import layout_of
-from schemas.shapes import pass_over
-from schemas.utf8 import malformed
+from errata.schemas.batch import Batch
+from errata.schemas.errors import ErrataError
+from errata.schemas.joined import Ints
+from errata.schemas.layout import Leaf, Nested, Skipped, UnsupportedSchemaError, columns
+from errata.schemas.resolver import layout_of
+from errata.schemas.shapes import pass_over
+from errata.schemas.utf8 import malformed
 
 Read = Callable[[Batch], list[pl.Series]]
 

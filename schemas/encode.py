@@ -12,12 +12,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.batch import MAX_RECORD_BYTES, Bits
-from schemas.errors import ErrataError
-from schemas.joined import Ints
-from schemas.layout import Leaf, Nested, Skipped, columns
-from schemas.pieces import FIXED, Piece, branch, varint
-from schemas.resolver import layout_of
+from errata.schemas.batch import MAX_RECORD_BYTES, Bits
+from errata.schemas.errors import ErrataError
+from errata.schemas.joined import Ints
+from errata.schemas.layout import Leaf, Nested, Skipped, columns
+from errata.schemas.pieces import FIXED, Piece, branch, varint
+from errata.schemas.resolver import layout_of
 
 
 class UnencodableError(ErrataError):
@@ -46,8 +46,8 @@ class Encoder:
         UnsupportedSchemaError: If it is not a flat record (`schemas.layout`).
 
     Example:
-        >>> from schemas.avro import tuple_schema
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.avro import tuple_schema
+        >>> from errata.schemas.fields import FieldType
         >>> encoder = Encoder(tuple_schema("T", {"n": FieldType.parse("long")}))
         >>> encoder.encode(pl.DataFrame({"n": [1, -2]}))
         [b'\x02', b'\x03']

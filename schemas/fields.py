@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 MAX_PRECISION = 38
 

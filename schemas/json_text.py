@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from schemas.fields import Fields, FieldType
+from errata.schemas.fields import Fields, FieldType
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\"} | {chr(c): f"\\u{c:04x}" for c in range(32)}
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from schemas.errors import ErrataError
-from schemas.fields import MAX_PRECISION
-from schemas.shapes import Shape
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import MAX_PRECISION
+from errata.schemas.shapes import Shape
 
 Dtype = type[pl.DataType] | pl.DataType
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from schemas.batch import Bits
-from schemas.joined import Ints
+from errata.schemas.batch import Bits
+from errata.schemas.joined import Ints
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

@@ -12,10 +12,18 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from schemas.batch import MAX_RECORD_BYTES
-from schemas.fields import MAX_PRECISION
-from schemas.layout import BOUNDS, DTYPES, Layout, Leaf, Nested, Skipped, UnsupportedSchemaError
-from schemas.shapes import ITEMS_OF, Shape
+from errata.schemas.batch import MAX_RECORD_BYTES
+from errata.schemas.fields import MAX_PRECISION
+from errata.schemas.layout import (
+    BOUNDS,
+    DTYPES,
+    Layout,
+    Leaf,
+    Nested,
+    Skipped,
+    UnsupportedSchemaError,
+)
+from errata.schemas.shapes import ITEMS_OF, Shape
 
 MAX_FIELDS = 1000
 MAX_SYMBOLS = 255

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from schemas.fields import Fields
+from errata.schemas.fields import Fields
 
 INSERT, DELETE, REPLACE = 0, 1, 2
 OPS = ("insert", "delete", "replace")

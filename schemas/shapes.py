@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.batch import Batch
-from schemas.joined import Ints
+from errata.schemas.batch import Batch
+from errata.schemas.joined import Ints
 
 MAX_ITEMS = 10_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 
 def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:

@@ -10,23 +10,23 @@ from typing import Any
 import polars as pl
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from processors.arc_topic import ArcCodec
-from processors.plan import Plan
-from processors.report import NEVER
-from processors.task import INTERVAL_MS
-from processors.view import View, believed
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.errors import ErrataError
-from schemas.visible import visible
-from spark_jobs import reading
-from spark_jobs.connected import connected
-from spark_jobs.epochs import NOTHING
-from spark_jobs.registered import Registered
-from topics.client import Connection
-from topics.cluster import Cluster, TopicPartition
-from topics.refused import DESCRIBE_CONFIGS, TOPIC, Right
-from topics.settings import FOREVER_MS
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.plan import Plan
+from errata.processors.report import NEVER
+from errata.processors.task import INTERVAL_MS
+from errata.processors.view import View, believed
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.visible import visible
+from errata.spark_jobs import reading
+from errata.spark_jobs.connected import connected
+from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.registered import Registered
+from errata.topics.client import Connection
+from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.refused import DESCRIBE_CONFIGS, TOPIC, Right
+from errata.topics.settings import FOREVER_MS
 
 PAUSE_S = 0.02
 

@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 _TYPES: dict[str, type[spark.DataType]] = {
     "string": spark.StringType,

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.aggregating import Aggregating
-from processors.boxes.join import Join
-from processors.boxes.map import Map
-from processors.plan import Plan
-from processors.report import NEVER, Report
-from processors.scopes import INGEST
-from processors.task import INTERVAL_MS
-from processors.view import View
-from schemas import revisions as frames
-from schemas.errors import ErrataError
-from spark_jobs.recompute import Way, computed, starts, walk, ways_from, ways_to
-from topics.cluster import Cluster, TopicPartition
-from topics.settings import FOREVER_MS
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.aggregating import Aggregating
+from errata.processors.boxes.join import Join
+from errata.processors.boxes.map import Map
+from errata.processors.plan import Plan
+from errata.processors.report import NEVER, Report
+from errata.processors.scopes import INGEST
+from errata.processors.task import INTERVAL_MS
+from errata.processors.view import View
+from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs.recompute import Way, computed, starts, walk, ways_from, ways_to
+from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.settings import FOREVER_MS
 
 LIMIT_S = 30.0
 _PAUSE_S = 0.02

@@ -14,19 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from processors.desk import unpack
-from processors.envelopes.outgoing import Outgoing
-from processors.plan import Plan
-from processors.takeover import Filled, NewArc
-from processors.view import View
-from schemas.errors import ErrataError
-from spark_jobs.connected import connected
-from spark_jobs.fill_writer import WRITERS, FillWriter
-from spark_jobs.reading import Arcs
-from spark_jobs.recompute import Recomputation, starts, ways_to
-from spark_jobs.registered import Recorder
-from spark_jobs.session import collected
-from topics.registry import Registry
+from errata.processors.desk import unpack
+from errata.processors.envelopes.outgoing import Outgoing
+from errata.processors.plan import Plan
+from errata.processors.takeover import Filled, NewArc
+from errata.processors.view import View
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs.connected import connected
+from errata.spark_jobs.fill_writer import WRITERS, FillWriter
+from errata.spark_jobs.reading import Arcs
+from errata.spark_jobs.recompute import Recomputation, starts, ways_to
+from errata.spark_jobs.registered import Recorder
+from errata.spark_jobs.session import collected
+from errata.topics.registry import Registry
 
 BUCKETS = 64
 """How many parts groups are hashed into; one of them is in memory at a time."""

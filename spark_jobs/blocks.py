@@ -13,9 +13,9 @@ from functools import cached_property
 import polars as pl
 import pyarrow as pa
 
-from processors.desk import pack
-from processors.spread import Spread, parted
-from spark_jobs.job import Job
+from errata.processors.desk import pack
+from errata.processors.spread import Spread, parted
+from errata.spark_jobs.job import Job
 
 SIGN = "@sign"
 """Column of a block: 1 for a tuple that enters, -1 for one that leaves."""

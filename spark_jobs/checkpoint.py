@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 _FILE = "errata.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from topics.kafka import KafkaCluster
+from errata.topics.kafka import KafkaCluster
 
 
 def connected(kafka: Mapping[str, str | int]) -> KafkaCluster:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import spark_jobs.operator
-import spark_jobs.source
-import spark_jobs.writer
+from errata.spark_jobs import operator, source, writer
 
-__all__ = ["spark_jobs"]
+__all__ = ["operator", "source", "writer"]
 
 if __name__ == "__main__":
     manager()

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from processors.deployed import NewVersionError
-from processors.described import DescribedPlan, read_described
-from processors.settled import settled
-from spark_jobs import arrow
-from spark_jobs.arc_reader import (
+from errata.processors.deployed import NewVersionError
+from errata.processors.described import DescribedPlan, read_described
+from errata.processors.settled import settled
+from errata.spark_jobs import arrow
+from errata.spark_jobs.arc_reader import (
     PAUSE_S,
     ArcProgress,
     ArcReader,
@@ -25,9 +25,9 @@ from spark_jobs.arc_reader import (
     Piece,
     log_settings,
 )
-from spark_jobs.epochs import NOTHING
-from topics.kafka import KafkaCluster
-from topics.registry_server import registry
+from errata.spark_jobs.epochs import NOTHING
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry_server import registry
 
 TABLE, REVISIONS = "table", "revisions"
 _ROWS = 65_536

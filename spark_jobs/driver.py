@@ -10,21 +10,21 @@ from typing import Any
 
 import polars as pl
 
-from processors import desk, rebuild
-from processors.arc_topic import ArcCodec
-from processors.scopes import Scope
-from processors.shared import Shared
-from schemas.errors import ErrataError
-from spark_jobs.checkpoint import Checkpoint, Division
-from spark_jobs.epochs import NOTHING
-from spark_jobs.job import Job
-from spark_jobs.operator import OUTPUT, Operator
-from spark_jobs.registered import Recorder
-from spark_jobs.reports import Reports, Told
-from spark_jobs.session import told_of
-from spark_jobs.source import name_of, source_of
-from spark_jobs.writer import WRITTEN, Writer
-from topics.cluster import LostOffsetError, TopicPartition
+from errata.processors import desk, rebuild
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.scopes import Scope
+from errata.processors.shared import Shared
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs.checkpoint import Checkpoint, Division
+from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.operator import OUTPUT, Operator
+from errata.spark_jobs.registered import Recorder
+from errata.spark_jobs.reports import Reports, Told
+from errata.spark_jobs.session import told_of
+from errata.spark_jobs.source import name_of, source_of
+from errata.spark_jobs.writer import WRITTEN, Writer
+from errata.topics.cluster import LostOffsetError, TopicPartition
 
 log = logging.getLogger("errata")
 

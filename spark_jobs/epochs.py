@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from processors.report import NEVER
-from processors.view import View
-from spark_jobs.job import Job
-from topics.cluster import TopicPartition
+from errata.processors.report import NEVER
+from errata.processors.view import View
+from errata.spark_jobs.job import Job
+from errata.topics.cluster import TopicPartition
 
 NOTHING = -1
 """The epoch before the first."""

@@ -8,16 +8,16 @@ from functools import cached_property
 
 import polars as pl
 
-from processors.arc_topic import ArcCodec, Meta
-from processors.envelopes.outgoing import Outgoing
-from processors.plan import Plan
-from processors.spread import Spread, parted
-from processors.takeover import ROWS_A_TRANSACTION, Filled, NewArc
-from processors.task import INTERVAL_MS
-from schemas import revisions as frames
-from schemas.fields import Fields
-from spark_jobs.registered import Registered
-from topics.cluster import Cluster, Transactions
+from errata.processors.arc_topic import ArcCodec, Meta
+from errata.processors.envelopes.outgoing import Outgoing
+from errata.processors.plan import Plan
+from errata.processors.spread import Spread, parted
+from errata.processors.takeover import ROWS_A_TRANSACTION, Filled, NewArc
+from errata.processors.task import INTERVAL_MS
+from errata.schemas import revisions as frames
+from errata.schemas.fields import Fields
+from errata.spark_jobs.registered import Registered
+from errata.topics.cluster import Cluster, Transactions
 
 WRITERS = 16
 """How many write an arc at once, at most: always the same, so that each can be fenced."""

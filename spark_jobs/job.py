@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from processors.arc_topic import ArcCodec
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.map import Map
-from processors.boxes.states import UPSTREAM
-from processors.boxes.where import Where
-from processors.plan import Plan
-from processors.scopes import Scope
-from processors.shared import DEAD_LETTER
-from spark_jobs.connected import connected
-from spark_jobs.registered import Registered
-from spark_jobs.slabs import Slabs
-from topics.kafka import KafkaCluster
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.states import UPSTREAM
+from errata.processors.boxes.where import Where
+from errata.processors.plan import Plan
+from errata.processors.scopes import Scope
+from errata.processors.shared import DEAD_LETTER
+from errata.spark_jobs.connected import connected
+from errata.spark_jobs.registered import Registered
+from errata.spark_jobs.slabs import Slabs
+from errata.topics.kafka import KafkaCluster
 
 
 @dataclass(frozen=True)

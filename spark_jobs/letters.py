@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from processors.boxes.answers import Refused
-from processors.dead_letter import DeadLetter
-from processors.desk import pack, unpack
-from processors.refused_tuples import check, letters_of
-from processors.report import Report
-from processors.scope import EpochResult, Memory
-from processors.shared import STOP
-from spark_jobs.epochs import Batch
-from spark_jobs.job import Job
+from errata.processors.boxes.answers import Refused
+from errata.processors.dead_letter import DeadLetter
+from errata.processors.desk import pack, unpack
+from errata.processors.refused_tuples import check, letters_of
+from errata.processors.report import Report
+from errata.processors.scope import EpochResult, Memory
+from errata.processors.shared import STOP
+from errata.spark_jobs.epochs import Batch
+from errata.spark_jobs.job import Job
 
 _BOX = "@box"
 

@@ -14,11 +14,11 @@ import pandas as pd
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_jobs import replays
-from spark_jobs.blocks import HEADER, LETTERS, TUPLES
-from spark_jobs.epochs import Batch
-from spark_jobs.job import Job
-from spark_jobs.share import Done, Share
+from errata.spark_jobs import replays
+from errata.spark_jobs.blocks import HEADER, LETTERS, TUPLES
+from errata.spark_jobs.epochs import Batch
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.share import Done, Share
 
 CHUNK_BYTES = 1_000_000
 

@@ -9,15 +9,15 @@ from time import monotonic
 
 import polars as pl
 
-from processors.arc_topic import ArcCodec
-from processors.plan import Plan
-from processors.view import View, believed
-from schemas import revisions as frames
-from schemas.arc import Arc
-from spark_jobs.connected import connected
-from spark_jobs.registered import Recorder, Registered
-from topics.cluster import Cluster, ClusterError, TopicPartition
-from topics.registry import Registry
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.plan import Plan
+from errata.processors.view import View, believed
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.spark_jobs.connected import connected
+from errata.spark_jobs.registered import Recorder, Registered
+from errata.topics.cluster import Cluster, ClusterError, TopicPartition
+from errata.topics.registry import Registry
 
 WAIT_S = 0.05
 LIMIT_S = 60.0

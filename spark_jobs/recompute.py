@@ -16,18 +16,18 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from processors.boxes.asking import Asking
-from processors.boxes.forward import Forward
-from processors.boxes.map import Map
-from processors.boxes.union import Union
-from processors.boxes.where import Where
-from processors.desk import pack, unpack
-from processors.plan import Plan
-from processors.report import NEVER
-from processors.spread import Spread, parted
-from schemas.arc import Arc
-from schemas.fields import physical
-from spark_jobs.reading import Arcs, Part
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.union import Union
+from errata.processors.boxes.where import Where
+from errata.processors.desk import pack, unpack
+from errata.processors.plan import Plan
+from errata.processors.report import NEVER
+from errata.processors.spread import Spread, parted
+from errata.schemas.arc import Arc
+from errata.schemas.fields import physical
+from errata.spark_jobs.reading import Arcs, Part
 
 SCHEMA = "bucket int, side int, block binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("side", pa.int32()), ("block", pa.binary())])

@@ -14,16 +14,24 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from processors.boxes.difference import difference
-from processors.desk import pack, unpack
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
-from spark_jobs.as_of import AsOf, Auditor, Bound
-from spark_jobs.reading import Arcs
-from spark_jobs.recompute import Recomputation, Way, by_bucket, starts, united, unpacked, ways_to
-from spark_jobs.session import collected
+from errata.processors.boxes.difference import difference
+from errata.processors.desk import pack, unpack
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
+from errata.spark_jobs.as_of import AsOf, Auditor, Bound
+from errata.spark_jobs.reading import Arcs
+from errata.spark_jobs.recompute import (
+    Recomputation,
+    Way,
+    by_bucket,
+    starts,
+    united,
+    unpacked,
+    ways_to,
+)
+from errata.spark_jobs.session import collected
 
 BUCKETS = 64
 """How many parts groups and identities are hashed into; one of them is in memory at a time."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from processors.arc_topic import ArcCodec
-from processors.plan import Plan
-from topics.registry import Registry, UnknownSchemaError
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.plan import Plan
+from errata.topics.registry import Registry, UnknownSchemaError
 
 
 @dataclass

@@ -8,14 +8,14 @@ from collections.abc import Generator, Sequence
 
 import polars as pl
 
-from processors.boxes.answers import Need
-from processors.desk import TopicDesk
-from processors.replay import Ask
-from processors.shared import Shared
-from processors.view import View
-from spark_jobs.epochs import Batch
-from spark_jobs.job import Job
-from spark_jobs.share import Done
+from errata.processors.boxes.answers import Need
+from errata.processors.desk import TopicDesk
+from errata.processors.replay import Ask
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.spark_jobs.epochs import Batch
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.share import Done
 
 IDLE_S = 0.002
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from processors.dead_letter import DeadLetter
-from processors.letters import posted
-from processors.refused_tuples import tally
-from processors.report import NEVER, SETTLED, Report
-from processors.shared import Shared
-from processors.task import Task
-from spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
-from spark_jobs.job import Job
-from spark_jobs.letters import unpacked
-from topics.cluster import TopicPartition, Transactions
+from errata.processors.dead_letter import DeadLetter
+from errata.processors.letters import posted
+from errata.processors.refused_tuples import tally
+from errata.processors.report import NEVER, SETTLED, Report
+from errata.processors.shared import Shared
+from errata.processors.task import Task
+from errata.spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.letters import unpacked
+from errata.topics.cluster import TopicPartition, Transactions
 
 
 class JobTask(Task):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from processors.deployed import NewVersionError
-from processors.scopes import Scope
-from processors.shared import Shared
-from schemas.errors import ErrataError
-from spark_jobs.checkpoint import Checkpoint
-from spark_jobs.driver import BUCKETS, Driver, JobFailedError
-from topics.cluster import ClusterError, DoubtfulCommitError
-from topics.refused import RefusedError
+from errata.processors.deployed import NewVersionError
+from errata.processors.scopes import Scope
+from errata.processors.shared import Shared
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs.checkpoint import Checkpoint
+from errata.spark_jobs.driver import BUCKETS, Driver, JobFailedError
+from errata.topics.cluster import ClusterError, DoubtfulCommitError
+from errata.topics.refused import RefusedError
 
 log = logging.getLogger("errata")
 

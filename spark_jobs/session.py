@@ -13,12 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from processors.aggregates.user_function import UserWritten
-from processors.declarations import Iterate
-from processors.expressions.opaque import Opaque
-from processors.network import Network
-from schemas.errors import ErrataError
-from topics.java import NoJavaError, find_java
+from errata.processors.aggregates.user_function import UserWritten
+from errata.processors.declarations import Iterate
+from errata.processors.expressions.opaque import Opaque
+from errata.processors.network import Network
+from errata.schemas.errors import ErrataError
+from errata.topics.java import NoJavaError, find_java
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
 """Releases of Java that Spark 4.0 runs on."""
@@ -38,7 +38,7 @@ _DEFAULTS = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
-    "spark.python.daemon.module": "spark_jobs.daemon",
+    "spark.python.daemon.module": "errata.spark_jobs.daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -149,7 +149,7 @@ def check_packages() -> None:
         except ImportError as error:
             raise SparkMissingError(
                 f"a Spark job needs the package {package!r}, which is not installed here "
-                f"({error}); run: pip install 'errata[spark]'"
+                f"({error}); run: pip install 'errata-streams[spark]'"
             ) from error
 
 

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from processors import rebuild
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import Need, Refused
-from processors.boxes.sliding import SlidingAggregate
-from processors.desk import pack, unpack
-from processors.report import NEVER
-from processors.spread import Spread, parted
-from schemas import revisions as frames
-from schemas.fields import physical
-from spark_jobs import letters
-from spark_jobs.blocks import RESULTS, SIGN, TUPLES
-from spark_jobs.epochs import Batch
-from spark_jobs.job import Job
+from errata.processors import rebuild
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.answers import Need, Refused
+from errata.processors.boxes.sliding import SlidingAggregate
+from errata.processors.desk import pack, unpack
+from errata.processors.report import NEVER
+from errata.processors.spread import Spread, parted
+from errata.schemas import revisions as frames
+from errata.schemas.fields import physical
+from errata.spark_jobs import letters
+from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES
+from errata.spark_jobs.epochs import Batch
+from errata.spark_jobs.job import Job
 
 _ROW = "@row"
 

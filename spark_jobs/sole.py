@@ -12,10 +12,10 @@ from collections.abc import Collection
 from time import monotonic, sleep
 from typing import Any
 
-from schemas.errors import ErrataError
-from topics import names
-from topics.cluster import ClusterError
-from topics.kafka import KafkaCluster
+from errata.schemas.errors import ErrataError
+from errata.topics import names
+from errata.topics.cluster import ClusterError
+from errata.topics.kafka import KafkaCluster
 
 SESSION_MS = 6_000
 """A driver that has died is out after this long; brokers allow no less unless told to."""

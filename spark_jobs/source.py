@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from processors.view import View
-from schemas.errors import ErrataError
-from spark_jobs import blocks, stretches
-from spark_jobs.epochs import Bound, Epochs
-from spark_jobs.job import Job
-from spark_jobs.stretches import Stretch
+from errata.processors.view import View
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs import blocks, stretches
+from errata.spark_jobs.epochs import Bound, Epochs
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.stretches import Stretch
 
 REPORT_S = 60.0
 """How long the report of a batch may take to be seen."""

@@ -11,15 +11,15 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from processors.boxes.answers import Refused
-from processors.report import NEVER, SETTLED
-from processors.view import believed
-from schemas import revisions as frames
-from spark_jobs import letters, reading
-from spark_jobs.blocks import HEADER, LETTERS, RESULTS, TICK, TUPLES, Shares
-from spark_jobs.epochs import Batch, Bound, Epochs
-from spark_jobs.job import Job
-from topics.cluster import Cluster, TopicPartition
+from errata.processors.boxes.answers import Refused
+from errata.processors.report import NEVER, SETTLED
+from errata.processors.view import believed
+from errata.schemas import revisions as frames
+from errata.spark_jobs import letters, reading
+from errata.spark_jobs.blocks import HEADER, LETTERS, RESULTS, TICK, TUPLES, Shares
+from errata.spark_jobs.epochs import Batch, Bound, Epochs
+from errata.spark_jobs.job import Job
+from errata.topics.cluster import Cluster, TopicPartition
 
 
 class Row(NamedTuple):

@@ -14,14 +14,14 @@ import pandas as pd
 import polars as pl
 from pyspark import TaskContext
 
-from processors.arc_topic import Meta
-from processors.desk import unpack
-from processors.spread import Spread, parted
-from schemas import revisions as frames
-from spark_jobs.blocks import HEADER, LETTERS
-from spark_jobs.epochs import Batch
-from spark_jobs.job import Job
-from topics.cluster import Cluster, TopicPartition
+from errata.processors.arc_topic import Meta
+from errata.processors.desk import unpack
+from errata.processors.spread import Spread, parted
+from errata.schemas import revisions as frames
+from errata.spark_jobs.blocks import HEADER, LETTERS
+from errata.spark_jobs.epochs import Batch
+from errata.spark_jobs.job import Job
+from errata.topics.cluster import Cluster, TopicPartition
 
 WRITTEN = (
     "batch string, resume string, ends map<int, long>, first long, last long, "

@@ -6,14 +6,14 @@ from collections.abc import Generator, Mapping, Sequence
 
 import polars as pl
 
-from processors.desk import ReplayRefusedError
-from processors.replay import Ask
-from sweepers.refusals import HistoryGoneError
-from sweepers.sweeper import Sweeper
+from errata.processors.desk import ReplayRefusedError
+from errata.processors.replay import Ask
+from errata.sweepers.refusals import HistoryGoneError
+from errata.sweepers.sweeper import Sweeper
 
 
 class Beside:
-    """Answers from sweepers in the same process.
+    """Answers from errata.sweepers in the same process.
 
     Args:
         sweepers: By name of the connection point and partition.

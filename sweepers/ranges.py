@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from schemas.arc import Arc
+from errata.schemas.arc import Arc
 
 EARLIEST_MS, LATEST_MS = -(2**63), 2**63 - 1
 
@@ -48,7 +48,7 @@ class Ranges:
         to_ms: No tuple at or after this is sought.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> kinds = {"at": "timestamp-millis", "product": "string"}
         >>> fields = {name: FieldType.parse(kind) for name, kind in kinds.items()}
         >>> arc = Arc("a", fields, identity=("at",), event_time="at", partition_by=())

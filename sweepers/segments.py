@@ -20,9 +20,9 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from schemas.arc import Arc
-from schemas.errors import ErrataError
-from sweepers.ranges import EARLIEST_MS, times
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.sweepers.ranges import EARLIEST_MS, times
 
 VERSION = 1
 MANIFEST = "manifest.json"

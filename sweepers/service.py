@@ -13,11 +13,11 @@ from typing import Any
 
 import polars as pl
 
-from processors import desk
-from processors.shared import Shared
-from sweepers.refusals import HistoryGoneError
-from sweepers.sweeper import Sweeper
-from topics.cluster import TopicPartition
+from errata.processors import desk
+from errata.processors.shared import Shared
+from errata.sweepers.refusals import HistoryGoneError
+from errata.sweepers.sweeper import Sweeper
+from errata.topics.cluster import TopicPartition
 
 LOOK_BACK = 100
 """Requests before the start that are looked at: they may have come while nobody listened."""

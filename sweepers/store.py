@@ -20,12 +20,12 @@ from typing import Any, cast
 import msgspec
 import polars as pl
 
-from schemas import revisions as rev
-from schemas.arc import Arc
-from schemas.fields import physical
-from sweepers.ranges import EARLIEST_MS, LATEST_MS, ONE, Ranges, join_keys
-from sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
-from sweepers.segments import ENTERS, EPOCH, Manifest, Segments
+from errata.schemas import revisions as rev
+from errata.schemas.arc import Arc
+from errata.schemas.fields import physical
+from errata.sweepers.ranges import EARLIEST_MS, LATEST_MS, ONE, Ranges, join_keys
+from errata.sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
+from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
 
 
 class Store:

@@ -17,16 +17,16 @@ from typing import cast
 
 import polars as pl
 
-from processors import report as reports
-from processors.arc_topic import ArcInput
-from processors.report import Report
-from processors.shared import Shared
-from schemas import framing
-from sweepers.refusals import HistoryGoneError, NotYetCompleteError
-from sweepers.segments import StoreError
-from sweepers.store import Store
-from topics import names
-from topics.cluster import LostOffsetError, Records
+from errata.processors import report as reports
+from errata.processors.arc_topic import ArcInput
+from errata.processors.report import Report
+from errata.processors.shared import Shared
+from errata.schemas import framing
+from errata.sweepers.refusals import HistoryGoneError, NotYetCompleteError
+from errata.sweepers.segments import StoreError
+from errata.sweepers.store import Store
+from errata.topics import names
+from errata.topics.cluster import LostOffsetError, Records
 
 log = logging.getLogger("errata")
 

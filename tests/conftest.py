@@ -10,12 +10,12 @@ from typing import Any
 import hypothesis
 import pytest
 
+from errata.topics import jars
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.jars import JarsError
+from errata.topics.java import NoJavaError, find_java
+from errata.topics.kafka import KafkaCluster
 from tests.registry.apicurio import Apicurio
-from topics import jars
-from topics.broker import EmbeddedBroker
-from topics.jars import JarsError
-from topics.java import NoJavaError, find_java
-from topics.kafka import KafkaCluster
 
 hypothesis.settings.register_profile("errata", deadline=None)  # machines are shared
 hypothesis.settings.load_profile("errata")

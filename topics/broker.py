@@ -18,9 +18,9 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from schemas.errors import ErrataError
-from topics import jars
-from topics.java import find_java
+from errata.schemas.errors import ErrataError
+from errata.topics import jars
+from errata.topics.java import find_java
 
 _HOST = "127.0.0.1"
 _LOG_TAIL = 15

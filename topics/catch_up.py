@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import monotonic
 
-from topics.cluster import Cluster, ClusterError, Reader, Records, TopicPartition
+from errata.topics.cluster import Cluster, ClusterError, Reader, Records, TopicPartition
 
 
 def catch_up(

@@ -13,10 +13,15 @@ from weakref import WeakMethod
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from topics import secrets
-from topics.cluster import ClusterError, MissingTopicError, MovingLeaderError, SilentClusterError
-from topics.mismatch import Mismatch
-from topics.refused import (
+from errata.topics import secrets
+from errata.topics.cluster import (
+    ClusterError,
+    MissingTopicError,
+    MovingLeaderError,
+    SilentClusterError,
+)
+from errata.topics.mismatch import Mismatch
+from errata.topics.refused import (
     CODES,
     LOGIN,
     TOPIC,

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 
 class TopicPartition(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
-from topics.cluster import Records, TopicPartition
-from topics.times import Times
+from errata.topics.cluster import Records, TopicPartition
+from errata.topics.times import Times
 
 
 class Columns:

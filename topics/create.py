@@ -9,11 +9,11 @@ from time import monotonic, sleep
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
-from topics.client import REACH_S, Connection, Settings, TooFewBrokersError, TopicExistsError
-from topics.cluster import ClusterError
-from topics.present import described
-from topics.refused import CREATE, TOPIC, Right
-from topics.settings import TopicSpec
+from errata.topics.client import REACH_S, Connection, Settings, TooFewBrokersError, TopicExistsError
+from errata.topics.cluster import ClusterError
+from errata.topics.present import described
+from errata.topics.refused import CREATE, TOPIC, Right
+from errata.topics.settings import TopicSpec
 
 _AT_LEAST = (
     "min.compaction.lag.ms",

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from confluent_kafka import KafkaError, KafkaException
 
-from topics.client import Connection, Settings
-from topics.refused import DELETE, GROUP, Right
+from errata.topics.client import Connection, Settings
+from errata.topics.refused import DELETE, GROUP, Right
 
 
 def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:

@@ -22,8 +22,8 @@ from zipfile import is_zipfile
 from rich.console import Console
 from rich.progress import Progress
 
-from schemas.errors import ErrataError
-from topics.trust import java_options
+from errata.schemas.errors import ErrataError
+from errata.topics.trust import java_options
 
 KAFKA = "4.3.1"
 """The version of Kafka that the embedded broker runs."""
@@ -81,7 +81,7 @@ def connectors() -> Jars:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError as error:
-        remedy = "pip install 'errata[spark]'"
+        remedy = "pip install 'errata-streams[spark]'"
         raise JarsError("Spark's connectors", "PySpark is missing", remedy=remedy) from error
     names = ("spark-sql-kafka-0-10_2.13", "spark-avro_2.13")
     modules = tuple(("org.apache.spark", name, version) for name in names)
@@ -151,7 +151,7 @@ def _ivy() -> Path:
     for place in (spark and spark.submodule_search_locations) or []:
         for jar in Path(place, "jars").glob("ivy-*.jar"):
             return jar
-    remedy = "pip install 'errata[broker]'"
+    remedy = "pip install 'errata-streams[broker]'"
     raise JarsError("a broker", "PySpark, which ships Ivy, is missing", remedy=remedy)
 
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 OLDEST = 17
 """The oldest Java release that Kafka 4 runs on."""
@@ -25,7 +25,7 @@ class NoJavaError(ErrataError):
         tried = ", ".join(f"{path} is {release or 'broken'}" for path, release in found.items())
         super().__init__(
             f"the embedded broker needs Java {OLDEST} or later; found: {tried or 'none'}; "
-            "install one, set JAVA_HOME, or run: pip install 'errata[broker]'"
+            "install one, set JAVA_HOME, or run: pip install 'errata-streams[broker]'"
         )
 
 

@@ -17,20 +17,20 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec
 
-from topics.client import REACH_S, Connection, Settings
-from topics.cluster import (
+from errata.topics.client import REACH_S, Connection, Settings
+from errata.topics.cluster import (
     ClusterError,
     MissingTopicError,
     MovingLeaderError,
     SilentClusterError,
     TopicPartition,
 )
-from topics.membership import SESSION_MS, Membership
-from topics.reading import KafkaReader
-from topics.record_size import LARGEST, check_sizes
-from topics.refused import DESCRIBE, READ, TOPIC, WRITE, Right
-from topics.rights import require, require_still
-from topics.transactions import TIMEOUT_S, KafkaTransactions
+from errata.topics.membership import SESSION_MS, Membership
+from errata.topics.reading import KafkaReader
+from errata.topics.record_size import LARGEST, check_sizes
+from errata.topics.refused import DESCRIBE, READ, TOPIC, WRITE, Right
+from errata.topics.rights import require, require_still
+from errata.topics.transactions import TIMEOUT_S, KafkaTransactions
 
 LONGEST_S = 5.0
 """How long a broker may take to tell offsets, before it is asked again who leads a partition."""

@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Assigned
 
-from topics.client import Connection
-from topics.refused import CODES, GROUP, READ, Right
+from errata.topics.client import Connection
+from errata.topics.refused import CODES, GROUP, READ, Right
 
 SESSION_MS = 10_000
 """After this long without a sign of life a member is out of the group."""

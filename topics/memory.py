@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from topics.cluster import ClusterError, MissingTopicError, Records, TopicPartition
-from topics.memory_log import MemoryLog
-from topics.memory_transactions import MemoryTransactions
-from topics.record_size import check_sizes
+from errata.topics.cluster import ClusterError, MissingTopicError, Records, TopicPartition
+from errata.topics.memory_log import MemoryLog
+from errata.topics.memory_transactions import MemoryTransactions
+from errata.topics.record_size import check_sizes
 
 
 def _now_ms() -> int:

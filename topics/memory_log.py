@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from topics.cluster import Records, TopicPartition
+from errata.topics.cluster import Records, TopicPartition
 
 
 @dataclass(eq=False)

@@ -7,12 +7,12 @@ from itertools import compress, repeat
 from operator import eq
 from typing import TYPE_CHECKING
 
-from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
-from topics.memory_log import MemoryLog, Transaction
-from topics.record_size import LARGEST, check_sizes
+from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from errata.topics.memory_log import MemoryLog, Transaction
+from errata.topics.record_size import LARGEST, check_sizes
 
 if TYPE_CHECKING:
-    from topics.memory import MemoryCluster
+    from errata.topics.memory import MemoryCluster
 
 
 class MemoryTransactions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 SCHEMAS_TOPIC = "_errata_schemas"
 """Topic of the schemas where no schema registry is configured; shared by all networks."""

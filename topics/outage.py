@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TypeVar
 
-from topics.secrets import clean
+from errata.topics.secrets import clean
 
 log = logging.getLogger("errata")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.client import Connection, Settings
-from topics.cluster import SilentClusterError
+from errata.topics.client import Connection, Settings
+from errata.topics.cluster import SilentClusterError
 
 AT_ONCE_S = 2.0
 """Brokers that answer within this time are not waited for with a message."""

@@ -9,9 +9,9 @@ from time import monotonic, sleep
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from topics.client import REACH_S, Connection, Settings
-from topics.cluster import ClusterError, MissingTopicError
-from topics.refused import DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC, Right
+from errata.topics.client import REACH_S, Connection, Settings
+from errata.topics.cluster import ClusterError, MissingTopicError
+from errata.topics.refused import DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC, Right
 
 HEARD_S = 10.0
 """How long the brokers of a cluster may take to hear of a new topic."""

@@ -10,10 +10,10 @@ import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Assigned
 
-from topics.client import Connection
-from topics.cluster import LostOffsetError, Records, TopicPartition
-from topics.columns import Columns
-from topics.refused import READ, TOPIC, Right
+from errata.topics.client import Connection
+from errata.topics.cluster import LostOffsetError, Records, TopicPartition
+from errata.topics.columns import Columns
+from errata.topics.refused import READ, TOPIC, Right
 
 _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used

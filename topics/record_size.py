@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 LARGEST = 1_000_000
 """Bytes of key and value that a record may have by default: below the brokers' own default."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
-from topics.cluster import ClusterError
+from errata.topics.cluster import ClusterError
 
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "Topic", "Group", "TransactionalId", "Cluster"
 READ, WRITE, CREATE, DELETE = "Read", "Write", "Create", "Delete"

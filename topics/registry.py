@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-from schemas.compatible import unreadable
-from schemas.errors import ErrataError
-from topics.catch_up import catch_up
-from topics.cluster import Cluster, ClusterError, Reader, TopicPartition
-from topics.names import SCHEMAS_TOPIC
+from errata.schemas.compatible import unreadable
+from errata.schemas.errors import ErrataError
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import Cluster, ClusterError, Reader, TopicPartition
+from errata.topics.names import SCHEMAS_TOPIC
 
 _SOURCE = TopicPartition(SCHEMAS_TOPIC, 0)
 _LOG = logging.getLogger("errata.schemas")

@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import Any
 from weakref import finalize
 
-from schemas.compatible import unreadable
-from topics.cluster import Cluster, ClusterError
-from topics.outage import Outage
-from topics.refused import RefusedError
-from topics.registry import (
+from errata.schemas.compatible import unreadable
+from errata.topics.cluster import Cluster, ClusterError
+from errata.topics.outage import Outage
+from errata.topics.refused import RefusedError
+from errata.topics.registry import (
     COMPATIBLE,
     INCOMPATIBLE,
     NEW,
@@ -25,7 +25,7 @@ from topics.registry import (
     UnknownSchemaError,
     Verdict,
 )
-from topics.secrets import clean, remember
+from errata.topics.secrets import clean, remember
 
 _NOT_FOUND, _NO_LOGIN, _NO_RIGHT = 404, 401, 403
 _PROXY_ALONE = {502, 503, 504}

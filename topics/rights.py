@@ -11,9 +11,9 @@ from time import sleep
 
 from confluent_kafka import TopicCollection
 
-from topics.client import Connection
-from topics.cluster import MissingTopicError, MovingLeaderError, SilentClusterError
-from topics.refused import TOPIC, Right, by_resource
+from errata.topics.client import Connection
+from errata.topics.cluster import MissingTopicError, MovingLeaderError, SilentClusterError
+from errata.topics.refused import TOPIC, Right, by_resource
 
 SURE_S = 2.0
 """A topic that is still not there after this time was deleted."""

@@ -15,13 +15,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
-from schemas.errors import ErrataError
-from topics.client import LOGGER, Connection
-from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
-from topics.hung import ended_if_hung
-from topics.record_size import LARGEST, check_sizes
-from topics.refused import CODES, TOPIC, TRANSACTIONAL_ID, WRITE, Right
-from topics.rights import require_still
+from errata.schemas.errors import ErrataError
+from errata.topics.client import LOGGER, Connection
+from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from errata.topics.hung import ended_if_hung
+from errata.topics.record_size import LARGEST, check_sizes
+from errata.topics.refused import CODES, TOPIC, TRANSACTIONAL_ID, WRITE, Right
+from errata.topics.rights import require_still
 
 TIMEOUT_S = 15.0
 """How long a transaction may be open, and any of its steps may take."""

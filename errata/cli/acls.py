@@ -11,10 +11,10 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deployed import deployed
 from errata.cli.output import print_lines
 from errata.loading import load
+from errata.processors.compiler import compile_network
+from errata.processors.plan import Plan
 from errata.rights import roles
-from processors.compiler import compile_network
-from processors.plan import Plan
-from topics.refused import Right, by_resource, kafka_acls
+from errata.topics.refused import Right, by_resource, kafka_acls
 
 
 @command("acls", example="errata acls tape.py --principal ingest.trades=User:ann")

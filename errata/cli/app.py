@@ -19,16 +19,16 @@ import typer
 from typer.core import TyperGroup
 
 from errata import logs
+from errata.processors.deployed import NewVersionError
+from errata.processors.desk import ReplayRefusedError
+from errata.schemas.errors import ErrataError
 from errata.stopping import INTERRUPTED, WATCH_PARENT
 from errata.supervisor import TEMPORARY
-from processors.deployed import NewVersionError
-from processors.desk import ReplayRefusedError
-from schemas.errors import ErrataError
-from sweepers.segments import StoreError
-from topics.cluster import ClusterError, DoubtfulCommitError
-from topics.create import TopicSettingsError
-from topics.refused import RefusedError
-from topics.secrets import clean
+from errata.sweepers.segments import StoreError
+from errata.topics.cluster import ClusterError, DoubtfulCommitError
+from errata.topics.create import TopicSettingsError
+from errata.topics.refused import RefusedError
+from errata.topics.secrets import clean
 
 INTERNAL = 70
 NOBODY_READS = 141

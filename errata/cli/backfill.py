@@ -15,15 +15,15 @@ from errata.deployment import Deployment, UnknownNameError
 from errata.loading import load
 from errata.place import connect
 from errata.preparation import make_topics, place_plan
+from errata.processors import deployed, subjects
+from errata.processors.compiler import compile_network
+from errata.processors.network import Network
+from errata.processors.plan import Plan
 from errata.settings import read_settings
 from errata.source_fields import resolve_deployed
+from errata.spark_jobs.backfill import Backfill, check
+from errata.topics.registry_server import registry
 from errata.versions import check_asked, deployed_part, new_arcs, next_version
-from processors import deployed, subjects
-from processors.compiler import compile_network
-from processors.network import Network
-from processors.plan import Plan
-from spark_jobs.backfill import Backfill, check
-from topics.registry_server import registry
 
 
 @command("backfill", example="errata backfill tape.py bars --master local[4]")

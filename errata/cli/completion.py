@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import typer
 
 from errata.loading import load
-from processors.declarations import Source
-from processors.network import Network
+from errata.processors.declarations import Source
+from errata.processors.network import Network
 
 
 def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:

@@ -12,11 +12,11 @@ import io
 
 import polars as pl
 
-from schemas.arc import Arc
-from schemas.errors import ErrataError
-from schemas.fields import Fields, FieldType
-from schemas.json_text import quoted
-from schemas.revisions import AFTER, BEFORE
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, FieldType
+from errata.schemas.json_text import quoted
+from errata.schemas.revisions import AFTER, BEFORE
 
 OLD = "old_"
 

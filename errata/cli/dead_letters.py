@@ -16,14 +16,14 @@ from errata.cli.output import as_time, for_people, print_lines, print_table
 from errata.delivery import Parcel, deliver
 from errata.deployment import Deployment, UnknownNameError
 from errata.plain import PlainDecoder
+from errata.processors.dead_letter import DeadLetter, decode
+from errata.processors.plan import Plan
 from errata.progress import current
-from processors.dead_letter import DeadLetter, decode
-from processors.plan import Plan
-from schemas import framing
-from schemas.errors import ErrataError
-from topics import names
-from topics.catch_up import catch_up
-from topics.cluster import Cluster, TopicPartition
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
+from errata.topics import names
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import Cluster, TopicPartition
 
 MOST_SHOWN = 100
 """Rows of the table for people."""

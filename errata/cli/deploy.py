@@ -20,10 +20,10 @@ from errata.loading import load
 from errata.place import connect
 from errata.preparation import deploy_first, make_topics
 from errata.preview import look, users_of
+from errata.processors import deployed, subjects
 from errata.settings import read_settings
-from processors import deployed, subjects
-from topics.present import present_topics
-from topics.registry_server import registry
+from errata.topics.present import present_topics
+from errata.topics.registry_server import registry
 
 
 @command("deploy", example="errata deploy tape.py")

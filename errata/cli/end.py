@@ -11,9 +11,9 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import sources
 from errata.cli.deployed import deployed
 from errata.cli.output import print_lines
-from processors.deployed import declare_end
-from processors.view import View
-from topics.cluster import ClusterError
+from errata.processors.deployed import declare_end
+from errata.processors.view import View
+from errata.topics.cluster import ClusterError
 
 _LIMIT_S, _PAUSE_S = 30.0, 0.02
 

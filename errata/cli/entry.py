@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
-from errata import logs
+from errata import __version__, logs
 from errata.cli.app import app, prose, reported
+from errata.schemas.errors import ErrataError
 from errata.settings import read_log_settings
-from schemas.errors import ErrataError
 
 _COMMANDS = (
     "demo",
@@ -43,12 +43,7 @@ _COMMANDS = (
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            typer.echo(f"errata {version('errata')}")
-        except PackageNotFoundError:
-            typer.echo("errata, run from its sources")
+        typer.echo(f"errata {__version__}")
         raise typer.Exit
 
 

@@ -10,22 +10,22 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
 from errata.loading import load
 from errata.place import DAY_MS
-from processors import declarations as declared
-from processors.arcs import type_boxes
-from processors.boxes.aggregating import Aggregating
-from processors.boxes.description import describe_box
-from processors.boxes.lag import Lag
-from processors.boxes.lookup import Lookup
-from processors.boxes.ordered import Ordered
-from processors.boxes.states import DOWNSTREAM, UPSTREAM
-from processors.compiler import compile_network
-from processors.deployed import topic_specs
-from processors.exchanges import owner_of
-from processors.modes import NO_RADIUS, find_results
-from processors.network import Network
-from processors.plan import Plan
-from processors.typed import Typed
-from processors.windows import FOREVER_MS
+from errata.processors import declarations as declared
+from errata.processors.arcs import type_boxes
+from errata.processors.boxes.aggregating import Aggregating
+from errata.processors.boxes.description import describe_box
+from errata.processors.boxes.lag import Lag
+from errata.processors.boxes.lookup import Lookup
+from errata.processors.boxes.ordered import Ordered
+from errata.processors.boxes.states import DOWNSTREAM, UPSTREAM
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import topic_specs
+from errata.processors.exchanges import owner_of
+from errata.processors.modes import NO_RADIUS, find_results
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.processors.typed import Typed
+from errata.processors.windows import FOREVER_MS
 
 
 @command("explain", example="errata explain tape.py --json")

@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
+from errata.processors.typed import Source
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 from errata.source_record import declared
-from processors.typed import Source
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
 
 _TEXTS = {"string", "uuid", "bytes", "date", "timestamp-millis", "timestamp-micros"}
 

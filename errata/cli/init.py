@@ -12,7 +12,7 @@ import typer
 
 from errata.cli.app import JsonOption, command
 from errata.cli.output import print_lines
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 _TEMPLATE = ".txt"
 _FALLBACK = "prices"

@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from errata import rows
 from errata.cli.csv_lines import CsvLines
-from schemas.arc import Arc
-from schemas.errors import ErrataError
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
 
 PIECE_BYTES = 4 << 20
 """A file is read in pieces of about this size."""

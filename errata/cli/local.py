@@ -21,17 +21,17 @@ from errata.cli.input_file import open_input, read_input
 from errata.cli.output import for_people, print_lines, print_table, shown
 from errata.filters import silent_filters
 from errata.loading import load
+from errata.processors.declarations import Source
+from errata.processors.network import Network
+from errata.processors.resolve import resolve
+from errata.processors.shared import DEAD_LETTER, ON_ERROR
 from errata.recorded import Recorded, recorded
+from errata.schemas.errors import ErrataError
 from errata.settings import read_settings
 from errata.testing import Driver, UnknownNameError
-from processors.declarations import Source
-from processors.network import Network
-from processors.resolve import resolve
-from processors.shared import DEAD_LETTER, ON_ERROR
-from schemas.errors import ErrataError
-from topics.cluster import Cluster
-from topics.kafka import KafkaCluster
-from topics.registry_server import registry
+from errata.topics.cluster import Cluster
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry_server import registry
 
 RECORDS_AN_EPOCH = 10_000
 """Of a topic that is played again."""

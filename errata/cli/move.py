@@ -18,13 +18,13 @@ from errata.deployment import Deployment
 from errata.loading import load
 from errata.parts import Actor, Parts
 from errata.place import Place
+from errata.processors.plan import Plan
+from errata.processors.shared import Shared
+from errata.processors.takeover import Fill
+from errata.processors.view import View
 from errata.switch import Jobs, Switch
+from errata.topics.kafka import KafkaCluster
 from errata.worker import IDLE_S
-from processors.plan import Plan
-from processors.shared import Shared
-from processors.takeover import Fill
-from processors.view import View
-from topics.kafka import KafkaCluster
 
 
 @contextmanager
@@ -32,7 +32,11 @@ def spark_session(
     net: str, plan: Plan, place: Place, *, master: str | None, settings: Mapping[str, str]
 ) -> Iterator[Any]:
     """Open a Spark session for jobs of a network."""
-    from spark_jobs.session import by_value, check_packages, open_session  # it may be missing
+    from errata.spark_jobs.session import (  # it may be missing
+        by_value,
+        check_packages,
+        open_session,
+    )
 
     check_packages()
     by_value(load(net))
@@ -106,8 +110,8 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     """Return what runs jobs on Spark with the checkpoints that `errata spark` has."""
 
     def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
-        from spark_jobs.run import Options, run_jobs
-        from spark_jobs.sole import Sole
+        from errata.spark_jobs.run import Options, run_jobs
+        from errata.spark_jobs.sole import Sole
 
         assert isinstance(shared.cluster, KafkaCluster)
         plan = replace(shared.plan, version=version)  # else they end, since the next one is told

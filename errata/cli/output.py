@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from errata import rows
-from schemas.fields import Fields
+from errata.schemas.fields import Fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))

@@ -11,11 +11,11 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
 from errata.loading import load
 from errata.preview import Preview, preview
+from errata.schemas.errors import ErrataError
 from errata.settings import read_settings
-from schemas.errors import ErrataError
-from topics.kafka import KafkaCluster
-from topics.registry import SAME
-from topics.registry_server import registry
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SAME
+from errata.topics.registry_server import registry
 
 
 class NotDeployableError(ErrataError):

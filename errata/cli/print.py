@@ -17,9 +17,9 @@ from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.deployment import Deployment, UnknownNameError
 from errata.plain import PlainDecoder
 from errata.progress import Progress
-from topics import names
-from topics.catch_up import catch_up
-from topics.cluster import TopicPartition
+from errata.topics import names
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import TopicPartition
 
 _WRITER = ("task", "attempt", "epoch")
 

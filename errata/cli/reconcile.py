@@ -18,13 +18,13 @@ from errata.cli.deployed import deployed
 from errata.cli.output import cell, for_people, print_lines, print_table, shown
 from errata.cli.spark import ConfOption, MasterOption, given_settings
 from errata.loading import load
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 from errata.settings import read_settings
-from schemas import revisions as frames
-from schemas.arc import Arc
-from spark_jobs.as_of import Auditor, NotAuditableError, Reports
-from spark_jobs.reading import Arcs
-from spark_jobs.reconcile import Audit, Finding
-from spark_jobs.session import by_value, check_packages, open_session
+from errata.spark_jobs.as_of import Auditor, NotAuditableError, Reports
+from errata.spark_jobs.reading import Arcs
+from errata.spark_jobs.reconcile import Audit, Finding
+from errata.spark_jobs.session import by_value, check_packages, open_session
 
 _STATUS = {"insert": "missing", "delete": "unexpected", "replace": "different"}
 """What is wrong with a tuple, by the operation that would put it right."""
@@ -200,7 +200,7 @@ def told(kind: Arc, arc: str, sample: dict[str, Any]) -> Text:
     """Return a difference as a line for people.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> kind = Arc("a", {"k": FieldType("string"), "n": FieldType("long")}, ("k",), "k", ())
         >>> fields = {"n": {"arc": 5, "recomputed": 6}}
         >>> sample = {"status": "different", "identity": {"k": "x"}, "fields": fields}

@@ -13,23 +13,23 @@ from errata.cli.app import NetworkArgument, command
 from errata.coming import coming
 from errata.loading import load
 from errata.place import DAY_MS
+from errata.processors.compiler import compile_network
+from errata.processors.declarations import Source
+from errata.processors.deployed import topic_specs
+from errata.processors.network import Network
+from errata.processors.plan import Plan
+from errata.processors.resolve import resolve
 from errata.render.code import code_of
 from errata.render.compose import compose_file
 from errata.render.kubernetes import Wanted, manifests
 from errata.render.roles import labels, roles
 from errata.render.strimzi import topic_resources
 from errata.render.yaml import to_yaml
+from errata.schemas.errors import ErrataError
 from errata.settings import read_settings
-from processors.compiler import compile_network
-from processors.declarations import Source
-from processors.deployed import topic_specs
-from processors.network import Network
-from processors.plan import Plan
-from processors.resolve import resolve
-from schemas.errors import ErrataError
-from topics.kafka import KafkaCluster
-from topics.registry_server import registry
-from topics.settings import TopicSpec
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry_server import registry
+from errata.topics.settings import TopicSpec
 
 _MADE = "# Made by `errata render"
 

@@ -12,9 +12,9 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
 from errata.loading import load
 from errata.reset import Remains, give_up, remains
+from errata.schemas.errors import ErrataError
 from errata.settings import read_settings
-from schemas.errors import ErrataError
-from topics.kafka import KafkaCluster
+from errata.topics.kafka import KafkaCluster
 
 _WARNING = (
     "All history, results and dead letters in these topics are lost. A new start makes them again "

@@ -19,16 +19,16 @@ from errata.cli.output import for_people, print_lines
 from errata.cli.tail import told
 from errata.delivery import Parcel, deliver
 from errata.deployment import Deployment
+from errata.processors.intake import Intake
+from errata.processors.scopes import INGEST
+from errata.processors.typed import Source
 from errata.progress import Progress, current
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.partition import partitions
 from errata.source_record import source_records
+from errata.topics.cluster import TopicPartition
 from errata.what_if import Content, consequences, content_of
-from processors.intake import Intake
-from processors.scopes import INGEST
-from processors.typed import Source
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.partition import partitions
-from topics.cluster import TopicPartition
 
 
 @command("revise", example="errata revise tape.py trades replace --key T1 --set price=22 --dry-run")

@@ -8,11 +8,11 @@ from errata.cli.app import JsonOption, NetworkArgument, command, group
 from errata.cli.output import for_people, print_lines, print_table
 from errata.coming import coming
 from errata.loading import load
+from errata.processors import subjects
 from errata.settings import read_settings
-from processors import subjects
-from topics.kafka import KafkaCluster
-from topics.registry import INCOMPATIBLE
-from topics.registry_server import registry
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import INCOMPATIBLE
+from errata.topics.registry_server import registry
 
 _group = group(
     "schemas",

@@ -15,13 +15,13 @@ from errata.logs import about
 from errata.place import connect
 from errata.port import told
 from errata.preparation import prepare
+from errata.processors.shared import Shared
+from errata.processors.view import View
 from errata.settings import read_settings
+from errata.spark_jobs.session import by_value, check_packages, open_session
+from errata.spark_jobs.sole import Sole
 from errata.stopping import Stop
-from processors.shared import Shared
-from processors.view import View
-from spark_jobs.session import by_value, check_packages, open_session
-from spark_jobs.sole import Sole
-from topics.registry_server import registry
+from errata.topics.registry_server import registry
 
 MasterOption = Annotated[
     str | None,
@@ -75,7 +75,7 @@ def spark(
     """
     settings = given_settings(conf)
     check_packages()
-    from spark_jobs.run import Options, check_boxes, run_jobs  # these need PySpark
+    from errata.spark_jobs.run import Options, check_boxes, run_jobs  # these need PySpark
 
     with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()

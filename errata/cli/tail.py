@@ -19,11 +19,11 @@ from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.deployment import Deployment
+from errata.processors.task import INTERVAL_MS
 from errata.progress import current
+from errata.schemas.arc import Arc
 from errata.stopping import Stop
 from errata.tailing import Tail
-from processors.task import INTERVAL_MS
-from schemas.arc import Arc
 
 _COLOURS = {"insert": "green", "replace": "yellow", "delete": "red"}
 _TIMES = {"timestamp-millis"}
@@ -136,7 +136,7 @@ def told(kind: Arc, revision: dict[str, Any]) -> Text:
     """Return a revision as a line: its epoch if known, op, the identity, and what was and is.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> kind = Arc("a", {"k": FieldType("string"), "n": FieldType("long")}, ("k",), "k", ())
         >>> replace = {"op": "replace", "before": {"k": "x", "n": 1}, "after": {"k": "x", "n": 2}}
         >>> print(told(kind, replace | {"epoch": 7}))

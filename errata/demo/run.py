@@ -26,16 +26,16 @@ from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Wa
 from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
+from errata.processors.deployed import declare_end
+from errata.processors.plan import Plan
+from errata.processors.report import FOREVER
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
 from errata.supervisor import Supervisor, network_commands
-from processors.deployed import declare_end
-from processors.plan import Plan
-from processors.report import FOREVER
-from schemas.errors import ErrataError
-from spark_jobs.session import SparkMissingError, check_java, check_packages
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 
 INTRODUCTION = """\
 Credit default swaps of 15 July 2026 as they were published, with their cancels and corrections

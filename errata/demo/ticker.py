@@ -28,11 +28,11 @@ from confluent_kafka import KafkaError, Message, Producer
 from errata.cli.app import reported
 from errata.place import Place, connect
 from errata.settings import overlaid, read_settings
-from topics.client import LOGGER
-from topics.create import create_topics
-from topics.registry_server import registry
-from topics.secrets import clean
-from topics.settings import TopicSpec
+from errata.topics.client import LOGGER
+from errata.topics.create import create_topics
+from errata.topics.registry_server import registry
+from errata.topics.secrets import clean
+from errata.topics.settings import TopicSpec
 
 TOPIC = "swaps.credits"
 WATCHABLE_S, FAST_S = 75.0, 12.0

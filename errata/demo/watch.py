@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 
 from errata import rows
-from processors.arc_topic import ArcInput
-from processors.plan import Plan
-from processors.shared import Shared
-from processors.view import View
-from schemas import revisions as frames
-from topics.cluster import Cluster
-from topics.registry import SchemaRegistry
+from errata.processors.arc_topic import ArcInput
+from errata.processors.plan import Plan
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.schemas import revisions as frames
+from errata.topics.cluster import Cluster
+from errata.topics.registry import SchemaRegistry
 
 TRADES, UPSTREAM, DOWNSTREAM = "trades", "totals_upstream", "totals_downstream"
 BARS = "bars"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.loading import file_of
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 FOLDER = "/network"
 """The working folder of the image, where a network's file is mounted."""

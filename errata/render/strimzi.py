@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from errata.render.roles import digest
-from topics.settings import TopicSpec
+from errata.topics.settings import TopicSpec
 
 
 def topic_resources(

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating, Part, part_types
-from schemas.fields import FieldType
+from errata.processors.aggregates.compensating import Compensating, Part, part_types
+from errata.schemas.fields import FieldType
 
 LEFT = "__left"
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.aggregates.compensating import Part
-from processors.aggregates.grouping import Counts
-from processors.aggregates.ladder import Key
-from processors.aggregates.signed import Signed
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.processors.aggregates.compensating import Part
+from errata.processors.aggregates.grouping import Counts
+from errata.processors.aggregates.ladder import Key
+from errata.processors.aggregates.signed import Signed
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 VALUES, COUNTS = "values", "counts"
 

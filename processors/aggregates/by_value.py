@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from processors.aggregates.compensating import (
+from errata.processors.aggregates.compensating import (
     Compensating,
     Declared,
     Part,
     part_dtype,
     part_types,
 )
-from processors.expressions.plain_values import held, plain
-from schemas.fields import FieldType
+from errata.processors.expressions.plain_values import held, plain
+from errata.schemas.fields import FieldType
 
 Plain: TypeAlias = tuple[Any, ...]
 """The state of one group: a value a part, in their order."""

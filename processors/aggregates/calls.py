@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
-from processors.aggregates.avg import DecimalAverage, DoubleAverage, LongAverage
-from processors.aggregates.compensating import Compensating
-from processors.aggregates.count import ROWS, VALUES, Count
-from processors.aggregates.covariance import DoubleCovariance, IntegerCovariance
-from processors.aggregates.distinct import CountDistinct
-from processors.aggregates.double_variance import DoubleVariance
-from processors.aggregates.first import First, backwards
-from processors.aggregates.ladder import Key
-from processors.aggregates.mode import Mode
-from processors.aggregates.percentile import Percentile
-from processors.aggregates.ranking import MOST, Ranking
-from processors.aggregates.sum import DoubleSum, IntegerSum
-from processors.aggregates.variance import IntegerVariance
-from processors.aggregates.volatility import RealisedVolatility
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.processors.aggregates.avg import DecimalAverage, DoubleAverage, LongAverage
+from errata.processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.count import ROWS, VALUES, Count
+from errata.processors.aggregates.covariance import DoubleCovariance, IntegerCovariance
+from errata.processors.aggregates.distinct import CountDistinct
+from errata.processors.aggregates.double_variance import DoubleVariance
+from errata.processors.aggregates.first import First, backwards
+from errata.processors.aggregates.ladder import Key
+from errata.processors.aggregates.mode import Mode
+from errata.processors.aggregates.percentile import Percentile
+from errata.processors.aggregates.ranking import MOST, Ranking
+from errata.processors.aggregates.sum import DoubleSum, IntegerSum
+from errata.processors.aggregates.variance import IntegerVariance
+from errata.processors.aggregates.volatility import RealisedVolatility
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 WHOLE, REAL = ("int", "long", "decimal"), ("float", "double")
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from schemas.fields import FieldType
+from errata.schemas.fields import FieldType
 
 Part: TypeAlias = FieldType | pl.List
 """What a column of a state holds: values of a field's type, or lists, which no result can keep."""

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 
 import polars as pl
 
-from processors.aggregates.grouping import counted, present
-from processors.aggregates.signed import Signed
-from schemas.fields import FieldType
+from errata.processors.aggregates.grouping import counted, present
+from errata.processors.aggregates.signed import Signed
+from errata.schemas.fields import FieldType
 
 ROWS, VALUES, TRUE = "rows", "values", "true"
 

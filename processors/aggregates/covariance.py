@@ -10,12 +10,12 @@ from itertools import repeat
 import numpy as np
 import polars as pl
 
-from processors.aggregates.double_moments import DoubleMoments
-from processors.aggregates.grouping import counted, laid_out
-from processors.aggregates.signed import Signed
-from processors.aggregates.squares import carried, joined, limb_count, products
-from processors.aggregates.variance import digits, quotients, roots
-from schemas.fields import FieldType
+from errata.processors.aggregates.double_moments import DoubleMoments
+from errata.processors.aggregates.grouping import counted, laid_out
+from errata.processors.aggregates.signed import Signed
+from errata.processors.aggregates.squares import carried, joined, limb_count, products
+from errata.processors.aggregates.variance import digits, quotients, roots
+from errata.schemas.fields import FieldType
 
 SUMS = {"x": (0,), "y": (1,), "xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}
 """What the state sums up: an argument, or the product of two."""

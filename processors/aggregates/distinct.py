@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from processors.aggregates.bag import COUNTS, VALUES, Bag
-from processors.aggregates.ladder import Key
-from schemas.fields import FieldType
+from errata.processors.aggregates.bag import COUNTS, VALUES, Bag
+from errata.processors.aggregates.ladder import Key
+from errata.schemas.fields import FieldType
 
 
 class CountDistinct(Bag):

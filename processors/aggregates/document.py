@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars as pl
 
-from processors.aggregate_results import Results
-from processors.aggregates.function import Function, Macro
-from processors.aggregates.functions import FUNCTIONS, MACROS
-from schemas.arc import Arc
-from schemas.fields import FieldType, physical
+from errata.processors.aggregate_results import Results
+from errata.processors.aggregates.function import Function, Macro
+from errata.processors.aggregates.functions import FUNCTIONS, MACROS
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType, physical
 
 _TYPES = {
     "id": "string",

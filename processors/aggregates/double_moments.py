@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from processors.aggregates.double_total import Doubles, exact_sums, two_sum
-from processors.aggregates.signed import Signed
-from processors.expressions.decimals import to_double
-from schemas.fields import FieldType
+from errata.processors.aggregates.double_total import Doubles, exact_sums, two_sum
+from errata.processors.aggregates.signed import Signed
+from errata.processors.expressions.decimals import to_double
+from errata.schemas.fields import FieldType
 
 TOO_LARGE = 2.0**460
 """From here on products could overflow; such a value counts as infinite."""

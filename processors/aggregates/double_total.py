@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.aggregates.grouping import Counts, counted, present
-from processors.aggregates.signed import Signed
-from schemas.fields import FieldType
+from errata.processors.aggregates.grouping import Counts, counted, present
+from errata.processors.aggregates.signed import Signed
+from errata.schemas.fields import FieldType
 
 UNIT = 2.0**40
 """Totals are held in units of this, so that 10**12 of the largest double don't overflow."""

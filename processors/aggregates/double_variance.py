@@ -7,8 +7,8 @@ from collections.abc import Hashable
 import numpy as np
 import polars as pl
 
-from processors.aggregates.double_moments import DoubleMoments
-from schemas.fields import FieldType
+from errata.processors.aggregates.double_moments import DoubleMoments
+from errata.schemas.fields import FieldType
 
 
 class DoubleVariance(DoubleMoments):

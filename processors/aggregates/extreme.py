@@ -11,10 +11,10 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from processors.aggregates.grouping import Counts, counted
-from processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, climbed
-from processors.aggregates.signed import Signed
-from schemas.fields import FieldType, physical
+from errata.processors.aggregates.grouping import Counts, counted
+from errata.processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, climbed
+from errata.processors.aggregates.signed import Signed
+from errata.schemas.fields import FieldType, physical
 
 RUNGS = 2
 """Keys that a live state keeps.

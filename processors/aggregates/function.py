@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from processors.aggregates.calls import Call
-from processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.calls import Call
+from errata.processors.aggregates.compensating import Compensating
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 
-from processors.aggregates.calls import (
+from errata.processors.aggregates.calls import (
     AggregateTypeError,
     Call,
     avg_of,
@@ -19,12 +19,12 @@ from processors.aggregates.calls import (
     sum_of,
     variance_of,
 )
-from processors.aggregates.compensating import Compensating
-from processors.aggregates.count import TRUE, Count
-from processors.aggregates.function import BY_ORDER, BY_TIME, Function, Macro
-from processors.aggregates.holistic_functions import HOLISTIC
-from processors.aggregates.logical import Logical
-from processors.aggregates.max import Max, Min
+from errata.processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.count import TRUE, Count
+from errata.processors.aggregates.function import BY_ORDER, BY_TIME, Function, Macro
+from errata.processors.aggregates.holistic_functions import HOLISTIC
+from errata.processors.aggregates.logical import Logical
+from errata.processors.aggregates.max import Max, Min
 
 _ALWAYS = "always"
 _WHILE_KNOWN = "while one of its best few is left; else replayed"
@@ -223,7 +223,7 @@ def aggregate_function(call: Call) -> Compensating:
         AggregateTypeError: If the name is unknown or the arguments don't suit it.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> str(aggregate_function(Call("sum", (FieldType.parse("decimal(18,2)"),))).result)
         'decimal(28,2)?'
         >>> str(aggregate_function(Call("avg", (FieldType.parse("long"),))).result)

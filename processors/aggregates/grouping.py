@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from schemas.fields import MAX_PRECISION
+from errata.schemas.fields import MAX_PRECISION
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processors.aggregates.calls import (
+from errata.processors.aggregates.calls import (
     covariance_of,
     distinct_of,
     median_of,
@@ -11,8 +11,8 @@ from processors.aggregates.calls import (
     ranking_of,
     volatility_of,
 )
-from processors.aggregates.function import BY_ORDER, Function
-from processors.aggregates.ranking import MostCommon, TopK
+from errata.processors.aggregates.function import BY_ORDER, Function
+from errata.processors.aggregates.ranking import MostCommon, TopK
 
 _EXACT = "exact"
 _NEAREST = "rounded once"

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Sequence
 
 import polars as pl
 
-from processors.aggregates.grouping import counted, present, summed, whole
-from processors.aggregates.signed import Signed
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.processors.aggregates.grouping import counted, present, summed, whole
+from errata.processors.aggregates.signed import Signed
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 NARROW_PRECISION = 28
 """Up to so many digits an argument's total is one part of 38 digits: room for 10**10 rows, and for

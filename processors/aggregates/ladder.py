@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.aggregates.grouping import Counts
-from schemas.fields import FieldType
+from errata.processors.aggregates.grouping import Counts
+from errata.schemas.fields import FieldType
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

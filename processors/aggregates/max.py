@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from processors.aggregates.extreme import RUNGS, Extreme
-from processors.aggregates.ladder import Key
-from schemas.fields import FieldType
+from errata.processors.aggregates.extreme import RUNGS, Extreme
+from errata.processors.aggregates.ladder import Key
+from errata.schemas.fields import FieldType
 
 
 class Max(Extreme):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from processors.aggregates.bag import VALUES, BagOfValues
-from processors.aggregates.grouping import laid_out
-from schemas.fields import FieldType
+from errata.processors.aggregates.bag import VALUES, BagOfValues
+from errata.processors.aggregates.grouping import laid_out
+from errata.schemas.fields import FieldType
 
 
 class Mode(BagOfValues):

@@ -9,9 +9,9 @@ from operator import add, itemgetter, mul, sub, truediv
 import numpy as np
 import polars as pl
 
-from processors.aggregates.bag import VALUES, BagOfValues
-from processors.aggregates.grouping import laid_out
-from schemas.fields import FieldType
+from errata.processors.aggregates.bag import VALUES, BagOfValues
+from errata.processors.aggregates.grouping import laid_out
+from errata.schemas.fields import FieldType
 
 
 class Percentile(BagOfValues):

@@ -10,10 +10,10 @@ from json.encoder import encode_basestring
 import numpy as np
 import polars as pl
 
-from processors.aggregates.bag import VALUES, BagOfValues
-from processors.aggregates.grouping import Counts, laid_out
-from processors.expressions.casts import cast
-from schemas.fields import FieldType
+from errata.processors.aggregates.bag import VALUES, BagOfValues
+from errata.processors.aggregates.grouping import Counts, laid_out
+from errata.processors.expressions.casts import cast
+from errata.schemas.fields import FieldType
 
 MOST = 1_000
 """Values that a result may have."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.compensating import Compensating
 
 
 class Signed(Compensating):

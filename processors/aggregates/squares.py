@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.aggregates.grouping import whole, words_of
-from schemas.fields import MAX_PRECISION
+from errata.processors.aggregates.grouping import whole, words_of
+from errata.schemas.fields import MAX_PRECISION
 
 LIMB = 2**96
 _WORD_BITS, _WORDS_A_LIMB = 32, 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from processors.aggregates.double_total import UNIT, DoubleTotal
-from processors.aggregates.integer_total import IntegerTotal, fitting
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.processors.aggregates.double_total import UNIT, DoubleTotal
+from errata.processors.aggregates.integer_total import IntegerTotal, fitting
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 
 class IntegerSum(IntegerTotal):

@@ -7,10 +7,10 @@ from typing import TypeAlias, TypeVar
 
 import polars as pl
 
-from processors.aggregates.by_value import ByValue, CompensatingByValue
-from processors.aggregates.compensating import Compensating, Part, part_dtype, part_types
-from schemas.errors import ErrataError
-from schemas.fields import FieldType, FieldTypeError
+from errata.processors.aggregates.by_value import ByValue, CompensatingByValue
+from errata.processors.aggregates.compensating import Compensating, Part, part_dtype, part_types
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType, FieldTypeError
 
 UserWritten: TypeAlias = Compensating | CompensatingByValue
 """What a user may write."""

@@ -9,10 +9,10 @@ from itertools import repeat
 
 import polars as pl
 
-from processors.aggregates.grouping import laid_out, present
-from processors.aggregates.integer_total import TOTAL_LIMB, IntegerTotal
-from processors.aggregates.squares import carried, joined, limb_count, products
-from schemas.fields import FieldType
+from errata.processors.aggregates.grouping import laid_out, present
+from errata.processors.aggregates.integer_total import TOTAL_LIMB, IntegerTotal
+from errata.processors.aggregates.squares import carried, joined, limb_count, products
+from errata.schemas.fields import FieldType
 
 _LONG_DIGITS = 19
 _ROOT_BITS = 400

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from processors.aggregates.bag import VALUES, Bag
-from processors.aggregates.grouping import laid_out
-from processors.aggregates.ladder import Key
-from processors.expressions.casts import cast
-from schemas.fields import FieldType
+from errata.processors.aggregates.bag import VALUES, Bag
+from errata.processors.aggregates.grouping import laid_out
+from errata.processors.aggregates.ladder import Key
+from errata.processors.expressions.casts import cast
+from errata.schemas.fields import FieldType
 
 _DOUBLE = FieldType("double")
 

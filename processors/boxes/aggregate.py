@@ -18,12 +18,21 @@ from typing import cast
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused, without
-from processors.boxes.asking import Above, Asking
-from processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
-from processors.boxes.windowed import Windowed
-from processors.windows import FOREVER_MS, History
-from schemas import revisions as frames
+from errata.processors.boxes.answers import (
+    INPUTS,
+    RESULTS,
+    Answers,
+    Live,
+    Need,
+    Outcome,
+    Refused,
+    without,
+)
+from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
+from errata.processors.boxes.windowed import Windowed
+from errata.processors.windows import FOREVER_MS, History
+from errata.schemas import revisions as frames
 
 
 @dataclass(frozen=True)

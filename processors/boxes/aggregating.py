@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import polars as pl
 
-from processors.aggregates.user_function import UserFunctionError
-from processors.boxes.answers import Failures, without
-from processors.boxes.states import ROWS, Result, State
-from schemas.arc import Arc
+from errata.processors.aggregates.user_function import UserFunctionError
+from errata.processors.boxes.answers import Failures, without
+from errata.processors.boxes.states import ROWS, Result, State
+from errata.schemas.arc import Arc
 
 RESIDENT = "resident"
 

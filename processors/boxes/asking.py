@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import Answers, Live
-from schemas.arc import Arc
+from errata.processors.boxes.answers import Answers, Live
+from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)

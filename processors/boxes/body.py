@@ -8,16 +8,16 @@ from functools import cached_property
 
 import polars as pl
 
-from processors.boxes.answers import Refused, applied
-from processors.boxes.description import describe_box
-from processors.boxes.forward import Forward
-from processors.boxes.join import Join
-from processors.boxes.lookup import Lookup
-from processors.boxes.map import Map
-from processors.boxes.union import Union
-from processors.boxes.where import Where
-from processors.replay import Box
-from schemas.arc import Arc
+from errata.processors.boxes.answers import Refused, applied
+from errata.processors.boxes.description import describe_box
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.join import Join
+from errata.processors.boxes.lookup import Lookup
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.union import Union
+from errata.processors.boxes.where import Where
+from errata.processors.replay import Box
+from errata.schemas.arc import Arc
 
 Contents = Mapping[str, pl.DataFrame]
 """Tuples by arc."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from processors.boxes.aggregating import Aggregating
-from processors.boxes.answers import WHY, Failures, without
-from processors.boxes.ordered import Line, Numbers, Ordered
-from processors.boxes.states import END, START
-from processors.boxes.timeline import unions
-from processors.row_windows import HoppingRows, RowWindow
-from schemas.arc import HIDDEN_PREFIX
+from errata.processors.boxes.aggregating import Aggregating
+from errata.processors.boxes.answers import WHY, Failures, without
+from errata.processors.boxes.ordered import Line, Numbers, Ordered
+from errata.processors.boxes.states import END, START
+from errata.processors.boxes.timeline import unions
+from errata.processors.row_windows import HoppingRows, RowWindow
+from errata.schemas.arc import HIDDEN_PREFIX
 
 TIME = HIDDEN_PREFIX + "at"
 """The event time of a hopping window: that of the last tuple in it."""

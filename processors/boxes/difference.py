@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 
 def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """Return the revisions that lead from one content of an arc to another, one an identity.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> fields = {"x": FieldType("long"), "y": FieldType("long")}
         >>> arc = Arc("a", fields, identity=("x",), event_time="x", partition_by=())
         >>> before = pl.DataFrame({"x": [1, 2], "y": [5, 6]})

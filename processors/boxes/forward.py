@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from schemas.arc import Arc
+from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)

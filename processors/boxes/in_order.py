@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.boxes.answers import Answers, Live, Outcome, without
-from processors.boxes.difference import difference
-from processors.boxes.sliding import LAST, SlidingAggregate
-from processors.boxes.states import ROWS, number_rows
-from processors.boxes.timeline import Timeline
-from processors.boxes.two_stacks import TwoStacks, grown
-from processors.windows import FOREVER_MS
-from schemas import revisions as frames
+from errata.processors.boxes.answers import Answers, Live, Outcome, without
+from errata.processors.boxes.difference import difference
+from errata.processors.boxes.sliding import LAST, SlidingAggregate
+from errata.processors.boxes.states import ROWS, number_rows
+from errata.processors.boxes.timeline import Timeline
+from errata.processors.boxes.two_stacks import TwoStacks, grown
+from errata.processors.windows import FOREVER_MS
+from errata.schemas import revisions as frames
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome, Refused
-from processors.boxes.asking import Above, Asking
-from processors.boxes.body import Body, Contents
-from processors.boxes.difference import difference, undone
-from processors.boxes.raised import Raised
-from processors.boxes.unsettled import SHOWN_ROUNDS, Unsettled
-from processors.windows import FOREVER_MS
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome, Refused
+from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.body import Body, Contents
+from errata.processors.boxes.difference import difference, undone
+from errata.processors.boxes.raised import Raised
+from errata.processors.boxes.unsettled import SHOWN_ROUNDS, Unsettled
+from errata.processors.windows import FOREVER_MS
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 FIRST_MARK = 8
 """The round from which on circles are looked for."""

@@ -17,16 +17,16 @@ from functools import reduce
 
 import polars as pl
 
-from processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
-from processors.boxes.asking import Above, Asking
-from processors.boxes.difference import difference, undone
-from processors.boxes.forward import Forward
-from processors.boxes.map import Map
-from processors.boxes.where import Where
-from processors.expressions.expression import Expression
-from processors.windows import FOREVER_MS
-from schemas import revisions as frames
-from schemas.arc import HIDDEN_PREFIX, Arc
+from errata.processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
+from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.difference import difference, undone
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.where import Where
+from errata.processors.expressions.expression import Expression
+from errata.processors.windows import FOREVER_MS
+from errata.schemas import revisions as frames
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
 
 @dataclass(frozen=True)

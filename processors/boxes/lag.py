@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import WHY
-from processors.boxes.ordered import FIRST, Line, Ordered
-from processors.expressions.expression import Expression
-from schemas.arc import Arc
+from errata.processors.boxes.answers import WHY
+from errata.processors.boxes.ordered import FIRST, Line, Ordered
+from errata.processors.expressions.expression import Expression
+from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.join import Join
+from errata.processors.boxes.join import Join
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.boxes.answers import Failures, Live, Outcome, Refused, failed, without
-from processors.expressions.expression import Expression
-from processors.expressions.opaque import Call
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.processors.boxes.answers import Failures, Live, Outcome, Refused, failed, without
+from errata.processors.expressions.expression import Expression
+from errata.processors.expressions.opaque import Call
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.boxes.answers import (
+from errata.processors.boxes.answers import (
     INPUTS,
     WHY,
     Answers,
@@ -33,12 +33,12 @@ from processors.boxes.answers import (
     failed,
     without,
 )
-from processors.boxes.asking import Above, Asking
-from processors.boxes.difference import difference
-from processors.boxes.states import number_rows
-from processors.windows import FOREVER_MS
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.difference import difference
+from errata.processors.boxes.states import number_rows
+from errata.processors.windows import FOREVER_MS
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 

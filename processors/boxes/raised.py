@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.boxes.answers import FUNCTION_RAISED, WHY, Refused
-from processors.boxes.body import Body
-from schemas.arc import Arc
+from errata.processors.boxes.answers import FUNCTION_RAISED, WHY, Refused
+from errata.processors.boxes.body import Body
+from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import ClassVar
 import numpy as np
 import polars as pl
 
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
-from processors.boxes.difference import difference
-from processors.boxes.states import DOWNSTREAM, ROWS, number_rows
-from processors.boxes.timeline import Timeline, unions
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
+from errata.processors.boxes.difference import difference
+from errata.processors.boxes.states import DOWNSTREAM, ROWS, number_rows
+from errata.processors.boxes.timeline import Timeline, unions
 
 LAST = "__last"
 

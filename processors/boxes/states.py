@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating, kept_types
-from processors.aggregates.user_function import UserFunction, UserFunctionError
-from processors.boxes.answers import Failures
-from processors.expressions.expression import Expression
-from schemas.fields import FieldType
+from errata.processors.aggregates.compensating import Compensating, kept_types
+from errata.processors.aggregates.user_function import UserFunction, UserFunctionError
+from errata.processors.boxes.answers import Failures
+from errata.processors.expressions.expression import Expression
+from errata.schemas.fields import FieldType
 
 START, END = "window_start", "window_end"
 ROWS = "__rows"

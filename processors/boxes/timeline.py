@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.boxes.states import number_rows
+from errata.processors.boxes.states import number_rows
 
 Rows = npt.NDArray[np.int64]
 

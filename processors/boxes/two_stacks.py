@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.boxes.timeline import Merge, Timeline
+from errata.processors.boxes.timeline import Merge, Timeline
 
 _ALL = "@all"
 

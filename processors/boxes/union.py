@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)

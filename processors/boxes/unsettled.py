@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from processors.boxes.answers import Refused
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.processors.boxes.answers import Refused
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 SHOWN_ROUNDS = 3
 """So many of the last values are told."""

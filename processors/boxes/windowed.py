@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.boxes.aggregating import Aggregating
-from processors.boxes.answers import Failures, Refused, failed, without
-from processors.boxes.states import END, ROWS, START, number_rows
-from processors.boxes.where import Where
-from processors.windows import History, Window
-from schemas.arc import HIDDEN_PREFIX, Arc
+from errata.processors.boxes.aggregating import Aggregating
+from errata.processors.boxes.answers import Failures, Refused, failed, without
+from errata.processors.boxes.states import END, ROWS, START, number_rows
+from errata.processors.boxes.where import Where
+from errata.processors.windows import History, Window
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.checks import Batch, Decoded, Refusal, completed, valued
-from processors.envelopes.formats import Tuples
-from schemas.fields import Fields
-from schemas.revisions import AFTER, INSERT
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.checks import Batch, Decoded, Refusal, completed, valued
+from errata.processors.envelopes.formats import Tuples
+from errata.schemas.fields import Fields
+from errata.schemas.revisions import AFTER, INSERT
 
 
 @dataclass

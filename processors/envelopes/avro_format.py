@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.avro_writer import Read, revisions_of, says_nothing, tuples_of
-from processors.envelopes.checks import Decoded, Refusal, joined, no_tuples, nothing
-from schemas import framing
-from schemas.errors import ErrataError
-from schemas.fields import Fields
-from topics.registry import NotAvroError, Registry, UnknownSchemaError
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.avro_writer import Read, revisions_of, says_nothing, tuples_of
+from errata.processors.envelopes.checks import Decoded, Refusal, joined, no_tuples, nothing
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields
+from errata.topics.registry import NotAvroError, Registry, UnknownSchemaError
 
 
 @dataclass

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import polars as pl
 
-from processors.envelopes.meanings import MEANINGS, VARIABLE, ZONED, instant, is_instant
-from processors.envelopes.texts import parsed, rescaled
-from schemas.fields import MAX_PRECISION, FieldType
-from schemas.layout import Leaf
+from errata.processors.envelopes.meanings import MEANINGS, VARIABLE, ZONED, instant, is_instant
+from errata.processors.envelopes.texts import parsed, rescaled
+from errata.schemas.fields import MAX_PRECISION, FieldType
+from errata.schemas.layout import Leaf
 
 Convert = Callable[[pl.Series], pl.Series]
 

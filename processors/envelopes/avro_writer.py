@@ -8,15 +8,15 @@ from typing import Any
 
 import polars as pl
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.avro_values import conversion, described
-from processors.envelopes.checks import Decoded, Refusal
-from processors.envelopes.made import Made
-from schemas import decode
-from schemas.decode import Decoder
-from schemas.errors import ErrataError
-from schemas.fields import Fields, FieldType
-from schemas.layout import Leaf, Nested
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.avro_values import conversion, described
+from errata.processors.envelopes.checks import Decoded, Refusal
+from errata.processors.envelopes.made import Made
+from errata.schemas import decode
+from errata.schemas.decode import Decoder
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, FieldType
+from errata.schemas.layout import Leaf, Nested
 
 SIDES = ("before", "after")
 

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.dead_letter import BAD_EVENT_TIME, UNDECODABLE
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.fields import Fields, physical
+from errata.processors.dead_letter import BAD_EVENT_TIME, UNDECODABLE
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.fields import Fields, physical
 
 ROW = "__row"
 

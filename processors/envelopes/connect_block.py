@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from processors.envelopes.meanings import DECIMAL, MEANINGS
+from errata.processors.envelopes.meanings import DECIMAL, MEANINGS
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.checks import Decoded, Refusal
-from processors.envelopes.made import Made
-from processors.envelopes.texts import decoded, parsed
-from schemas.fields import Fields
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.checks import Decoded, Refusal
+from errata.processors.envelopes.made import Made
+from errata.processors.envelopes.texts import decoded, parsed
+from errata.schemas.fields import Fields
 
 _CELL = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'
 
@@ -28,7 +28,7 @@ class CsvFormat:
         fields: The declared fields.
 
     Example:
-        >>> from schemas.fields import FieldType
+        >>> from errata.schemas.fields import FieldType
         >>> fields = {"key": FieldType("string"), "size": FieldType.parse("long?")}
         >>> CsvFormat(fields).tuples([b"a,7", b'"b,c",']).frame.rows()
         [(0, 'a', 7), (1, 'b,c', None)]

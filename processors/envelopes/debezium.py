@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.dead_letter import TRUNCATE
-from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, valued
-from processors.envelopes.formats import Revisions
-from processors.envelopes.keys import Keys
-from processors.envelopes.upsert import identities
-from schemas.fields import Fields
-from schemas.revisions import AFTER, BEFORE, DELETE, INSERT, REPLACE
+from errata.processors.dead_letter import TRUNCATE
+from errata.processors.envelopes.checks import ROW, Batch, Decoded, Refusal, valued
+from errata.processors.envelopes.formats import Revisions
+from errata.processors.envelopes.keys import Keys
+from errata.processors.envelopes.upsert import identities
+from errata.schemas.fields import Fields
+from errata.schemas.revisions import AFTER, BEFORE, DELETE, INSERT, REPLACE
 
 _MESSAGE, _TRUNCATED = 8, 9
 CODES = {

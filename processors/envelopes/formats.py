@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from processors.envelopes.checks import Decoded
+from errata.processors.envelopes.checks import Decoded
 
 Tuples = Callable[[Sequence[bytes]], Decoded]
 """Reads tuples: a column a field, null where it is missing."""

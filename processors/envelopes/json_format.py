@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 from msgspec import Raw
 
-from processors.envelopes.checks import Decoded, joined, no_tuples, nothing
-from processors.envelopes.connect_block import Block
-from processors.envelopes.json_records import RevisionReader, TupleReader, decoded_each
-from schemas.fields import Fields
+from errata.processors.envelopes.checks import Decoded, joined, no_tuples, nothing
+from errata.processors.envelopes.connect_block import Block
+from errata.processors.envelopes.json_records import RevisionReader, TupleReader, decoded_each
+from errata.schemas.fields import Fields
 
 _WRAPPED = b'{"schema":'
 _MOST_READERS = 100

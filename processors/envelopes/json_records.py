@@ -19,13 +19,13 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import UNSET, UnsetType
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.checks import ROW, Decoded, Refusal
-from processors.envelopes.connect_block import Block
-from processors.envelopes.json_tuples import JsonTuples, Places
-from processors.envelopes.made import Made
-from processors.envelopes.texts import decoded
-from schemas.fields import Fields
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.checks import ROW, Decoded, Refusal
+from errata.processors.envelopes.connect_block import Block
+from errata.processors.envelopes.json_tuples import JsonTuples, Places
+from errata.processors.envelopes.made import Made
+from errata.processors.envelopes.texts import decoded
+from errata.schemas.fields import Fields
 
 SIDES = ("before", "after")
 

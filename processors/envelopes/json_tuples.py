@@ -17,12 +17,12 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from processors.envelopes.connect_block import Block
-from processors.envelopes.made import Made
-from processors.envelopes.meanings import DECIMAL, VARIABLE, instant, is_instant
-from processors.envelopes.texts import decoded, parsed, rescaled
-from schemas.decode import unscaled
-from schemas.fields import Fields, FieldType
+from errata.processors.envelopes.connect_block import Block
+from errata.processors.envelopes.made import Made
+from errata.processors.envelopes.meanings import DECIMAL, VARIABLE, instant, is_instant
+from errata.processors.envelopes.texts import decoded, parsed, rescaled
+from errata.schemas.decode import unscaled
+from errata.schemas.fields import Fields, FieldType
 
 Places = npt.NDArray[np.int64]
 

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.avro_format import BySchema
-from processors.envelopes.avro_writer import Read, tuples_of
-from processors.envelopes.checks import ROW, Decoded, Refusal, joined, no_tuples, valued
-from processors.envelopes.connect_block import Block
-from processors.envelopes.json_format import ByBlock
-from processors.envelopes.json_records import TupleReader
-from processors.envelopes.made import Made
-from processors.envelopes.texts import decoded, parsed
-from schemas import framing
-from schemas.fields import FieldType
-from topics.registry import Registry
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.avro_format import BySchema
+from errata.processors.envelopes.avro_writer import Read, tuples_of
+from errata.processors.envelopes.checks import ROW, Decoded, Refusal, joined, no_tuples, valued
+from errata.processors.envelopes.connect_block import Block
+from errata.processors.envelopes.json_format import ByBlock
+from errata.processors.envelopes.json_records import TupleReader
+from errata.processors.envelopes.made import Made
+from errata.processors.envelopes.texts import decoded, parsed
+from errata.schemas import framing
+from errata.schemas.fields import FieldType
+from errata.topics.registry import Registry
 
 _NEED = "the identity is needed from the key, which "
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.checks import ROW, Decoded, Refusal
-from schemas.fields import FieldType
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.checks import ROW, Decoded, Refusal
+from errata.schemas.fields import FieldType
 
 _SHOWN = 60
 

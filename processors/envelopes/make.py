@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from processors.envelopes import debezium, native
-from processors.envelopes.append import Append
-from processors.envelopes.avro_format import AvroFormat
-from processors.envelopes.checks import Batch, Decoded
-from processors.envelopes.csv_format import CsvFormat
-from processors.envelopes.json_format import JsonFormat
-from processors.envelopes.keys import Keys
-from processors.envelopes.upsert import Upsert
-from processors.typed import Source
-from schemas.arc import HIDDEN_PREFIX
-from topics.registry import Registry
+from errata.processors.envelopes import debezium, native
+from errata.processors.envelopes.append import Append
+from errata.processors.envelopes.avro_format import AvroFormat
+from errata.processors.envelopes.checks import Batch, Decoded
+from errata.processors.envelopes.csv_format import CsvFormat
+from errata.processors.envelopes.json_format import JsonFormat
+from errata.processors.envelopes.keys import Keys
+from errata.processors.envelopes.upsert import Upsert
+from errata.processors.typed import Source
+from errata.schemas.arc import HIDDEN_PREFIX
+from errata.topics.registry import Registry
 
 
 class Envelope(Protocol):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from processors.dead_letter import UNDECODABLE
-from processors.envelopes.checks import Batch, Decoded, Refusal, valued
-from processors.envelopes.formats import Revisions
-from schemas.revisions import OPS
+from errata.processors.dead_letter import UNDECODABLE
+from errata.processors.envelopes.checks import Batch, Decoded, Refusal, valued
+from errata.processors.envelopes.formats import Revisions
+from errata.schemas.revisions import OPS
 
 CODES = {name: code for code, name in enumerate(OPS)}
 

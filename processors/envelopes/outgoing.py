@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.exchanges import owner_of
-from schemas import framing
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.avro import key_schema, namespace, revision_schema, tuple_schema
-from schemas.encode import Encoder
-from schemas.fields import Fields, FieldType
-from schemas.json_text import NULL, json_object, json_tuple, json_value, quoted
-from schemas.partition import partitions
-from schemas.visible import visible
-from topics.cluster import Transactions
-from topics.registry import Registry
+from errata.processors.exchanges import owner_of
+from errata.schemas import framing
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.avro import key_schema, namespace, revision_schema, tuple_schema
+from errata.schemas.encode import Encoder
+from errata.schemas.fields import Fields, FieldType
+from errata.schemas.json_text import NULL, json_object, json_tuple, json_value, quoted
+from errata.schemas.partition import partitions
+from errata.schemas.visible import visible
+from errata.topics.cluster import Transactions
+from errata.topics.registry import Registry
 
 Encode = Callable[[pl.DataFrame], list[bytes]]
 

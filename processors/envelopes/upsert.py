@@ -8,12 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from processors.envelopes.append import entering
-from processors.envelopes.checks import ROW, Batch, Decoded, Refusal, completed, joined, valued
-from processors.envelopes.formats import Tuples
-from processors.envelopes.keys import Keys
-from schemas.fields import Fields
-from schemas.revisions import BEFORE, DELETE
+from errata.processors.envelopes.append import entering
+from errata.processors.envelopes.checks import (
+    ROW,
+    Batch,
+    Decoded,
+    Refusal,
+    completed,
+    joined,
+    valued,
+)
+from errata.processors.envelopes.formats import Tuples
+from errata.processors.envelopes.keys import Keys
+from errata.schemas.fields import Fields
+from errata.schemas.revisions import BEFORE, DELETE
 
 
 @dataclass

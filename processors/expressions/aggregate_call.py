@@ -12,14 +12,14 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, nearest
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import Expression, lowered
-from processors.expressions.literals import number
-from processors.expressions.lower import Lowering
-from processors.expressions.macros import expanded
-from processors.expressions.parse import check, position, read
-from schemas.fields import Fields, FieldType
+from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, nearest
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import Expression, lowered
+from errata.processors.expressions.literals import number
+from errata.processors.expressions.lower import Lowering
+from errata.processors.expressions.macros import expanded
+from errata.processors.expressions.parse import check, position, read
+from errata.schemas.fields import Fields, FieldType
 
 _NODES: dict[type[exp.Expr], str] = {
     exp.Count: "count",

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.expressions import casts, literals, rules
-from processors.expressions.columns import Kernel
-from processors.expressions.part import Part, constant
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.processors.expressions import casts, literals, rules
+from errata.processors.expressions.columns import Kernel
+from errata.processors.expressions.part import Part, constant
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.expressions import decimals
-from processors.expressions.columns import Kernel, by_array, null
-from processors.expressions.decimals import sign
-from processors.expressions.rules import physical
-from schemas.fields import FieldType
+from errata.processors.expressions import decimals
+from errata.processors.expressions.columns import Kernel, by_array, null
+from errata.processors.expressions.decimals import sign
+from errata.processors.expressions.rules import physical
+from errata.schemas.fields import FieldType
 
 _PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,

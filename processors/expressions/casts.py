@@ -15,12 +15,12 @@ from operator import methodcaller
 import numpy as np
 import polars as pl
 
-from processors.expressions import moments, rules
-from processors.expressions.civil import DAY_MS
-from processors.expressions.columns import Kernel, by_array, by_row, filled, null
-from processors.expressions.decimals import constant, rescale, to_double, to_text, within
-from processors.expressions.rules import physical
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.processors.expressions import moments, rules
+from errata.processors.expressions.civil import DAY_MS
+from errata.processors.expressions.columns import Kernel, by_array, by_row, filled, null
+from errata.processors.expressions.decimals import constant, rescale, to_double, to_text, within
+from errata.processors.expressions.rules import physical
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?$"
 _NOT_FINITE = r"(?i)^[+-]?(inf|infinity|nan)$"

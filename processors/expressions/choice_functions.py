@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from processors.expressions import choices, rules
-from processors.expressions.function import ANY, Function
-from processors.expressions.part import Part, apply
+from errata.processors.expressions import choices, rules
+from errata.processors.expressions.function import ANY, Function
+from errata.processors.expressions.part import Part, apply
 
 
 def is_null(part: Part) -> Part:

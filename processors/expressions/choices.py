@@ -13,11 +13,11 @@ from functools import reduce
 
 import polars as pl
 
-from processors.expressions import rules
-from processors.expressions.alignment import align, readings
-from processors.expressions.columns import Kernel, null
-from processors.expressions.part import Part, apply, constant
-from schemas.fields import FieldType
+from errata.processors.expressions import rules
+from errata.processors.expressions.alignment import align, readings
+from errata.processors.expressions.columns import Kernel, null
+from errata.processors.expressions.part import Part, apply, constant
+from errata.schemas.fields import FieldType
 
 _MIRRORED: dict[Kernel | None, Kernel] = {
     operator.lt: operator.gt,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.expressions import arithmetic, civil, rules
-from processors.expressions.columns import Kernel, by_array
-from schemas.fields import FieldType
+from errata.processors.expressions import arithmetic, civil, rules
+from errata.processors.expressions.columns import Kernel, by_array
+from errata.schemas.fields import FieldType
 
 TICKS = {"timestamp-millis": 1000, "timestamp-micros": 1_000_000}
 """Ticks of a second."""

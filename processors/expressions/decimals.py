@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.expressions.columns import filled, in_blocks, where_known
-from schemas.fields import MAX_PRECISION
+from errata.processors.expressions.columns import filled, in_blocks, where_known
+from errata.schemas.fields import MAX_PRECISION
 
 _WIDE, _WIDEST = 2**63, 2**127
 _Formula = Callable[..., Any]

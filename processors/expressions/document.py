@@ -10,14 +10,14 @@ from typing import Any
 
 import polars as pl
 
-from processors.expressions import casts, rules
-from processors.expressions.expression import compile_expression
-from processors.expressions.function import Function
-from processors.expressions.functions import GROUPS
-from processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
-from processors.expressions.text import MAX_REPEAT
-from processors.expressions.vocabulary import ENTRIES
-from schemas.fields import FieldType, physical
+from errata.processors.expressions import casts, rules
+from errata.processors.expressions.expression import compile_expression
+from errata.processors.expressions.function import Function
+from errata.processors.expressions.functions import GROUPS
+from errata.processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from errata.processors.expressions.text import MAX_REPEAT
+from errata.processors.expressions.vocabulary import ENTRIES
+from errata.schemas.fields import FieldType, physical
 
 FIELDS = {
     name: FieldType.parse(declared)

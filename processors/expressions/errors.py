@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 
 class ExpressionError(ErrataError):

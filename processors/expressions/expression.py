@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from processors.expressions import rules
-from processors.expressions.errors import ExpressionError
-from processors.expressions.lower import Lowering
-from processors.expressions.parse import parse
-from processors.expressions.part import Part
-from schemas.fields import Fields, FieldType
+from errata.processors.expressions import rules
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.lower import Lowering
+from errata.processors.expressions.parse import parse
+from errata.processors.expressions.part import Part
+from errata.schemas.fields import Fields, FieldType
 
 _EVENT_TIME_HINTS = {
     "int": "timestamp_seconds(x) or timestamp_millis(x) makes it one",

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from processors.expressions import alignment, rules
-from processors.expressions.columns import Kernel
-from processors.expressions.part import Part, apply
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.processors.expressions import alignment, rules
+from errata.processors.expressions.columns import Kernel
+from errata.processors.expressions.part import Part, apply
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 
 class UnfitError(ErrataError):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from processors.expressions import (
+from errata.processors.expressions import (
     choice_functions,
     number_functions,
     text_functions,
     time_functions,
 )
-from processors.expressions.function import Function
+from errata.processors.expressions.function import Function
 
 GROUPS: dict[str, tuple[Function, ...]] = {
     "Choices and nulls": choice_functions.FUNCTIONS,

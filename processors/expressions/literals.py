@@ -9,8 +9,8 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from processors.expressions import moments, rules
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.processors.expressions import moments, rules
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 _UUID = re.compile("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ESCAPE = re.compile(

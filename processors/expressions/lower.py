@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from processors.expressions import (
+from errata.processors.expressions import (
     alignment,
     choice_functions,
     choices,
@@ -21,15 +21,15 @@ from processors.expressions import (
     targets,
     text_functions,
 )
-from processors.expressions.alignment import MisalignedError
-from processors.expressions.columns import Kernel
-from processors.expressions.errors import ExpressionError
-from processors.expressions.function import CONDITION, NUMBER, TEXT, Parameter, UnfitError
-from processors.expressions.functions import FUNCTIONS
-from processors.expressions.parse import position
-from processors.expressions.part import Part, apply, constant
-from processors.expressions.vocabulary import SPELLED, TIMED
-from schemas.fields import Fields, FieldType
+from errata.processors.expressions.alignment import MisalignedError
+from errata.processors.expressions.columns import Kernel
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.function import CONDITION, NUMBER, TEXT, Parameter, UnfitError
+from errata.processors.expressions.functions import FUNCTIONS
+from errata.processors.expressions.parse import position
+from errata.processors.expressions.part import Part, apply, constant
+from errata.processors.expressions.vocabulary import SPELLED, TIMED
+from errata.schemas.fields import Fields, FieldType
 
 _PAIRS: dict[type[exp.Expr], Callable[[Part, Part], Part]] = {
     exp.EQ: partial(choices.compare, operator.eq),

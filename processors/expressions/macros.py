@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from processors.aggregates.function import Macro
-from processors.expressions.parse import read
+from errata.processors.aggregates.function import Macro
+from errata.processors.expressions.parse import read
 
 
 def expanded(
@@ -22,7 +22,7 @@ def expanded(
         start: Where the call stands in the text; all that is in its place stands there.
 
     Example:
-        >>> from processors.aggregates.functions import MACROS
+        >>> from errata.processors.aggregates.functions import MACROS
         >>> given = [read("price + 1"), read("size")]
         >>> expanded(MACROS["vwap"], given, condition=None, start=0).sql("spark")
         'SUM((price + 1) * size) / SUM(IF((price + 1) IS NULL, NULL, size))'

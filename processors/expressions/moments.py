@@ -13,8 +13,8 @@ import re
 import numpy as np
 import polars as pl
 
-from processors.expressions import civil
-from processors.expressions.columns import null, where_known
+from errata.processors.expressions import civil
+from errata.processors.expressions.columns import null, where_known
 
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
 """What Spark trims from a text before it reads a value."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.expressions import choices, operators, rounding, rules
-from processors.expressions.columns import by_array
-from processors.expressions.function import (
+from errata.processors.expressions import choices, operators, rounding, rules
+from errata.processors.expressions.columns import by_array
+from errata.processors.expressions.function import (
     ANY,
     DOUBLE,
     NUMBER,
@@ -23,7 +23,7 @@ from processors.expressions.function import (
     UnfitError,
     plain,
 )
-from processors.expressions.part import Part, apply
+from errata.processors.expressions.part import Part, apply
 
 
 def _real(function: Callable[[Any], Any], *, above: float | None = None) -> Callable[..., Part]:

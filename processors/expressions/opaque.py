@@ -8,12 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from processors.aggregates.user_function import UserFunctionError
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import Expression
-from processors.expressions.part import Part
-from processors.expressions.plain_values import held, plain
-from schemas.fields import Fields, FieldType
+from errata.processors.aggregates.user_function import UserFunctionError
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import Expression
+from errata.processors.expressions.part import Part
+from errata.processors.expressions.plain_values import held, plain
+from errata.schemas.fields import Fields, FieldType
 
 
 @dataclass(frozen=True)

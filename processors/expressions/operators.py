@@ -9,11 +9,11 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from processors.expressions import arithmetic, civil, clock, rules
-from processors.expressions.columns import by_array
-from processors.expressions.function import UnfitError
-from processors.expressions.part import Part, apply
-from schemas.fields import FieldType
+from errata.processors.expressions import arithmetic, civil, clock, rules
+from errata.processors.expressions.columns import by_array
+from errata.processors.expressions.function import UnfitError
+from errata.processors.expressions.part import Part, apply
+from errata.schemas.fields import FieldType
 
 SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Add: "+",

@@ -9,9 +9,9 @@ from sqlglot import Dialect, ErrorLevel, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 
-from processors.expressions.errors import ExpressionError
-from processors.expressions.functions import FUNCTIONS
-from processors.expressions.vocabulary import ALLOWED, SPELLED
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.functions import FUNCTIONS
+from errata.processors.expressions.vocabulary import ALLOWED, SPELLED
 
 MAX_LENGTH = 4_000
 """Characters of an expression."""

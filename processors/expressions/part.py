@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from processors.expressions import casts, rules
-from processors.expressions.columns import Kernel
-from schemas.fields import FieldType
+from errata.processors.expressions import casts, rules
+from errata.processors.expressions.columns import Kernel
+from errata.schemas.fields import FieldType
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 
 import polars as pl
 
-from processors.expressions.columns import Kernel
+from errata.processors.expressions.columns import Kernel
 
 _CLASSES = {"d": "0-9", "w": "a-zA-Z_0-9", "s": " \\t\\n\\x0B\\f\\r"}
 _PLAIN = r"\\[!-/:-@\[-`{-~]|\\[tnf]"

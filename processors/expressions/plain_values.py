@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 _EPOCH = datetime.date(1970, 1, 1)
 _EXACT = decimal.Context(prec=2 * MAX_PRECISION, traps=[decimal.InvalidOperation])

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from processors.expressions import decimals, rules
-from processors.expressions.columns import Kernel, by_array, filled, where_known
-from processors.expressions.decimals import sign
-from schemas.fields import MAX_PRECISION, FieldType
+from errata.processors.expressions import decimals, rules
+from errata.processors.expressions.columns import Kernel, by_array, filled, where_known
+from errata.processors.expressions.decimals import sign
+from errata.schemas.fields import MAX_PRECISION, FieldType
 
 MAX_DIGITS = 400
 """No double has a digit further from its point."""

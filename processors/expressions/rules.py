@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
+from errata.schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
 
 VOID = FieldType("void", optional=True)
 INT = FieldType("int")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from processors.expressions import rules
-from schemas.fields import FieldType, FieldTypeError
+from errata.processors.expressions import rules
+from errata.schemas.fields import FieldType, FieldTypeError
 
 NAMES = "int, bigint, decimal(p,s), float, double, boolean, string, binary, date or timestamp"
 """What a cast goes to, for messages and the documentation."""

@@ -8,7 +8,7 @@ from operator import contains, itemgetter, methodcaller, mul
 
 import polars as pl
 
-from processors.expressions.columns import by_row, filled, where_known
+from errata.processors.expressions.columns import by_row, filled, where_known
 
 MAX_REPEAT = 10_000
 """How often `repeat` repeats, and how long `lpad` and `rpad` pad, at most."""

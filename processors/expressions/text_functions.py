@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from processors.expressions import patterns, rules, text
-from processors.expressions.function import (
+from errata.processors.expressions import patterns, rules, text
+from errata.processors.expressions.function import (
     BYTES,
     INT,
     SOME_NUMBER,
@@ -19,8 +19,8 @@ from processors.expressions.function import (
     UnfitError,
     plain,
 )
-from processors.expressions.part import Part, apply
-from processors.expressions.rules import BOOLEAN, STRING
+from errata.processors.expressions.part import Part, apply
+from errata.processors.expressions.rules import BOOLEAN, STRING
 
 _BLANK = " "  # Spark trims no other white space
 _SHA_BITS = (0, 224, 256, 384, 512)

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from processors.expressions import civil, clock, operators, rules, zones
-from processors.expressions.function import (
+from errata.processors.expressions import civil, clock, operators, rules, zones
+from errata.processors.expressions.function import (
     DATE,
     INSTANT,
     INT,
@@ -20,9 +20,9 @@ from processors.expressions.function import (
     UnfitError,
     plain,
 )
-from processors.expressions.part import Part, apply
-from processors.expressions.rules import INT as WHOLE
-from schemas.fields import FieldType
+from errata.processors.expressions.part import Part, apply
+from errata.processors.expressions.rules import INT as WHOLE
+from errata.schemas.fields import FieldType
 
 _DATE_UNITS = {
     "year": "year yyyy yy",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from processors.expressions.targets import NAMES
+from errata.processors.expressions.targets import NAMES
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from processors.progress.timestamp import PartialOrder, Timestamp
+from errata.processors.progress.timestamp import PartialOrder, Timestamp
 
 Element = TypeVar("Element", bound=PartialOrder)
 T = TypeVar("T", bound=Timestamp)
@@ -22,7 +22,7 @@ class Antichain(Generic[Element]):
         elements: Any; only the minimal ones stay.
 
     Example:
-        >>> from processors.progress.timestamp import Epoch, Product
+        >>> from errata.processors.progress.timestamp import Epoch, Product
         >>> chain = Antichain([Product(Epoch(2), Epoch(0)), Product(Epoch(1), Epoch(1))])
         >>> chain.insert(Product(Epoch(2), Epoch(1)))
         False
@@ -75,7 +75,7 @@ class MutableAntichain(Generic[T]):
     beginning; such a time is not in the frontier.
 
     Example:
-        >>> from processors.progress.timestamp import Epoch
+        >>> from errata.processors.progress.timestamp import Epoch
         >>> counted = MutableAntichain()
         >>> counted.update_iter([(Epoch(3), 1), (Epoch(5), 2)])
         [(3, 1)]

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from processors.progress.antichain import Antichain
-from processors.progress.summary import PathSummary
-from processors.progress.timestamp import Timestamp
+from errata.processors.progress.antichain import Antichain
+from errata.processors.progress.summary import PathSummary
+from errata.processors.progress.timestamp import Timestamp
 
 T = TypeVar("T", bound=Timestamp)
 
@@ -49,7 +49,7 @@ def fully_connected(inputs: int, outputs: int, summary: PathSummary[T]) -> Conne
     """Return the connectivity of a node whose inputs all lead to all outputs, by one summary.
 
     Example:
-        >>> from processors.progress.summary import IDENTITY
+        >>> from errata.processors.progress.summary import IDENTITY
         >>> fully_connected(1, 2, IDENTITY)[0][1]
         Antichain([Advance(by=0, below=inf)])
     """

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, Protocol, TypeVar
 
-from processors.progress.change_batch import ChangeBatch
-from processors.progress.location import Connectivity
-from processors.progress.timestamp import Timestamp
+from errata.processors.progress.change_batch import ChangeBatch
+from errata.processors.progress.location import Connectivity
+from errata.processors.progress.timestamp import Timestamp
 
 T = TypeVar("T", bound=Timestamp)
 

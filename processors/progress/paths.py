@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias, TypeVar
 
-from processors.progress.antichain import Antichain
-from processors.progress.location import Location, Target
-from processors.progress.summary import PathSummary
-from processors.progress.timestamp import Timestamp
+from errata.processors.progress.antichain import Antichain
+from errata.processors.progress.location import Location, Target
+from errata.processors.progress.summary import PathSummary
+from errata.processors.progress.timestamp import Timestamp
 
 T = TypeVar("T", bound=Timestamp)
 

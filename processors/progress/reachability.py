@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from processors.progress.antichain import Antichain, MutableAntichain
-from processors.progress.change_batch import ChangeBatch
-from processors.progress.location import OUTSIDE, Connectivity, Location, Source, Target
-from processors.progress.paths import StandstillError, Steps, in_order, paths_to
-from processors.progress.summary import PathSummary
-from processors.progress.timestamp import Timestamp
-from schemas.errors import ErrataError
+from errata.processors.progress.antichain import Antichain, MutableAntichain
+from errata.processors.progress.change_batch import ChangeBatch
+from errata.processors.progress.location import OUTSIDE, Connectivity, Location, Source, Target
+from errata.processors.progress.paths import StandstillError, Steps, in_order, paths_to
+from errata.processors.progress.summary import PathSummary
+from errata.processors.progress.timestamp import Timestamp
+from errata.schemas.errors import ErrataError
 
 T = TypeVar("T", bound=Timestamp)
 
@@ -66,9 +66,9 @@ class Builder(Generic[T]):
     Example:
         A loop of two nodes, the second of which adds 1:
 
-        >>> from processors.progress.location import fully_connected
-        >>> from processors.progress.summary import IDENTITY, Advance
-        >>> from processors.progress.timestamp import Epoch
+        >>> from errata.processors.progress.location import fully_connected
+        >>> from errata.processors.progress.summary import IDENTITY, Advance
+        >>> from errata.processors.progress.timestamp import Epoch
         >>> graph = Builder("example", IDENTITY)
         >>> body = graph.add_node("body", 1, 1, fully_connected(1, 1, IDENTITY))
         >>> back = graph.add_node("feedback", 1, 1, fully_connected(1, 1, Advance(by=1)))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, cast
 
-from processors.progress.summary import IDENTITY, PathSummary, ProductSummary
-from processors.progress.timestamp import Epoch, Product, Timestamp
+from errata.processors.progress.summary import IDENTITY, PathSummary, ProductSummary
+from errata.processors.progress.timestamp import Epoch, Product, Timestamp
 
 T = TypeVar("T", bound=Timestamp)
 Outer = TypeVar("Outer", bound=Timestamp)

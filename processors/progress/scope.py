@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-from processors.progress.antichain import MutableAntichain
-from processors.progress.change_batch import ChangeBatch
-from processors.progress.location import OUTSIDE, Connectivity, Location, Source, Target
-from processors.progress.operate import Interest, Progress, Schedulable
-from processors.progress.reachability import Tracker
-from processors.progress.refinement import Refinement
-from processors.progress.timestamp import Timestamp
-from processors.progress.validity import validate
+from errata.processors.progress.antichain import MutableAntichain
+from errata.processors.progress.change_batch import ChangeBatch
+from errata.processors.progress.location import OUTSIDE, Connectivity, Location, Source, Target
+from errata.processors.progress.operate import Interest, Progress, Schedulable
+from errata.processors.progress.reachability import Tracker
+from errata.processors.progress.refinement import Refinement
+from errata.processors.progress.timestamp import Timestamp
+from errata.processors.progress.validity import validate
 
 T = TypeVar("T", bound=Timestamp)
 Outer = TypeVar("Outer", bound=Timestamp)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from processors.progress.antichain import Antichain
-from processors.progress.location import Connectivity, Source, Target
-from processors.progress.operate import Initialized, Interest, Operator, Progress
-from processors.progress.reachability import Builder
-from processors.progress.refinement import Refinement
-from processors.progress.scope import Child, Scope
-from processors.progress.timestamp import Timestamp
+from errata.processors.progress.antichain import Antichain
+from errata.processors.progress.location import Connectivity, Source, Target
+from errata.processors.progress.operate import Initialized, Interest, Operator, Progress
+from errata.processors.progress.reachability import Builder
+from errata.processors.progress.refinement import Refinement
+from errata.processors.progress.scope import Child, Scope
+from errata.processors.progress.timestamp import Timestamp
 
 Outer = TypeVar("Outer", bound=Timestamp)
 Inner = TypeVar("Inner", bound=Timestamp)
@@ -36,9 +36,9 @@ class ScopeBuilder(Generic[Outer, Inner]):
     Example:
         What enters a scope without operators leaves it:
 
-        >>> from processors.progress.refinement import Rounds
-        >>> from processors.progress.summary import IDENTITY
-        >>> from processors.progress.timestamp import Epoch
+        >>> from errata.processors.progress.refinement import Rounds
+        >>> from errata.processors.progress.summary import IDENTITY
+        >>> from errata.processors.progress.timestamp import Epoch
         >>> pipe = ScopeBuilder("pipe", Rounds(IDENTITY), inputs=1, outputs=1)
         >>> pipe.connect(Source(0, 0), Target(0, 0))
         >>> scope = pipe.build()

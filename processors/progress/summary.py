@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from processors.progress.timestamp import Epoch, PartialOrder, Product, Timestamp
-from schemas.errors import ErrataError
+from errata.processors.progress.timestamp import Epoch, PartialOrder, Product, Timestamp
+from errata.schemas.errors import ErrataError
 
 T = TypeVar("T", bound=Timestamp)
 Outer = TypeVar("Outer", bound=Timestamp)

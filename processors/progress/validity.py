@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from processors.progress.antichain import MutableAntichain
-from processors.progress.location import Connectivity
-from processors.progress.operate import Progress
-from processors.progress.timestamp import Timestamp
-from schemas.errors import ErrataError
+from errata.processors.progress.antichain import MutableAntichain
+from errata.processors.progress.location import Connectivity
+from errata.processors.progress.operate import Progress
+from errata.processors.progress.timestamp import Timestamp
+from errata.schemas.errors import ErrataError
 
 T = TypeVar("T", bound=Timestamp)
 
@@ -62,9 +62,9 @@ def validate(
             one, nor by a capability held at that time or an earlier one.
 
     Example:
-        >>> from processors.progress.location import fully_connected
-        >>> from processors.progress.summary import IDENTITY
-        >>> from processors.progress.timestamp import Epoch
+        >>> from errata.processors.progress.location import fully_connected
+        >>> from errata.processors.progress.summary import IDENTITY
+        >>> from errata.processors.progress.timestamp import Epoch
         >>> report, paths = Progress(1, 1), fully_connected(1, 1, IDENTITY)
         >>> report.produceds[0].update(Epoch(4), 1)
         >>> report.consumeds[0].update(Epoch(3), 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from processors.propagation.dynamic import Dynamic
-from processors.propagation.graph import Graph
-from processors.propagation.hybrid import Hybrid
-from processors.propagation.propagation import Propagation
-from processors.propagation.static import Static
+from errata.processors.propagation.dynamic import Dynamic
+from errata.processors.propagation.graph import Graph
+from errata.processors.propagation.hybrid import Hybrid
+from errata.processors.propagation.propagation import Propagation
+from errata.processors.propagation.static import Static
 
 STATIC, DYNAMIC, HYBRID = "static", "dynamic", "hybrid"
 ORDERS: dict[str, type[Propagation]] = {STATIC: Static, DYNAMIC: Dynamic, HYBRID: Hybrid}

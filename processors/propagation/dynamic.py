@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from processors.propagation.propagation import Propagation
+from errata.processors.propagation.propagation import Propagation
 
 
 class Dynamic(Propagation):
@@ -14,7 +14,7 @@ class Dynamic(Propagation):
     An epoch that runs k boxes costs O(k log k), however many there are (Streamulus).
 
     Example:
-        >>> from processors.propagation.graph import Graph
+        >>> from errata.processors.propagation.graph import Graph
         >>> epoch = Dynamic(Graph([[], [0], [0], [1, 2]]), active=[1])
         >>> ran = []
         >>> while (box := epoch.next()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from schemas.errors import ErrataError
+from errata.schemas.errors import ErrataError
 
 
 class GraphOrderError(ErrataError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from processors.propagation.dynamic import Dynamic
+from errata.processors.propagation.dynamic import Dynamic
 
 
 class Hybrid(Dynamic):
@@ -20,7 +20,7 @@ class Hybrid(Dynamic):
     Example:
         Box 0 is read by 1 and 2, which begin chains:
 
-        >>> from processors.propagation.graph import Graph
+        >>> from errata.processors.propagation.graph import Graph
         >>> epoch = Hybrid(Graph([[], [0], [0], [1], [2], [3], [4]]), active=[0])
         >>> ran = []
         >>> while (box := epoch.next()) is not None:

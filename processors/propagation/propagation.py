@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from heapq import heappush
 
-from processors.propagation.graph import Graph
+from errata.processors.propagation.graph import Graph
 
 
 class Propagation(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop
 
-from processors.propagation.propagation import Propagation
+from errata.processors.propagation.propagation import Propagation
 
 
 class Static(Propagation):
@@ -15,7 +15,7 @@ class Static(Propagation):
     (Streamulus).
 
     Example:
-        >>> from processors.propagation.graph import Graph
+        >>> from errata.processors.propagation.graph import Graph
         >>> epoch = Static(Graph([[], [0], [0], [1, 2]]), active=[1])
         >>> ran = []
         >>> while (box := epoch.next()) is not None:

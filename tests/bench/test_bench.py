@@ -8,7 +8,7 @@ import pytest
 
 from bench.tape import tape
 from bench.variants import VARIANTS
-from schemas import revisions as frames
+from errata.schemas import revisions as frames
 
 
 @pytest.mark.kafka

@@ -10,13 +10,13 @@ import polars as pl
 from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
-from schemas import revisions as frames
+from errata.schemas import revisions as frames
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from tests.containers.engine import LIMIT_S
 from tests.spark_jobs.at_work import Fed
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 DAY_MS = 86_400_000
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from testcontainers.core.container import DockerContainer
 
-from schemas import revisions as frames
+from errata.schemas import revisions as frames
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.kafka import KafkaCluster
 from tests.containers.engine import LIMIT_S, docker
 from tests.containers.tape import TAPE, Tape
 from tests.containers.test_requirements import IMAGE, pins
-from topics.broker import EmbeddedBroker
-from topics.kafka import KafkaCluster
 
 pytestmark = pytest.mark.docker
 
@@ -126,7 +126,7 @@ def test_the_image_has_what_the_hashed_list_has_and_nothing_else(containers: Con
     entry = ["--rm", "--entrypoint", "python", containers.image, "-c", code]
     found = {re.sub("[-_.]+", "-", name).lower() for name in docker("run", *entry).stdout.split()}
     everywhere = {name for name, kept in pins(IMAGE).items() if not any(";" in k for k in kept)}
-    assert everywhere | {"errata"} <= found <= pins(IMAGE).keys() | {"errata"}
+    assert everywhere | {"errata-streams"} <= found <= pins(IMAGE).keys() | {"errata-streams"}
 
 
 def test_a_state_folder_that_can_not_be_written_is_told(containers: Containers) -> None:

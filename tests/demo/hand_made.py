@@ -14,9 +14,9 @@ from errata.demo.audit.belief import ENDED
 from errata.demo.audit.decoding import SCHEMAS
 from errata.demo.audit.log import Entry, Logs
 from errata.demo.audit.verdict import DOWNSTREAM, SOURCE, TOPICS, TRADES, UPSTREAM
-from processors import dead_letter, report
-from schemas.avro import revision_schema
-from schemas.fields import FieldType
+from errata.processors import dead_letter, report
+from errata.schemas.avro import revision_schema
+from errata.schemas.fields import FieldType
 
 NOON = datetime(2026, 7, 15, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

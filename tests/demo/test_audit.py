@@ -10,6 +10,9 @@ from confluent_kafka import Producer
 from errata.demo.audit.decoding import SCHEMAS, kept, served
 from errata.demo.audit.log import AuditError
 from errata.demo.audit.verdict import TOPICS, Verdict, judge
+from errata.topics import settings
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 from tests.demo import hand_made as made
 from tests.demo.hand_made import (
     DOWNSTREAM,
@@ -22,9 +25,6 @@ from tests.demo.hand_made import (
     UPSTREAM,
 )
 from tests.registry.apicurio import Apicurio
-from topics import settings
-from topics.create import create_topics
-from topics.settings import TopicSpec
 
 
 def judged(topics: made.HandMade) -> Verdict:

@@ -14,14 +14,14 @@ import pytest
 from errata.cli.entry import app
 from errata.deployment import Deployment
 from errata.loading import load
+from errata.processors.deployed import deploy
 from errata.testing import LAG_MS, Driver
-from processors.deployed import deploy
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import TopicSpec
 from tests.errata.network_file import write_network
 from tests.errata.running import Running
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.registry import SchemaRegistry
-from topics.settings import TopicSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 FOREIGN = re.compile(r"^%\d\|.*\|rdkafka#.*\n", re.MULTILINE)

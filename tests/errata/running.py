@@ -16,12 +16,12 @@ from errata import rows
 from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
-from processors.arc_topic import ArcInput
-from processors.shared import Shared
-from processors.view import View
-from topics.broker import EmbeddedBroker
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
+from errata.processors.arc_topic import ArcInput
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
 
 LIMIT_S = 90.0
 MINUTE = 60_000

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from errata import Network, hopping
+from errata.processors.compiler import compile_network
+from errata.processors.plan import Plan
 from errata.rights import roles
-from processors.compiler import compile_network
-from processors.plan import Plan
+from errata.topics.refused import CREATE, DELETE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
-from topics.refused import CREATE, DELETE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 
 
 @pytest.fixture

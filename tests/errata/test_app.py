@@ -15,14 +15,14 @@ import typer
 
 from errata.cli.app import command, complain, reported
 from errata.cli.entry import app
+from errata.schemas.errors import ErrataError
 from errata.stopping import WATCH_PARENT
-from schemas.errors import ErrataError
+from errata.topics import secrets
+from errata.topics.cluster import ClusterError, FencedError
+from errata.topics.create import TopicSettingsError
+from errata.topics.refused import RefusedError
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
-from topics import secrets
-from topics.cluster import ClusterError, FencedError
-from topics.create import TopicSettingsError
-from topics.refused import RefusedError
 
 
 def status_of(error: BaseException) -> int:

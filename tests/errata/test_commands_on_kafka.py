@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.cluster import TopicPartition
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 from tests.errata.test_up import MINUTE, Up, wait_for
-from topics.broker import EmbeddedBroker
-from topics.cluster import TopicPartition
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 pytestmark = pytest.mark.kafka
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from errata.cli import input_file
 from errata.cli.csv_lines import CsvLines
 from errata.cli.input_file import read_input
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 FIELDS = {
     "k": "string",

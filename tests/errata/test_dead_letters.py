@@ -8,12 +8,12 @@ import pytest
 
 from errata import Network, python
 from errata.cli.deployed import Deployment
+from errata.processors.dead_letter import decode, encode
+from errata.processors.deployed import deploy
 from errata.testing import Driver
-from processors.dead_letter import decode, encode
-from processors.deployed import deploy
+from errata.topics.cluster import TopicPartition
+from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
-from topics.cluster import TopicPartition
-from topics.registry import SchemaRegistry
 
 PLACE = TopicPartition("source.prices", 0)
 LATE = b'{"op": "delete", "before": {"key": "later"}}'

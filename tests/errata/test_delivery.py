@@ -3,8 +3,8 @@
 import pytest
 
 from errata.delivery import Parcel, deliver
-from topics.cluster import ClusterError, TopicPartition
-from topics.memory import MemoryCluster
+from errata.topics.cluster import ClusterError, TopicPartition
+from errata.topics.memory import MemoryCluster
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 

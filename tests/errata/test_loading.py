@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from errata.loading import LoadError, load
-from processors.faults import NetworkError
+from errata.processors.faults import NetworkError
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 

@@ -13,9 +13,9 @@ from errata import logs
 from errata.cli.app import complain, reported
 from errata.passing_on import pass_on, tell
 from errata.supervisor import ProcessFailedError, Supervisor
+from errata.topics.client import LOGGER
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
-from topics.client import LOGGER
 
 Lines = Callable[[], list[str]]
 

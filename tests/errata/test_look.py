@@ -10,9 +10,9 @@ import pytest
 
 from errata import Network, tumbling
 from errata.look import Look
+from errata.sweepers.service import Service
+from errata.sweepers.sweeper import Sweeper
 from errata.testing import Driver
-from sweepers.service import Service
-from sweepers.sweeper import Sweeper
 from tests.processors.rogue import Rogue
 
 MINUTE = 60_000

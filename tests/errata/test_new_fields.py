@@ -7,12 +7,9 @@ import pytest
 
 from errata import Network, tumbling
 from errata.coming import coming
-from errata.source_fields import before_and_after, resolve_deployed
-from errata.switch import Switch
-from errata.versions import new_fields, next_version
-from processors import subjects
-from processors.compiler import compile_network
-from processors.deployed import (
+from errata.processors import subjects
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import (
     PlanMismatchError,
     as_deployed,
     declare_end,
@@ -20,13 +17,16 @@ from processors.deployed import (
     read_plan,
     topic_specs,
 )
-from processors.plan import Plan
-from processors.report import FOREVER
-from schemas.avro import tuple_schema
-from schemas.fields import FieldType
+from errata.processors.plan import Plan
+from errata.processors.report import FOREVER
+from errata.schemas.avro import tuple_schema
+from errata.schemas.fields import FieldType
+from errata.source_fields import before_and_after, resolve_deployed
+from errata.switch import Switch
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
+from errata.versions import new_fields, next_version
 from tests.errata.test_switch import LAG_MS, Running
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
 
 OLD = {"key": "string", "at": "timestamp-millis", "desk": "string", "price": "long"}
 NEW = {"key": "string", "fee": "long?", "at": "timestamp-millis", "desk": "string", "price": "long"}

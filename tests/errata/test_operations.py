@@ -16,13 +16,13 @@ import pytest
 
 from errata.pulse import LOOK_S
 from errata.stopping import OVERDUE
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 from tests.errata.exposed import exposed
 from tests.errata.network_file import write_network
 from tests.errata.test_port import HOST, asked, free_port
 from tests.errata.test_up import price, send
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.settings import TopicSpec
 
 pytestmark = pytest.mark.kafka
 

@@ -9,10 +9,10 @@ import pytest
 from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
-from processors.deployed import announce
+from errata.processors.deployed import announce
+from errata.topics.cluster import TopicPartition
+from errata.topics.kafka import KafkaCluster
 from tests.errata.running import LIMIT_S, Running
-from topics.cluster import TopicPartition
-from topics.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from errata.processors.arc_topic import ArcCodec, Meta
+from errata.schemas import revisions as frames
 from errata.testing import Driver
-from processors.arc_topic import ArcCodec, Meta
-from schemas import revisions as frames
+from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
-from topics.registry import SchemaRegistry
 
 
 def price(key: str) -> dict:

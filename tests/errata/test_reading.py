@@ -15,18 +15,18 @@ import errata as front_door
 from errata import Network, Stream, reading
 from errata.deployment import Deployment, UnknownNameError
 from errata.loading import load
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import NotDeployedError, deploy, topic_specs, write_plan
 from errata.progress import current
+from errata.spark_jobs.arc_reader import EpochAheadError, HistoryLostError
 from errata.tailing import Tail
 from errata.testing import LAG_MS, Driver
-from processors.compiler import compile_network
-from processors.deployed import NotDeployedError, deploy, topic_specs, write_plan
-from spark_jobs.arc_reader import EpochAheadError, HistoryLostError
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
 from tests.errata.test_tail import figure
 from tests.spark_jobs.by_hand import ONE, TWO, World, begin, go_on, insert, trade
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
 
 TAIL = ("--complete", "--json", "--from-beginning", "--no-follow")
 

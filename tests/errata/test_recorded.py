@@ -6,8 +6,8 @@ import pytest
 
 from errata import recorded as module
 from errata.recorded import StuckReadError, recorded
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
 
 
 @dataclass

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from errata.settings import read_settings
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.present import delete_topics, present_topics
+from errata.topics.settings import TopicSpec
 from tests.errata.conftest import Errata
 from tests.errata.running import Running
 from tests.errata.test_plan import declare
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.present import delete_topics, present_topics
-from topics.settings import TopicSpec
 
 pytestmark = pytest.mark.kafka
 

@@ -9,15 +9,15 @@ import pytest
 from errata import Network
 from errata.cli.revise import place_of
 from errata.deployment import Deployment
+from errata.processors.compiler import compile_network
+from errata.schemas import revisions as frames
+from errata.schemas.partition import partitions
 from errata.testing import Driver
-from processors.compiler import compile_network
-from schemas import revisions as frames
-from schemas.partition import partitions
+from errata.topics import names
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
-from topics import names
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
 
 MINUTE = 60_000
 FIELDS = {"key": "string", "at": "timestamp-millis"}

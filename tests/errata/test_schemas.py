@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from processors import subjects
-from processors.compiler import compile_network
-from processors.deployed import deploy, read_plan, topic_specs
+from errata.processors import subjects
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import deploy, read_plan, topic_specs
+from errata.topics.memory import MemoryCluster
+from errata.topics.names import SCHEMAS_TOPIC
+from errata.topics.registry import SchemaRegistry
 from tests.errata.test_new_fields import LAG_MS, OLD, network
-from topics.memory import MemoryCluster
-from topics.names import SCHEMAS_TOPIC
-from topics.registry import SchemaRegistry
 
 FILE = """
 from tests.errata.test_new_fields import NEW, OLD, network

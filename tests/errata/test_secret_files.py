@@ -6,7 +6,7 @@ import pytest
 
 from errata.secret_files import SecretFileError
 from errata.settings import read_settings
-from topics import secrets
+from errata.topics import secrets
 
 VARIABLE = "ERRATA_KAFKA__SASL_PASSWORD"
 PASSWORD = "hunter2-of-secret-files"

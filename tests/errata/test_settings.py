@@ -6,9 +6,9 @@ import pytest
 
 from errata.known_settings import SETTINGS, Setting
 from errata.place import DAY_MS
+from errata.schemas.errors import ErrataError
 from errata.settings import SettingsError, read_log_settings, read_settings
 from errata.settings_page import page
-from schemas.errors import ErrataError
 
 FILE = """
 [kafka]

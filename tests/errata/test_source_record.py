@@ -7,15 +7,15 @@ import polars as pl
 import pytest
 
 from errata import Network
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.compiler import compile_network
+from errata.processors.intake import Intake
+from errata.processors.typed import Source
+from errata.schemas import revisions as frames
 from errata.source_record import NoSuchRecordError, source_records
-from processors.arc_topic import ArcCodec
-from processors.compiler import compile_network
-from processors.intake import Intake
-from processors.typed import Source
-from schemas import revisions as frames
-from topics import names
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
+from errata.topics import names
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 
 FIELDS = {
     "key": "string",

@@ -9,16 +9,16 @@ import pytest
 from errata.cli.status import as_data, shown_to_people, why_held, why_watermark
 from errata.complaints import NAMED_MS
 from errata.loading import load
+from errata.processors import report as reports
+from errata.processors.compiler import compile_network
+from errata.processors.report import FOREVER, IDLE, Report
 from errata.progress import NetworkStatus, Progress, status
+from errata.schemas import framing
 from errata.testing import Driver
-from processors import report as reports
-from processors.compiler import compile_network
-from processors.report import FOREVER, IDLE, Report
-from schemas import framing
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
 
 SECOND = 1_000
 NOW_MS = 1_000 * SECOND

@@ -9,8 +9,8 @@ from collections.abc import Generator
 import pytest
 
 from errata import drain, stopping
+from errata.processors.task import Task
 from errata.stopping import OVERDUE, Stop
-from processors.task import Task
 
 HANGS = """
 from confluent_kafka.admin import AdminClient

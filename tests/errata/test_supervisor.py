@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from errata import Network, tumbling
+from errata.processors.compiler import compile_network
 from errata.supervisor import (
     MOST_QUICK,
     QUICK_S,
@@ -19,7 +20,6 @@ from errata.supervisor import (
     UnknownProcessError,
     network_commands,
 )
-from processors.compiler import compile_network
 
 PYTHON = [sys.executable, "-c"]
 WAITS = [*PYTHON, "import time; print('up', flush=True); time.sleep(600)"]

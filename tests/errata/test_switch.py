@@ -10,11 +10,9 @@ import pytest
 
 from errata import Network, rows, tumbling
 from errata.parts import Parts
-from errata.switch import Switch
-from errata.versions import next_version
-from processors.arc_topic import ArcInput
-from processors.compiler import compile_network
-from processors.deployed import (
+from errata.processors.arc_topic import ArcInput
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import (
     PlanMismatchError,
     changes,
     declare_end,
@@ -23,12 +21,14 @@ from processors.deployed import (
     require_same,
     topic_specs,
 )
-from processors.plan import Plan
-from processors.report import FOREVER
-from processors.shared import Shared
-from processors.view import View
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
+from errata.processors.plan import Plan
+from errata.processors.report import FOREVER
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.switch import Switch
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
+from errata.versions import next_version
 
 LAG_MS = 2**60
 

@@ -12,13 +12,13 @@ import pytest
 from errata import Stream, read
 from errata.deployment import Deployment
 from errata.loading import load
+from errata.processors.arc_topic import ArcCodec, Meta
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import PlanMismatchError
+from errata.schemas import revisions as frames
 from errata.testing import Driver
-from processors.arc_topic import ArcCodec, Meta
-from processors.compiler import compile_network
-from processors.deployed import PlanMismatchError
-from schemas import revisions as frames
+from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
-from topics.registry import SchemaRegistry
 
 MINUTE = 60_000
 TAIL = ("tail", "tape.py", "sums", "--from-beginning", "--no-follow")
@@ -133,8 +133,8 @@ from errata.cli.entry import main
 from errata.cli import deployed
 from errata.loading import load
 from errata.testing import Driver
-from processors.deployed import deploy
-from topics.registry import SchemaRegistry
+from errata.processors.deployed import deploy
+from errata.topics.registry import SchemaRegistry
 
 driver = Driver(load("tape.py"))
 deploy(driver.cluster, driver.plan)

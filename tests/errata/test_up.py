@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from schemas import framing
+from errata.schemas import framing
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.cluster import TopicPartition
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from tests.errata.conftest import errata_in
 from tests.errata.network_file import write_network
-from topics.broker import EmbeddedBroker
-from topics.cluster import TopicPartition
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 pytestmark = pytest.mark.kafka
 

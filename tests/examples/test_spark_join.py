@@ -22,8 +22,8 @@ def test_the_example_joins_totals_and_shows_them_as_of_two_epochs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("topics.broker.EmbeddedBroker", lambda: nullcontext(broker))
-    monkeypatch.setattr("spark_jobs.session.open_session", lambda **_: spark)
+    monkeypatch.setattr("errata.topics.broker.EmbeddedBroker", lambda: nullcontext(broker))
+    monkeypatch.setattr("errata.spark_jobs.session.open_session", lambda **_: spark)
     runpy.run_path(str(EXAMPLE))
     shown = capsys.readouterr().out
     assert re.search(r"600 trades up to epoch \d+; 60 corrections up to \d+\n", shown)

@@ -10,18 +10,18 @@ from errata import rows
 from errata.demo.run import environment
 from errata.place import Place
 from errata.preparation import prepare
+from errata.processors.arc_topic import ArcInput
+from errata.processors.deployed import declare_end
+from errata.processors.report import FOREVER
+from errata.processors.shared import Shared
+from errata.processors.view import View
 from errata.supervisor import Supervisor, network_commands
-from processors.arc_topic import ArcInput
-from processors.deployed import declare_end
-from processors.report import FOREVER
-from processors.shared import Shared
-from processors.view import View
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import TopicSpec
 from tests.feeds.feeds import FEEDS, ON_SPARK
 from tests.feeds.test_feeds import NAMES, in_order
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
-from topics.settings import TopicSpec
 
 PARTITIONS, LIMIT_S = 4, 300.0
 SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from topics.broker import EmbeddedBroker
+from errata.topics.broker import EmbeddedBroker
 
 
 @contextmanager

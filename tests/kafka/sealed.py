@@ -18,11 +18,11 @@ from confluent_kafka import Producer
 from errata.loading import load
 from errata.place import Place
 from errata.rights import SCOPE, SWEEPER
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
 from tests.errata.conftest import ROOT, Ended
 from tests.kafka.secured import Secured, rules, told
-from topics.create import create_topics
-from topics.settings import TopicSpec
 
 NET, FEED, OUT = "sealed", "sealed-feed", "sealed-out"
 NETWORK = """

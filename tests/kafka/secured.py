@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from topics.broker import EmbeddedBroker
-from topics.refused import GROUP, TOPIC, TRANSACTIONAL_ID, Right
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.refused import GROUP, TOPIC, TRANSACTIONAL_ID, Right
 
 HOST = "127.0.0.1"
 ANY = AclBindingFilter(

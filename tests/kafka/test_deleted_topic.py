@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 
 from errata.loading import load
 from errata.place import Place
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.cluster import MissingTopicError
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
 from tests.errata.network_file import write_network
-from topics.broker import EmbeddedBroker
-from topics.cluster import MissingTopicError
-from topics.create import create_topics
-from topics.settings import TopicSpec
 
 pytestmark = pytest.mark.kafka
 

@@ -7,12 +7,12 @@ import pytest
 
 from errata import Network
 from errata.place import Place
+from errata.schemas import revisions as frames
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
-from schemas import revisions as frames
 from tests.spark_jobs.at_work import Fed, at_work
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 LINKS = 120
 FIELDS = {"key": "string", "at": "timestamp-millis", "next": "string"}

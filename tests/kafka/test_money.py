@@ -15,14 +15,14 @@ import pytest
 import errata
 from errata import Network, Stream
 from errata.place import Place
+from errata.schemas import revisions as frames
+from errata.schemas.visible import visible
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
-from schemas import revisions as frames
-from schemas.visible import visible
 from tests.kafka.following import following
 from tests.spark_jobs.at_work import LIMIT_S, Fed, at_work
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 ACCOUNTS, MOVES = 12, 1_500
 TAIL = ("tail", "balances", "--complete", "--json", "--from-beginning")

@@ -17,14 +17,14 @@ from confluent_kafka.admin import AclBinding, AclOperation
 from errata.loading import load
 from errata.place import Place
 from errata.preparation import prepare
+from errata.topics.cluster import ClusterError
+from errata.topics.groups import group_members
+from errata.topics.kafka import KafkaCluster
+from errata.topics.presence import await_brokers
+from errata.topics.present import present_topics
+from errata.topics.refused import RefusedError
 from tests.kafka.sealed import CLOSED_S, FEED, LIMIT_S, MINUTE, NET, NETWORK, RUNNING, World
 from tests.kafka.secured import HOST, Secured, secured
-from topics.cluster import ClusterError
-from topics.groups import group_members
-from topics.kafka import KafkaCluster
-from topics.presence import await_brokers
-from topics.present import present_topics
-from topics.refused import RefusedError
 
 pytestmark = pytest.mark.kafka
 

@@ -9,7 +9,8 @@ from typing import Any
 import fastavro
 import msgspec
 
-from schemas.partition import partitions
+from errata.schemas.partition import partitions
+from errata.topics.cluster import TopicPartition
 from tests.laws.history import Row
 from tests.laws.intake import Findings, IntakeAudit, Report
 from tests.laws.loop_letters import LoopLetters
@@ -17,7 +18,6 @@ from tests.laws.networks import SOURCE
 from tests.laws.oracle import Content, Tuple, contents, watermark
 from tests.laws.simulation import Simulation
 from tests.laws.sinks import SinkAudit
-from topics.cluster import TopicPartition
 
 
 class Audit:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from processors.plan import Plan
-from processors.view import View
+from errata.processors.plan import Plan
+from errata.processors.view import View
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
 from tests.laws.history import History
 from tests.laws.process import Process
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
 
 
 class Cleaner:

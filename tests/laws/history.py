@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from processors.plan import Plan
-from topics import names
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
+from errata.processors.plan import Plan
+from errata.topics import names
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 
 HEAD = 5  # magic byte and schema id
 

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.partition import partitions
+from errata.schemas.partition import partitions
 from tests.laws.envelopes import PASSED, read
 from tests.laws.oracle import FOREVER, IDLE, NEVER, Tuple
 from tests.laws.simulation import Simulation

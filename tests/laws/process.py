@@ -5,20 +5,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from processors.desk import TopicDesk
-from processors.ingest_task import IngestTask
-from processors.owner_task import OwnerTask
-from processors.plan import Plan
-from processors.scope_task import ScopeTask
-from processors.shared import Shared
-from processors.task import Task
-from processors.view import View
-from sweepers.beside import Beside
-from sweepers.service import Service
-from sweepers.sweeper import Sweeper
+from errata.processors.desk import TopicDesk
+from errata.processors.ingest_task import IngestTask
+from errata.processors.owner_task import OwnerTask
+from errata.processors.plan import Plan
+from errata.processors.scope_task import ScopeTask
+from errata.processors.shared import Shared
+from errata.processors.task import Task
+from errata.processors.view import View
+from errata.sweepers.beside import Beside
+from errata.sweepers.service import Service
+from errata.sweepers.sweeper import Sweeper
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 from tests.laws.spark_engine import SparkJob
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
 
 SEGMENT_ROWS = 6  # sealed often, so that a new life finds something
 NEVER_COMPACTED_MS = 2**60

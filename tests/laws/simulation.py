@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from processors.deployed import declare_end, deploy, topic_specs
+from errata.processors.deployed import declare_end, deploy, topic_specs
+from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from errata.topics.memory import MemoryCluster
 from tests.laws.cleaner import Cleaner
 from tests.laws.envelopes import Record, written
 from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, Shape
 from tests.laws.process import Kind, Process, kinds
 from tests.laws.tape import Tape
-from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
-from topics.memory import MemoryCluster
 
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
 STEPS_A_TICK = 30

@@ -10,12 +10,12 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from processors.declarations import Sink
-from processors.exchanges import owner_of
-from schemas.partition import partitions
+from errata.processors.declarations import Sink
+from errata.processors.exchanges import owner_of
+from errata.schemas.partition import partitions
+from errata.topics.cluster import TopicPartition
 from tests.laws.oracle import Content, Tuple
 from tests.laws.simulation import Simulation
-from topics.cluster import TopicPartition
 
 _LETTERS = {(True, False): "d", (False, True): "c", (True, True): "u"}
 _WORDS = {"d": "delete", "c": "insert", "u": "replace"}

@@ -13,19 +13,19 @@ from typing import Any
 
 import polars as pl
 
-from processors.desk import TopicDesk
-from processors.scopes import Scope
-from processors.shared import Shared
-from processors.view import View
-from spark_jobs.driver import register
-from spark_jobs.epochs import Bound, Epochs
-from spark_jobs.job import Job
-from spark_jobs.registered import Recorder
-from spark_jobs.replays import questions
-from spark_jobs.reports import Reports, Told, resumes, together
-from spark_jobs.share import Done, Share
-from spark_jobs.stretches import HEADER, LETTERS, Row, read, stretches
-from spark_jobs.writer import write
+from errata.processors.desk import TopicDesk
+from errata.processors.scopes import Scope
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.spark_jobs.driver import register
+from errata.spark_jobs.epochs import Bound, Epochs
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.registered import Recorder
+from errata.spark_jobs.replays import questions
+from errata.spark_jobs.reports import Reports, Told, resumes, together
+from errata.spark_jobs.share import Done, Share
+from errata.spark_jobs.stretches import HEADER, LETTERS, Row, read, stretches
+from errata.spark_jobs.writer import write
 
 BUCKETS, WRITERS = 13, 2
 

@@ -9,22 +9,22 @@ from unittest import mock
 
 from errata import parts
 from errata.parts import Actor, Parts
+from errata.processors.deployed import read_plan, topic_specs
+from errata.processors.plan import Plan
+from errata.processors.shared import Shared
+from errata.processors.takeover import Fill
+from errata.processors.task import WrongPlanError
+from errata.processors.view import View
 from errata.switch import Switch
+from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
+from errata.topics.registry import SchemaRegistry
 from errata.versions import next_version
-from processors.deployed import read_plan, topic_specs
-from processors.plan import Plan
-from processors.shared import Shared
-from processors.takeover import Fill
-from processors.task import WrongPlanError
-from processors.view import View
 from tests.laws.audit import Audit
 from tests.laws.cleaner import Cleaner
 from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, Shape
 from tests.laws.process import NEVER_COMPACTED_MS, Process, kinds
 from tests.laws.simulation import STEPS_A_TICK, KilledError, Simulation
-from topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
-from topics.registry import SchemaRegistry
 
 DIED_AT_MOST = 12
 

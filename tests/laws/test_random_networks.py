@@ -10,15 +10,15 @@ from unittest import mock
 
 import pytest
 
-from processors import desk
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.counting import Counting
-from processors.boxes.forward import Forward
-from processors.boxes.iterate import Iterate
-from processors.boxes.join import Join
-from processors.boxes.lookup import Lookup
-from processors.boxes.ordered import Ordered
-from spark_jobs import slabs
+from errata.processors import desk
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.counting import Counting
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.iterate import Iterate
+from errata.processors.boxes.join import Join
+from errata.processors.boxes.lookup import Lookup
+from errata.processors.boxes.ordered import Ordered
+from errata.spark_jobs import slabs
 from tests.laws.audit import Audit
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.random_networks import random_shape

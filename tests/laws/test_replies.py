@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from processors import desk
-from processors.replay import Ask
-from processors.scope_task import ScopeTask
+from errata.processors import desk
+from errata.processors.replay import Ask
+from errata.processors.scope_task import ScopeTask
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
 from tests.laws.audit import Audit
 from tests.laws.networks import apart
 from tests.laws.simulation import Simulation
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 

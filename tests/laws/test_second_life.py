@@ -4,7 +4,7 @@ import pytest
 
 from errata import Network, tumbling
 from errata.testing import Driver
-from topics.cluster import DoubtfulCommitError, TopicPartition
+from errata.topics.cluster import DoubtfulCommitError, TopicPartition
 
 
 def counts() -> Network:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from processors import task
+from errata.processors import task
 
 
 class Clock:

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from processors import report as reports
-from processors.plan import Plan
-from processors.report import Report
-from processors.view import View
-from schemas import framing
-from topics import names
-from topics.cluster import Cluster
-from topics.registry import SchemaRegistry
+from errata.processors import report as reports
+from errata.processors.plan import Plan
+from errata.processors.report import Report
+from errata.processors.view import View
+from errata.schemas import framing
+from errata.topics import names
+from errata.topics.cluster import Cluster
+from errata.topics.registry import SchemaRegistry
 
 
 class Rogue:

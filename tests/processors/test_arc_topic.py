@@ -1,9 +1,9 @@
 """An arc's topic: only revisions of the arc, in its own schema, are read from it."""
 
 from errata import Network
+from errata.processors.arc_topic import Meta
 from errata.testing import Driver
-from processors.arc_topic import Meta
-from topics.cluster import Records, TopicPartition
+from errata.topics.cluster import Records, TopicPartition
 
 
 def test_strangers_records_and_tombstones_in_an_arcs_topic_are_passed_over():

@@ -6,13 +6,13 @@ from decimal import Decimal
 import pytest
 
 from errata import Network, tumbling
+from errata.processors.compiler import compile_network
+from errata.processors.envelopes.checks import Batch
+from errata.processors.envelopes.make import make
+from errata.schemas import framing
 from errata.testing import Driver
-from processors.compiler import compile_network
-from processors.envelopes.checks import Batch
-from processors.envelopes.make import make
-from schemas import framing
+from errata.topics.registry import UnknownSchemaError
 from tests.processors.envelopes.records import FIELDS, avro
-from topics.registry import UnknownSchemaError
 
 MINUTE = 60_000
 

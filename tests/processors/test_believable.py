@@ -5,12 +5,12 @@ What lies there: two ingest tasks, which write to all three partitions of an exc
 
 import pytest
 
-from processors.arc_topic import ArcInput
-from processors.report import FOREVER, Report
-from processors.view import View
+from errata.processors.arc_topic import ArcInput
+from errata.processors.report import FOREVER, Report
+from errata.processors.view import View
+from errata.topics.cluster import MovingLeaderError, TopicPartition
 from tests.processors.rogue import Rogue
 from tests.processors.test_rekey import World, insert, replace, row, running
-from topics.cluster import MovingLeaderError, TopicPartition
 
 LIAR = "ingest.trades.0"
 

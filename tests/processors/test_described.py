@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from errata import Network, tumbling
-from processors.arc_topic import ArcCodec
-from processors.compiler import compile_network
-from processors.deployed import NotDeployedError, topic_specs, write_plan
-from processors.described import (
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import NotDeployedError, topic_specs, write_plan
+from errata.processors.described import (
     DescribedPlan,
     ForeignSchemaError,
     NoSuchArcError,
     read_described,
 )
-from processors.plan import Plan
-from processors.report import NEVER, Report
-from processors.view import View
-from schemas.codec import RevisionCodec
+from errata.processors.plan import Plan
+from errata.processors.report import NEVER, Report
+from errata.processors.view import View
+from errata.schemas.codec import RevisionCodec
+from errata.topics import names
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 from tests.laws.random_networks import random_shape
-from topics import names
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
 
 TYPES = {"zone": "string", "at": "timestamp-millis", "amount": "decimal(38,10)?", "n": "long"}
 

@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
-from processors import feed as feeds
-from processors.feed import Cursor, Feeds
-from topics.cluster import LostOffsetError, TopicPartition
-from topics.memory import MemoryCluster
+from errata.processors import feed as feeds
+from errata.processors.feed import Cursor, Feeds
+from errata.topics.cluster import LostOffsetError, TopicPartition
+from errata.topics.memory import MemoryCluster
 
 PLACE = TopicPartition("arc", 0)
 

@@ -13,12 +13,12 @@ import pytest
 
 from errata import Network
 from errata.look import Look
+from errata.processors.holdings import Holdings
+from errata.processors.index import FullIndexError, Index, StoredIndexError
+from errata.processors.ingest_task import IngestTask
+from errata.processors.owner_task import OwnerTask
+from errata.processors.task import Task
 from errata.testing import Driver
-from processors.holdings import Holdings
-from processors.index import FullIndexError, Index, StoredIndexError
-from processors.ingest_task import IngestTask
-from processors.owner_task import OwnerTask
-from processors.task import Task
 from tests.errata.conftest import ROOT
 from tests.processors.conftest import Clock
 from tests.stuffing import fill

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from errata import Network, NetworkError, hopping, sliding, tumbling
+from errata.processors.boxes.ordered import Ordered
+from errata.processors.compiler import compile_network
+from errata.processors.windows import FOREVER_MS, WindowSpecError
 from errata.testing import Driver
-from processors.boxes.ordered import Ordered
-from processors.compiler import compile_network
-from processors.windows import FOREVER_MS, WindowSpecError
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "symbol": "string", "price": "double"}
 MINUTE, HOUR_MINUTES = 60_000, 60

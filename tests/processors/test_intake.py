@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from processors.arc_topic import ArcCodec
-from processors.expressions.expression import compile_event_time
-from processors.intake import LONGEST_VALUE, Intake
-from schemas.arc import Arc
+from errata.processors.arc_topic import ArcCodec
+from errata.processors.expressions.expression import compile_event_time
+from errata.processors.intake import LONGEST_VALUE, Intake
+from errata.schemas.arc import Arc
 from tests.processors.envelopes.records import Registry, kinds, source, text
 
 FIELDS = {"key": "string", "day": "date?", "n": "long?"}

@@ -3,8 +3,8 @@
 import pytest
 
 from errata import Network, NetworkError, Stream, tumbling
+from errata.processors.compiler import compile_network
 from errata.testing import Driver
-from processors.compiler import compile_network
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "x": "long", "note": "string?"}
 

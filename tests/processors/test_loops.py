@@ -6,8 +6,8 @@ import pytest
 
 from errata import Network, NetworkError, Stream, tumbling
 from errata.cli.explain import explanation
+from errata.processors.compiler import compile_network
 from errata.testing import Driver
-from processors.compiler import compile_network
 
 TRADES = {"key": "string", "at": "timestamp-millis", "symbol": "string", "size": "long"}
 RENAMES = {"old": "string", "at": "timestamp-millis", "new": "string"}

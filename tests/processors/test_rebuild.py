@@ -5,10 +5,10 @@ import re
 import pytest
 
 from errata import Network, Stream, python, tumbling
+from errata.processors.scope import BoxError
+from errata.processors.scope_task import ScopeTask
 from errata.testing import Driver
-from processors.scope import BoxError
-from processors.scope_task import ScopeTask
-from topics.cluster import FencedError, TopicPartition
+from errata.topics.cluster import FencedError, TopicPartition
 
 MINUTE = 60_000
 

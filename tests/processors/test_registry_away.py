@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from errata import Network
+from errata.processors.owner_task import OwnerTask
 from errata.testing import Driver
-from processors.owner_task import OwnerTask
+from errata.topics.registry import RegistryAwayError
 from tests.processors.conftest import Clock
 from tests.processors.envelopes.records import Registry, avro, record
-from topics.registry import RegistryAwayError
 
 AT = {"type": "long", "logicalType": "timestamp-millis"}
 TRADE = {"key": "string", "at": AT, "price": "long"}

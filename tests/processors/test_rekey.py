@@ -12,23 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata import Network, Stream, tumbling
+from errata.processors.arc_topic import ArcInput
+from errata.processors.compiler import compile_network
+from errata.processors.dead_letter import decode as decode_letter
+from errata.processors.deployed import topic_specs
+from errata.processors.faults import NetworkError
+from errata.processors.holdings import LostIndexError
+from errata.processors.ingest_task import IngestTask
+from errata.processors.owner_task import OwnerTask
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.schemas import framing
+from errata.schemas import revisions as frames
+from errata.schemas.partition import partitions as hashed
 from errata.testing import Driver
-from processors.arc_topic import ArcInput
-from processors.compiler import compile_network
-from processors.dead_letter import decode as decode_letter
-from processors.deployed import topic_specs
-from processors.faults import NetworkError
-from processors.holdings import LostIndexError
-from processors.ingest_task import IngestTask
-from processors.owner_task import OwnerTask
-from processors.shared import Shared
-from processors.view import View
-from schemas import framing
-from schemas import revisions as frames
-from schemas.partition import partitions as hashed
-from topics.cluster import TopicPartition
-from topics.memory import MemoryCluster
-from topics.registry import SchemaRegistry
+from errata.topics.cluster import TopicPartition
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import SchemaRegistry
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long"}
 OPS = {frames.INSERT: "insert", frames.DELETE: "delete", frames.REPLACE: "replace"}

@@ -2,8 +2,8 @@
 
 from errata import Network, Stream, tumbling
 from errata.testing import Driver
-from topics import names
-from topics.cluster import TopicPartition
+from errata.topics import names
+from errata.topics.cluster import TopicPartition
 
 BUSY, EPOCHS = 5, 5
 MINUTE = 60_000

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from errata import Network
-from processors.compiler import compile_network
-from processors.faults import NetworkError
-from processors.resolve import resolve
+from errata.processors.compiler import compile_network
+from errata.processors.faults import NetworkError
+from errata.processors.resolve import resolve
 from tests.processors.envelopes.records import Registry, record
 
 AT = {"type": "long", "logicalType": "timestamp-millis"}

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 from errata import Network, tumbling
-from processors.boxes.aggregate import Aggregate
-from processors.compiler import compile_network
-from processors.plan import Plan
-from processors.propagation.choice import ORDERS
-from processors.report import FOREVER
-from processors.scope import EpochResult, Memory, ScopeRun
-from schemas import revisions as frames
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.compiler import compile_network
+from errata.processors.plan import Plan
+from errata.processors.propagation.choice import ORDERS
+from errata.processors.report import FOREVER
+from errata.processors.scope import EpochResult, Memory, ScopeRun
+from errata.schemas import revisions as frames
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "x": "long"}
 WINDOW = tumbling(10)

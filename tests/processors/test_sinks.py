@@ -8,9 +8,9 @@ import fastavro
 import pytest
 
 from errata import Network, tumbling
+from errata.schemas import framing
 from errata.testing import Driver
-from schemas import framing
-from topics.cluster import TopicPartition
+from errata.topics.cluster import TopicPartition
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "desk": "string", "price": "decimal(9,2)"}
 

@@ -4,10 +4,10 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.spread import Spread
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.fields import FieldType
+from errata.processors.spread import Spread
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
 
 FIELDS = {
     "k": FieldType("string"),

@@ -4,14 +4,14 @@ import pytest
 
 import errata
 from errata import Network, tumbling
+from errata.processors import subjects
+from errata.processors.compiler import compile_network
+from errata.processors.plan import Plan
+from errata.processors.subjects import IncompatibleSchemaError, planned
 from errata.testing import Driver
-from processors import subjects
-from processors.compiler import compile_network
-from processors.plan import Plan
-from processors.subjects import IncompatibleSchemaError, planned
-from topics.memory import MemoryCluster
-from topics.names import SCHEMAS_TOPIC
-from topics.registry import SchemaRegistry
+from errata.topics.memory import MemoryCluster
+from errata.topics.names import SCHEMAS_TOPIC
+from errata.topics.registry import SchemaRegistry
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "desk": "string", "size": "long"}
 

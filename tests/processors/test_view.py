@@ -1,11 +1,11 @@
 """The watermark that a task sees is the minimum over all that its inputs come from."""
 
 from errata import Network, tumbling
-from processors.compiler import compile_network
-from processors.deployed import topic_specs
-from processors.report import Report
-from processors.view import View
-from topics.memory import MemoryCluster
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import topic_specs
+from errata.processors.report import Report
+from errata.processors.view import View
+from errata.topics.memory import MemoryCluster
 
 
 def test_a_scope_that_unites_two_sources_waits_for_the_watermarks_of_both():

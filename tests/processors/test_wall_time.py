@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.wall_time import TimeZoneError, zone
-from processors.windows import (
+from errata.processors.wall_time import TimeZoneError, zone
+from errata.processors.windows import (
     EVENT_TIME_BOUND_MS,
     HISTORY_END_MS,
     HISTORY_START_MS,

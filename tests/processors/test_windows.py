@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.envelopes.checks import EARLIEST_MS, LATEST_MS
-from processors.windows import (
+from errata.processors.envelopes.checks import EARLIEST_MS, LATEST_MS
+from errata.processors.windows import (
     EVENT_TIME_BOUND_MS,
     HISTORY_END_MS,
     HISTORY_START_MS,

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from urllib.error import HTTPError, URLError
 
-from topics import jars
+from errata.topics import jars
 
 VERSION = "3.3.3"
 ARCHIVE = jars.Jars(

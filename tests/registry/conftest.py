@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from errata.topics.broker import EmbeddedBroker
 from tests.errata.conftest import environ
 from tests.registry.running import Running
-from topics.broker import EmbeddedBroker
 
 __all__ = ["environ"]
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from schemas.avro import tuple_schema
-from schemas.fields import FieldType
+from errata.schemas.avro import tuple_schema
+from errata.schemas.fields import FieldType
+from errata.topics.memory import MemoryCluster
+from errata.topics.refused import RefusedError
+from errata.topics.registry_server import registry
 from tests.kafka.secured import certificates
 from tests.registry.apicurio import Apicurio
 from tests.registry.guarded import guarded
-from topics.memory import MemoryCluster
-from topics.refused import RefusedError
-from topics.registry_server import registry
 
 pytestmark = pytest.mark.registry
 

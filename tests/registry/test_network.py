@@ -4,12 +4,12 @@ from decimal import Decimal
 
 import pytest
 
-from processors.described import read_described
+from errata.processors.described import read_described
+from errata.topics.cluster import ClusterError
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 from tests.registry.avro_producer import Orders, order
 from tests.registry.read_only import ReadOnly
-from topics.cluster import ClusterError
-from topics.create import create_topics
-from topics.settings import TopicSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.registry]
 

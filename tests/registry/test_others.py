@@ -11,15 +11,15 @@ import pytest
 from errata import Network, tumbling
 from errata.place import Place
 from errata.preparation import prepare
+from errata.processors.deployed import declare_end
+from errata.processors.report import FOREVER
+from errata.processors.view import View
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
-from processors.deployed import declare_end
-from processors.report import FOREVER
-from processors.view import View
 from tests.kafka.plain_consumer import consumed
 from tests.registry.avro_producer import Orders, order
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.registry]
 

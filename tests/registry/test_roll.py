@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from errata.topics.create import create_topics
+from errata.topics.names import SCHEMAS_TOPIC
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import TopicSpec, compacted
 from tests.registry.avro_producer import FEE, Orders, order
-from topics.create import create_topics
-from topics.names import SCHEMAS_TOPIC
-from topics.registry import SchemaRegistry
-from topics.settings import TopicSpec, compacted
 
 pytestmark = pytest.mark.kafka
 

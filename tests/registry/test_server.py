@@ -2,13 +2,13 @@
 
 import pytest
 
-from schemas.avro import key_schema, revision_schema, tuple_schema
-from schemas.fields import FieldType
-from topics import outage
-from topics.cluster import ClusterError
-from topics.memory import MemoryCluster
-from topics.registry import NotAvroError, UnknownSchemaError
-from topics.registry_server import registry
+from errata.schemas.avro import key_schema, revision_schema, tuple_schema
+from errata.schemas.fields import FieldType
+from errata.topics import outage
+from errata.topics.cluster import ClusterError
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry import NotAvroError, UnknownSchemaError
+from errata.topics.registry_server import registry
 
 pytestmark = pytest.mark.registry
 

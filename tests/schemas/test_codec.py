@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import RevisionCodec, as_revisions
-from schemas.decode import Decoder, UndecodableError
-from schemas.encode import Encoder, UnencodableError
-from schemas.fields import FieldType
-from schemas.revisions import DELETE, INSERT, schema
+from errata.schemas.codec import RevisionCodec, as_revisions
+from errata.schemas.decode import Decoder, UndecodableError
+from errata.schemas.encode import Encoder, UnencodableError
+from errata.schemas.fields import FieldType
+from errata.schemas.revisions import DELETE, INSERT, schema
 
 FIELDS = {name: FieldType.parse(kind) for name, kind in {"k": "string", "n": "long?"}.items()}
 CODEC = RevisionCodec("prices", FIELDS)

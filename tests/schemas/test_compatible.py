@@ -6,9 +6,9 @@ import random
 import fastavro
 import pytest
 
-from schemas.avro import revision_schema
-from schemas.compatible import unreadable
-from schemas.fields import FieldType
+from errata.schemas.avro import revision_schema
+from errata.schemas.compatible import unreadable
+from errata.schemas.fields import FieldType
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
 FIXED = {"type": "fixed", "name": "F", "size": 4}

@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.batch import MAX_RECORD_BYTES
-from schemas.decode import Decoder, UndecodableError
-from schemas.utf8 import malformed
+from errata.schemas.batch import MAX_RECORD_BYTES
+from errata.schemas.decode import Decoder, UndecodableError
+from errata.schemas.utf8 import malformed
 
 WIDE, LARGEST = b"\xff" * 9, b"\xff" * 9 + b"\x01"
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from schemas.encode import Encoder, UnencodableError
+from errata.schemas.encode import Encoder, UnencodableError
 
 INNER = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "long"}]}
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.framing import UNFRAMED, frame, unframe
+from errata.schemas.framing import UNFRAMED, frame, unframe
 
 
 @given(st.lists(st.binary(max_size=9)), st.integers(0, 2**31 - 1))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.joined import Joined
+from errata.schemas.joined import Joined
 
 
 @given(st.lists(st.binary(max_size=6)), st.integers(0, 7), st.integers(0, 9), st.integers(0, 9))

@@ -3,11 +3,11 @@ import copy
 import polars as pl
 import pytest
 
-from schemas.avro import key_schema, revision_schema
-from schemas.fields import FieldType
-from schemas.layout import Leaf, Nested, UnsupportedSchemaError, columns
-from schemas.resolver import MAX_FIELDS, layout_of
-from schemas.revisions import OPS
+from errata.schemas.avro import key_schema, revision_schema
+from errata.schemas.fields import FieldType
+from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError, columns
+from errata.schemas.resolver import MAX_FIELDS, layout_of
+from errata.schemas.revisions import OPS
 
 FIELDS = {
     name: FieldType.parse(kind)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.partition import murmur2, partitions
+from errata.schemas.partition import murmur2, partitions
 
 JAVA = {  # what Kafka's own unit test asserts of its Java implementation
     b"21": -973932308,

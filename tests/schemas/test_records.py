@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.decode import Decoder
-from schemas.encode import Encoder
-from schemas.layout import Leaf, UnsupportedSchemaError
+from errata.schemas.decode import Decoder
+from errata.schemas.encode import Encoder
+from errata.schemas.layout import Leaf, UnsupportedSchemaError
 
 EXACT = Context(prec=60)
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from schemas import revisions as frames
-from schemas.fields import FieldType
+from errata.schemas import revisions as frames
+from errata.schemas.fields import FieldType
 
 FIELDS = {"k": FieldType("long", optional=True), "v": FieldType("double", optional=True)}
 

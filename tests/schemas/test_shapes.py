@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.decode import Decoder
-from schemas.layout import UnsupportedSchemaError
-from schemas.resolver import MAX_DEPTH, MAX_FIELDS, layout_of
-from schemas.shapes import MAX_ITEMS
+from errata.schemas.decode import Decoder
+from errata.schemas.layout import UnsupportedSchemaError
+from errata.schemas.resolver import MAX_DEPTH, MAX_FIELDS, layout_of
+from errata.schemas.shapes import MAX_ITEMS
 
 PLAIN = [
     ("null", st.none()),

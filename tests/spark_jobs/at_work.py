@@ -10,14 +10,14 @@ from typing import Any
 
 import polars as pl
 
+from errata.processors.arc_topic import ArcCodec, history
+from errata.processors.plan import Plan
+from errata.processors.view import View
+from errata.topics.cluster import TopicPartition
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
 from errata.worker import Worker
-from processors.arc_topic import ArcCodec, history
-from processors.plan import Plan
-from processors.view import View
 from tests.laws.growing import ended
-from topics.cluster import TopicPartition
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
 
 HOUR = 3_600_000
 LIMIT_S = 60.0

@@ -4,11 +4,11 @@ from typing import Any
 
 import polars as pl
 
+from errata.processors.arc_topic import Meta
+from errata.schemas import revisions as frames
+from errata.topics.kafka import KafkaCluster
 from errata.worker import Worker
-from processors.arc_topic import Meta
-from schemas import revisions as frames
 from tests.spark_jobs.at_work import Fed
-from topics.kafka import KafkaCluster
 
 TAPE = """
 from errata import Network, hopping, tumbling

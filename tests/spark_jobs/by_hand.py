@@ -7,22 +7,22 @@ from typing import Any
 import polars as pl
 
 from errata import Network
-from processors import report as reports
-from processors import subjects
-from processors.arc_topic import ArcCodec, Meta
-from processors.compiler import compile_network
-from processors.deployed import deploy, topic_specs
-from processors.report import Report
-from schemas import framing
-from schemas import revisions as frames
-from spark_jobs.data_source import BatchReader, Opened, StreamReader
-from topics import names
-from topics.cluster import TopicPartition, Transactions
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.memory import MemoryCluster
-from topics.registry_server import registry
-from topics.settings import DAY_MS, TopicSpec
+from errata.processors import report as reports
+from errata.processors import subjects
+from errata.processors.arc_topic import ArcCodec, Meta
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import deploy, topic_specs
+from errata.processors.report import Report
+from errata.schemas import framing
+from errata.schemas import revisions as frames
+from errata.spark_jobs.data_source import BatchReader, Opened, StreamReader
+from errata.topics import names
+from errata.topics.cluster import TopicPartition, Transactions
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry_server import registry
+from errata.topics.settings import DAY_MS, TopicSpec
 
 PLAIN = {"zone": "string", "at": "timestamp-millis", "n": "long"}
 

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pyspark
 
-from spark_jobs.session import check_java
+from errata.spark_jobs.session import check_java
 
 HOST = "127.0.0.1"
 LIMIT_S = 90.0

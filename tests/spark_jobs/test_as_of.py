@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from errata import Network, Stream, hopping, tumbling
+from errata.processors.compiler import compile_network
+from errata.processors.report import NEVER, Report
+from errata.schemas import revisions as frames
+from errata.spark_jobs.as_of import AsOf, Auditor, Bound, NotAuditableError, Reports
 from errata.testing import Driver
-from processors.compiler import compile_network
-from processors.report import NEVER, Report
-from schemas import revisions as frames
-from spark_jobs.as_of import AsOf, Auditor, Bound, NotAuditableError, Reports
-from topics.cluster import TopicPartition
+from errata.topics.cluster import TopicPartition
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 LAG_MS = 2**60

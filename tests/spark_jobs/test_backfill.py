@@ -12,24 +12,24 @@ import pytest
 from errata import Network, rows, tumbling
 from errata.loading import load
 from errata.place import Place
+from errata.processors.compiler import compile_network
+from errata.processors.deployed import NewVersionError
+from errata.processors.plan import Plan
+from errata.processors.shared import Shared
+from errata.processors.takeover import Filled, NewArc
+from errata.processors.view import View
+from errata.spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
+from errata.spark_jobs.run import Options, run_jobs
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.cluster import FencedError, TopicPartition
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import DAY_MS, TopicSpec
 from errata.worker import Worker
-from processors.compiler import compile_network
-from processors.deployed import NewVersionError
-from processors.plan import Plan
-from processors.shared import Shared
-from processors.takeover import Filled, NewArc
-from processors.view import View
-from spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
-from spark_jobs.run import Options, run_jobs
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
 from tests.spark_jobs.at_work import Fed, at_work
 from tests.spark_jobs.kept import Kept
-from topics.broker import EmbeddedBroker
-from topics.cluster import FencedError, TopicPartition
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
-from topics.settings import DAY_MS, TopicSpec
 
 TAPE = """
 from errata import Network, hopping
@@ -152,7 +152,7 @@ def test_boxes_that_a_network_gains_equal_those_that_were_there_from_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
-    monkeypatch.setattr("spark_jobs.session.open_session", lambda **_: Kept(streaming))
+    monkeypatch.setattr("errata.spark_jobs.session.open_session", lambda **_: Kept(streaming))
     create_topics(broker.settings, [TopicSpec("grown-trades", 2)])
     path = tmp_path / "tape.py"
     path.write_text(TAPE)

@@ -8,15 +8,15 @@ import sys
 import pytest
 
 from errata import Network, tumbling
-from processors.compiler import compile_network
-from processors.faults import NetworkError
-from spark_jobs import session, sole
-from spark_jobs.checkpoint import Checkpoint, CheckpointError, Division
-from spark_jobs.session import SparkMissingError, check_java, check_packages
-from spark_jobs.sole import AnotherDriverError, Sole
-from topics import names
-from topics.create import create_topics
-from topics.settings import TopicSpec
+from errata.processors.compiler import compile_network
+from errata.processors.faults import NetworkError
+from errata.spark_jobs import session, sole
+from errata.spark_jobs.checkpoint import Checkpoint, CheckpointError, Division
+from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
+from errata.spark_jobs.sole import AnotherDriverError, Sole
+from errata.topics import names
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "n": "long"}
 

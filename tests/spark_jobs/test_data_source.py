@@ -13,17 +13,13 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
+from errata.processors.deployed import NewVersionError, announce
 from errata.settings import overlaid, read_settings
 from errata.spark import OptionError, Options, register
-from processors.deployed import NewVersionError, announce
-from spark_jobs.arc_reader import ArcProgress, EpochAheadError, HistoryLostError
-from spark_jobs.data_source import (
-    BatchReader,
-    Bound,
-    Bounds,
-    Opened,
-    StreamReader,
-)
+from errata.spark_jobs.arc_reader import ArcProgress, EpochAheadError, HistoryLostError
+from errata.spark_jobs.data_source import BatchReader, Bound, Bounds, Opened, StreamReader
+from errata.topics.cluster import ClusterError
+from errata.topics.kafka import KafkaCluster
 from tests.spark_jobs.by_hand import (
     EVERY,
     ONE,
@@ -37,8 +33,6 @@ from tests.spark_jobs.by_hand import (
     told,
     trade,
 )
-from topics.cluster import ClusterError
-from topics.kafka import KafkaCluster
 
 on_spark = pytest.mark.filterwarnings("ignore")  # of sockets that py4j leaves open
 
@@ -217,7 +211,7 @@ def test_options_go_before_the_environment_and_that_before_the_file(
         found = read_settings(environ | options, folder=tmp_path)
         assert found.kafka == {"bootstrap.servers": servers, "a.b": 1}
     hasty = partial(KafkaCluster, reach_s=0.5)
-    monkeypatch.setattr("spark_jobs.data_source.KafkaCluster", hasty)
+    monkeypatch.setattr("errata.spark_jobs.data_source.KafkaCluster", hasty)
     with pytest.raises(ClusterError, match="no broker answers at localhost:1"):
         Options.of(given).open({}, tmp_path.parent)
 

@@ -4,17 +4,17 @@ import polars as pl
 import pytest
 
 from errata import Network, python, tumbling
-from processors.compiler import compile_network
-from processors.scope import BoxError
-from processors.shared import STOP
-from spark_jobs import letters
-from spark_jobs.driver import register
-from spark_jobs.epochs import Batch
-from spark_jobs.job import Job
-from spark_jobs.registered import Recorder
-from topics import names
-from topics.memory import MemoryCluster
-from topics.registry_server import registry
+from errata.processors.compiler import compile_network
+from errata.processors.scope import BoxError
+from errata.processors.shared import STOP
+from errata.spark_jobs import letters
+from errata.spark_jobs.driver import register
+from errata.spark_jobs.epochs import Batch
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.registered import Recorder
+from errata.topics import names
+from errata.topics.memory import MemoryCluster
+from errata.topics.registry_server import registry
 
 BATCH = Batch(after=3, epoch=7, wm_before=0, wm=10)
 

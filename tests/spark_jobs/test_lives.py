@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from spark_jobs import run
-from topics.cluster import DoubtfulCommitError
+from errata.spark_jobs import run
+from errata.topics.cluster import DoubtfulCommitError
 
 
 def lives(monkeypatch, doubts: int) -> list[str]:

@@ -7,12 +7,11 @@ import pyarrow as pa
 import pytest
 
 from errata import Network, Stream, hopping, tumbling
-from errata.testing import Driver
-from processors.compiler import compile_network
-from processors.plan import Plan
-from schemas import revisions as frames
-from spark_jobs import reading
-from spark_jobs.recompute import (
+from errata.processors.compiler import compile_network
+from errata.processors.plan import Plan
+from errata.schemas import revisions as frames
+from errata.spark_jobs import reading
+from errata.spark_jobs.recompute import (
     Division,
     Stateless,
     Way,
@@ -23,7 +22,8 @@ from spark_jobs.recompute import (
     ways_from,
     ways_to,
 )
-from topics.cluster import ClusterError, TopicPartition
+from errata.testing import Driver
+from errata.topics.cluster import ClusterError, TopicPartition
 
 MINUTE = 60_000
 

@@ -13,22 +13,22 @@ import pytest
 from errata.cli.reconcile import samples
 from errata.loading import load
 from errata.place import Place
+from errata.processors.desk import unpack
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType, physical
+from errata.spark_jobs.as_of import Bound
+from errata.spark_jobs.recompute import Division
+from errata.spark_jobs.reconcile import MADE, SAID, Comparison, Finding
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
-from processors.desk import unpack
-from schemas import revisions as frames
-from schemas.arc import Arc
-from schemas.fields import FieldType, physical
-from spark_jobs.as_of import Bound
-from spark_jobs.recompute import Division
-from spark_jobs.reconcile import MADE, SAID, Comparison, Finding
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
 from tests.spark_jobs.at_work import at_work
 from tests.spark_jobs.audited import JOINED, TAPE, Running
 from tests.spark_jobs.kept import Kept
-from topics.broker import EmbeddedBroker
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.settings import TopicSpec
 
 FIELDS = {name: FieldType.parse(kind) for name, kind in (
     ("k", "string"), ("at", "timestamp-millis"), ("n", "long?"), ("d", "decimal(30,2)"),

@@ -17,12 +17,12 @@ from errata.loading import load
 from errata.place import Place
 from errata.rights import roles
 from errata.spark import register
+from errata.topics.create import create_topics
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
 from tests.errata.network_file import write_network
 from tests.kafka.sealed import NET, NETWORK, World
 from tests.kafka.secured import Secured, bindings, secured
-from topics.create import create_topics
-from topics.settings import TopicSpec
 
 pytestmark = [
     pytest.mark.kafka,

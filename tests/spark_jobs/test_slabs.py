@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.windows import History, Hopping, Sliding
-from spark_jobs.slabs import Slabs
+from errata.processors.windows import History, Hopping, Sliding
+from errata.spark_jobs.slabs import Slabs
 
 WINDOWS = st.one_of(
     st.builds(

@@ -12,21 +12,21 @@ import pytest
 from errata import Network, hopping, python, sliding
 from errata.cli.dead_letters import believed_letters
 from errata.place import Place
+from errata.processors.arc_topic import ArcInput
+from errata.processors.deployed import declare_end
+from errata.processors.desk import unpack
+from errata.processors.shared import Shared
+from errata.processors.view import View
+from errata.schemas import revisions as frames
+from errata.spark_jobs.checkpoint import Checkpoint
+from errata.spark_jobs.run import Options, _Lives
+from errata.spark_jobs.session import by_value
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.registry import SchemaRegistry
+from errata.topics.settings import TopicSpec
 from errata.worker import Worker
-from processors.arc_topic import ArcInput
-from processors.deployed import declare_end
-from processors.desk import unpack
-from processors.shared import Shared
-from processors.view import View
-from schemas import revisions as frames
-from spark_jobs.checkpoint import Checkpoint
-from spark_jobs.run import Options, _Lives
-from spark_jobs.session import by_value
 from tests.spark_jobs.at_work import at_work
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.registry import SchemaRegistry
-from topics.settings import TopicSpec
 
 HOUR_MS, START_MS, LIMIT_S = 3_600_000, 1_700_000_000_000, 120.0
 SETTINGS = {

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from errata import Network, tumbling
+from errata.sweepers.segments import StoreError
+from errata.sweepers.sweeper import RETRY_MS, Sweeper
 from errata.testing import Driver
-from sweepers.segments import StoreError
-from sweepers.sweeper import RETRY_MS, Sweeper
 from tests.stuffing import fill
 
 MINUTE = 60_000

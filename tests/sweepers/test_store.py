@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas import revisions as rev
-from schemas.arc import Arc
-from schemas.fields import FieldType, physical
-from sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
-from sweepers.segments import StoreError
-from sweepers.store import Store
+from errata.schemas import revisions as rev
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType, physical
+from errata.sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
+from errata.sweepers.segments import StoreError
+from errata.sweepers.store import Store
 
 Tuple = dict[str, Any]
 

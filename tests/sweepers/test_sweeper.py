@@ -3,9 +3,9 @@
 import polars as pl
 
 from errata import Network, tumbling
+from errata.sweepers.sweeper import Sweeper
 from errata.testing import Driver
-from sweepers.sweeper import Sweeper
-from topics.cluster import LostOffsetError
+from errata.topics.cluster import LostOffsetError
 
 MINUTE = 60_000
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from topics.broker import BrokerError, EmbeddedBroker, PortTakenError
-from topics.kafka import KafkaCluster
+from errata.topics.broker import BrokerError, EmbeddedBroker, PortTakenError
+from errata.topics.kafka import KafkaCluster
 
 
 def eventually(condition) -> bool:
@@ -78,7 +78,7 @@ def test_a_setting_that_kafka_refuses_is_told_with_the_reason(tmp_path):
 @pytest.mark.kafka
 def test_the_broker_and_its_data_go_when_its_parent_is_killed():
     program = (
-        "import sys; from topics.broker import EmbeddedBroker\n"
+        "import sys; from errata.topics.broker import EmbeddedBroker\n"
         "with EmbeddedBroker() as b: print(b.port, b.folder, flush=True); sys.stdin.read()"
     )
     parent = subprocess.Popen(

@@ -10,8 +10,8 @@ from threading import Thread
 import pytest
 from confluent_kafka import TopicCollection
 
-from topics.client import Connection
-from topics.cluster import ClusterError
+from errata.topics.client import Connection
+from errata.topics.cluster import ClusterError
 
 METADATA, API_VERSIONS = 3, 18
 HOST = "127.0.0.1"

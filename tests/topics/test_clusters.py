@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from topics.catch_up import catch_up
-from topics.cluster import (
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import (
     Cluster,
     ClusterError,
     DoubtfulCommitError,
@@ -15,10 +15,10 @@ from topics.cluster import (
     Records,
     TopicPartition,
 )
-from topics.create import create_topics
-from topics.memory import MemoryCluster
-from topics.record_size import LARGEST, RecordTooLargeError
-from topics.settings import TopicSpec, passing
+from errata.topics.create import create_topics
+from errata.topics.memory import MemoryCluster
+from errata.topics.record_size import LARGEST, RecordTooLargeError
+from errata.topics.settings import TopicSpec, passing
 
 NUMBERS = count()
 

@@ -5,14 +5,14 @@ from time import monotonic
 
 import pytest
 
-from topics import present
-from topics.client import Connection, TooFewBrokersError
-from topics.cluster import ClusterError, MissingTopicError
-from topics.create import TopicSettingsError, create_topics, faults
-from topics.kafka import KafkaCluster
-from topics.present import topic_settings
-from topics.refused import DESCRIBE_CONFIGS
-from topics.settings import (
+from errata.topics import present
+from errata.topics.client import Connection, TooFewBrokersError
+from errata.topics.cluster import ClusterError, MissingTopicError
+from errata.topics.create import TopicSettingsError, create_topics, faults
+from errata.topics.kafka import KafkaCluster
+from errata.topics.present import topic_settings
+from errata.topics.refused import DESCRIBE_CONFIGS
+from errata.topics.settings import (
     DAY_MS,
     FOREVER_MS,
     TopicSpec,

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import logging, time
-from topics.hung import ended_if_hung
+from errata.topics.hung import ended_if_hung
 logging.basicConfig(format="%(message)s")
 with ended_if_hung("counting", {limit_s}):
     time.sleep({takes_s})
@@ -20,7 +20,7 @@ print("done")
 HANGING = """
 import time
 from types import SimpleNamespace
-from topics import transactions
+from errata.topics import transactions
 transactions.HUNG_S = 0.1
 life = object.__new__(transactions.KafkaTransactions)
 life._suspicion, life._groups = {suspicion!r}, {{"group": None}}

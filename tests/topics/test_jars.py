@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from topics.jars import JarsError, cache_folder, class_path
+from errata.topics.jars import JarsError, cache_folder, class_path
 
 IVY = """#!/bin/sh
 [ ! -e {folder}/offline ] || {{ echo ':: UNRESOLVED DEPENDENCIES'; exit 1; }}

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from topics.java import NoJavaError, find_java, release
+from errata.topics.java import NoJavaError, find_java, release
 
 
 def fake(folder: Path, version: str) -> Path:

@@ -14,19 +14,19 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from topics.broker import EmbeddedBroker
-from topics.catch_up import catch_up
-from topics.cluster import (
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import (
     ClusterError,
     DoubtfulCommitError,
     MissingTopicError,
     SilentClusterError,
     TopicPartition,
 )
-from topics.create import create_topics
-from topics.kafka import KafkaCluster
-from topics.reading import LostOffsetError
-from topics.settings import TopicSpec, passing
+from errata.topics.create import create_topics
+from errata.topics.kafka import KafkaCluster
+from errata.topics.reading import LostOffsetError
+from errata.topics.settings import TopicSpec, passing
 
 NOBODY = "127.0.0.1:1"
 
@@ -48,7 +48,7 @@ def test_a_cluster_that_nobody_answers_for_is_named():
 
 def test_what_the_client_library_logs_does_not_reach_the_terminal():
     program = (
-        "from topics.kafka import KafkaCluster\n"
+        "from errata.topics.kafka import KafkaCluster\n"
         "try: KafkaCluster({'bootstrap.servers': '127.0.0.1:1'}, reach_s=0.5)\n"
         "except Exception as error: print(type(error).__name__)"
     )
@@ -203,7 +203,7 @@ def test_a_broker_that_stands_still_is_waited_for_and_never_answered_for(tmp_pat
         going_on = Timer(2.5, os.killpg, (group, signal.SIGCONT))
         try:
             with monkeypatch.context() as shorter:
-                shorter.setattr("topics.kafka.ELECTED_S", 0.5)
+                shorter.setattr("errata.topics.kafka.ELECTED_S", 0.5)
                 with pytest.raises(SilentClusterError):
                     cluster.end(source)
             going_on.start()

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.cluster import DoubtfulCommitError, TopicPartition
-from topics.memory import MemoryCluster
-from topics.memory_log import MemoryLog, Transaction
+from errata.topics.cluster import DoubtfulCommitError, TopicPartition
+from errata.topics.memory import MemoryCluster
+from errata.topics.memory_log import MemoryLog, Transaction
 
 SOURCE = TopicPartition("log", 0)
 STEPS = ["begin", "produce", "flush", "offsets", "commit", "committed"]

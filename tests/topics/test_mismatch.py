@@ -11,12 +11,12 @@ from threading import Thread, Timer
 
 import pytest
 
+from errata.topics import mismatch
+from errata.topics.client import Connection
+from errata.topics.cluster import SilentClusterError
+from errata.topics.mismatch import speaks
+from errata.topics.refused import RefusedError
 from tests.topics.test_client import HOST, METADATA, StartingBroker
-from topics import mismatch
-from topics.client import Connection
-from topics.cluster import SilentClusterError
-from topics.mismatch import speaks
-from topics.refused import RefusedError
 
 LASTS_S = 0.5
 ALERT = bytes.fromhex("15030300020228")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from topics import names
-from topics.names import TopicNameError
+from errata.topics import names
+from errata.topics.names import TopicNameError
 
 
 def test_each_topic_of_a_network_has_the_name_that_the_design_gives_it():

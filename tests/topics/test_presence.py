@@ -5,10 +5,10 @@ from threading import Thread, Timer
 
 import pytest
 
+from errata.topics import presence
+from errata.topics.cluster import SilentClusterError
+from errata.topics.presence import await_brokers
 from tests.topics.test_client import HOST, StartingBroker, started
-from topics import presence
-from topics.cluster import SilentClusterError
-from topics.presence import await_brokers
 
 
 @pytest.fixture(autouse=True)

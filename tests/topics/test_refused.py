@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from topics.client import Connection
-from topics.cluster import ClusterError, MissingTopicError
-from topics.refused import (
+from errata.topics.client import Connection
+from errata.topics.cluster import ClusterError, MissingTopicError
+from errata.topics.refused import (
     CLUSTER,
     DESCRIBE,
     GROUP,

@@ -5,13 +5,13 @@ from itertools import islice
 
 import pytest
 
-from topics import registry as module
-from topics.cluster import TopicPartition
-from topics.create import create_topics
-from topics.memory import MemoryCluster
-from topics.names import SCHEMAS_TOPIC
-from topics.registry import SchemaRegistry, UnknownSchemaError, ids
-from topics.settings import TopicSpec, compacted
+from errata.topics import registry as module
+from errata.topics.cluster import TopicPartition
+from errata.topics.create import create_topics
+from errata.topics.memory import MemoryCluster
+from errata.topics.names import SCHEMAS_TOPIC
+from errata.topics.registry import SchemaRegistry, UnknownSchemaError, ids
+from errata.topics.settings import TopicSpec, compacted
 
 A = {"type": "record", "name": "A", "fields": [{"name": "x", "type": "long"}]}
 B = {"type": "record", "name": "B", "fields": []}

@@ -6,13 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from errata.topics import outage
+from errata.topics.cluster import ClusterError
+from errata.topics.memory import MemoryCluster
+from errata.topics.refused import RefusedError
+from errata.topics.registry import (
+    NotAvroError,
+    RegistryAwayError,
+    SchemaRegistry,
+    UnknownSchemaError,
+)
+from errata.topics.registry_server import RegistryServer, registry
 from tests.topics.test_registry import A, B
-from topics import outage
-from topics.cluster import ClusterError
-from topics.memory import MemoryCluster
-from topics.refused import RefusedError
-from topics.registry import NotAvroError, RegistryAwayError, SchemaRegistry, UnknownSchemaError
-from topics.registry_server import RegistryServer, registry
 
 
 class Refused(Exception):

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
-from topics import secrets
-from topics.secrets import Cleaning, Hiding, clean, is_secret, remember
+from errata.topics import secrets
+from errata.topics.secrets import Cleaning, Hiding, clean, is_secret, remember
 
 PASSWORD = "hunter2-of-test-secrets"
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from processors.aggregates.calls import Call
-from processors.aggregates.ladder import Key
-from schemas.fields import FieldType
+from errata.processors.aggregates.calls import Call
+from errata.processors.aggregates.ladder import Key
+from errata.schemas.fields import FieldType
 from tests.processors.aggregates.reference import (
     BY_TIME,
     FLOATS,

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from processors.aggregates.calls import Call
-from processors.aggregates.compensating import Compensating, part_dtype, part_types
-from processors.aggregates.functions import aggregate_function
-from processors.aggregates.ladder import Key
-from schemas.fields import FieldType
+from errata.processors.aggregates.calls import Call
+from errata.processors.aggregates.compensating import Compensating, part_dtype, part_types
+from errata.processors.aggregates.functions import aggregate_function
+from errata.processors.aggregates.ladder import Key
+from errata.schemas.fields import FieldType
 
 GROUPS = 3
 Row = tuple[Any, ...]

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from errata import Network, NetworkError, sliding, tumbling
-from processors.aggregates.accumulating import Accumulating
-from processors.compiler import compile_network
+from errata.processors.aggregates.accumulating import Accumulating
+from errata.processors.compiler import compile_network
 from tests.laws.user_functions import Bits, SlowPeak
 from tests.processors.aggregates.test_modes import FIELDS
 from tests.processors.boxes.trial import Trial, make

@@ -11,15 +11,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from processors.aggregates.bag import COUNTS, VALUES, BagOfValues
-from processors.aggregates.calls import Call
-from processors.aggregates.functions import aggregate_function
-from processors.aggregates.ladder import Key
-from processors.aggregates.mode import Mode
-from processors.aggregates.percentile import Percentile
-from processors.aggregates.ranking import MostCommon, TopK, json_texts
-from processors.aggregates.volatility import RealisedVolatility
-from schemas.fields import FieldType
+from errata.processors.aggregates.bag import COUNTS, VALUES, BagOfValues
+from errata.processors.aggregates.calls import Call
+from errata.processors.aggregates.functions import aggregate_function
+from errata.processors.aggregates.ladder import Key
+from errata.processors.aggregates.mode import Mode
+from errata.processors.aggregates.percentile import Percentile
+from errata.processors.aggregates.ranking import MostCommon, TopK, json_texts
+from errata.processors.aggregates.volatility import RealisedVolatility
+from errata.schemas.fields import FieldType
 from tests.processors.aggregates.reference import BY_TIME, columns
 
 LONG, DOUBLE, TEXT = FieldType("long"), FieldType("double"), FieldType("string")

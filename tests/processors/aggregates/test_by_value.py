@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from errata import Compensating, CompensatingByValue
-from processors.aggregates.user_function import UserFunction, UserFunctionError
-from schemas.fields import FieldType
+from errata.processors.aggregates.user_function import UserFunction, UserFunctionError
+from errata.schemas.fields import FieldType
 from tests.laws.user_functions import Dot, SlowDot, SlowPeak
 
 GROUPS = pl.Series([0, 2, 0], dtype=pl.UInt32)

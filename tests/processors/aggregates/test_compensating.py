@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from processors.aggregates.compensating import Compensating
-from schemas.fields import FieldType
+from errata.processors.aggregates.compensating import Compensating
+from errata.schemas.fields import FieldType
 
 
 class Latest(Compensating):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.aggregates.covariance import CORR, POPULATION, SAMPLE, SUMS, DoubleCovariance
-from processors.aggregates.double_moments import TOO_LARGE
-from processors.aggregates.squares import LIMB, products
-from processors.aggregates.variance import IntegerVariance
-from schemas.fields import FieldType
+from errata.processors.aggregates.covariance import CORR, POPULATION, SAMPLE, SUMS, DoubleCovariance
+from errata.processors.aggregates.double_moments import TOO_LARGE
+from errata.processors.aggregates.squares import LIMB, products
+from errata.processors.aggregates.variance import IntegerVariance
+from errata.schemas.fields import FieldType
 from tests.processors.aggregates.reference import History, nearest_root
 
 DOUBLE = FieldType("double", optional=True)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from processors.aggregate_results import Results
-from processors.aggregates.document import AROUND, SAMPLE, example, written
-from processors.aggregates.functions import FUNCTIONS, MACROS, NAMES
-from processors.expressions.aggregate_call import parse_aggregate
+from errata.processors.aggregate_results import Results
+from errata.processors.aggregates.document import AROUND, SAMPLE, example, written
+from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES
+from errata.processors.expressions.aggregate_call import parse_aggregate
 
 PAGE = Path(__file__).parents[3] / "docs" / "aggregates.md"
 

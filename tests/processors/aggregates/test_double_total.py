@@ -9,9 +9,9 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.aggregates.avg import DoubleAverage
-from processors.aggregates.double_total import UNIT, exact_sums
-from processors.aggregates.sum import DoubleSum
+from errata.processors.aggregates.avg import DoubleAverage
+from errata.processors.aggregates.double_total import UNIT, exact_sums
+from errata.processors.aggregates.sum import DoubleSum
 
 ONE = pl.Series([0], dtype=pl.UInt32)
 

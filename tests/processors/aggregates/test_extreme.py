@@ -7,13 +7,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from processors.aggregates.calls import Call
-from processors.aggregates.extreme import RUNGS
-from processors.aggregates.first import First
-from processors.aggregates.functions import aggregate_function
-from processors.aggregates.ladder import Key, bound
-from processors.aggregates.max import Max, Min
-from schemas.fields import FieldType
+from errata.processors.aggregates.calls import Call
+from errata.processors.aggregates.extreme import RUNGS
+from errata.processors.aggregates.first import First
+from errata.processors.aggregates.functions import aggregate_function
+from errata.processors.aggregates.ladder import Key, bound
+from errata.processors.aggregates.max import Max, Min
+from errata.schemas.fields import FieldType
 from tests.processors.aggregates.reference import BY_TIME, columns, first_by, fresh
 
 LONG, TEXT = FieldType("long"), FieldType("string")

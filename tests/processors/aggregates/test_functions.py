@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.aggregates.calls import AggregateTypeError, Call
-from processors.aggregates.double_total import UNIT
-from processors.aggregates.functions import FUNCTIONS, aggregate_function
-from processors.aggregates.ladder import Key
-from schemas.fields import FieldType
+from errata.processors.aggregates.calls import AggregateTypeError, Call
+from errata.processors.aggregates.double_total import UNIT
+from errata.processors.aggregates.functions import FUNCTIONS, aggregate_function
+from errata.processors.aggregates.ladder import Key
+from errata.schemas.fields import FieldType
 from tests.processors.aggregates.holistic_cases import COVARIANCES, HOLISTIC
 from tests.processors.aggregates.reference import (
     BY_TIME,

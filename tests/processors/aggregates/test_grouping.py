@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.aggregates.grouping import summed
+from errata.processors.aggregates.grouping import summed
 
 NUMBERS = st.integers(-(10**37), 10**37) | st.integers(-(2**33), 2**33)
 

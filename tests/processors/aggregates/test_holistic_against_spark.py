@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from processors.aggregate_results import Results
-from schemas.arc import Arc
-from schemas.fields import FieldType, physical
+from errata.processors.aggregate_results import Results
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType, physical
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 

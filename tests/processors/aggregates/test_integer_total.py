@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.aggregates.avg import DecimalAverage, LongAverage
-from processors.aggregates.integer_total import IntegerTotal
-from processors.aggregates.sum import IntegerSum
-from schemas.fields import FieldType
+from errata.processors.aggregates.avg import DecimalAverage, LongAverage
+from errata.processors.aggregates.integer_total import IntegerTotal
+from errata.processors.aggregates.sum import IntegerSum
+from errata.schemas.fields import FieldType
 
 MOST = 10**38 - 1
 LONG_MOST = 2**63 - 1

@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from processors.aggregates.max import Max
-from schemas.fields import FieldType
+from errata.processors.aggregates.max import Max
+from errata.schemas.fields import FieldType
 
 LARGEST = Max(FieldType("long"), rungs=1)
 

@@ -6,8 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from processors.aggregates.compensating import Compensating
-from processors.aggregates.user_function import UserFunction, UserFunctionError
+from errata.processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.user_function import UserFunction, UserFunctionError
 
 GROUPS = pl.Series([0, 1, 0], dtype=pl.UInt32)
 ROWS = pl.DataFrame({"0": [3, 4, 5]})

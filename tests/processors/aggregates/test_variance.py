@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.aggregates.double_moments import TOO_LARGE, two_product
-from processors.aggregates.double_variance import DoubleVariance
-from processors.aggregates.squares import LIMB, carried, products
-from processors.aggregates.variance import IntegerVariance, roots
-from schemas.fields import FieldType
+from errata.processors.aggregates.double_moments import TOO_LARGE, two_product
+from errata.processors.aggregates.double_variance import DoubleVariance
+from errata.processors.aggregates.squares import LIMB, carried, products
+from errata.processors.aggregates.variance import IntegerVariance, roots
+from errata.schemas.fields import FieldType
 from tests.processors.aggregates.reference import History, nearest_root, same
 
 ONE = pl.Series([0], dtype=pl.UInt32)

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from errata import Network, Stream, hopping, python, sliding, tumbling
+from errata.processors.aggregates.compensating import Compensating
+from errata.processors.dead_letter import NO_RECORD, DeadLetter
+from errata.processors.scope import BoxError
 from errata.testing import Driver
-from processors.aggregates.compensating import Compensating
-from processors.dead_letter import NO_RECORD, DeadLetter
-from processors.scope import BoxError
 
 MODES = ("upstream", "downstream", "resident")
 

@@ -11,9 +11,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from errata import Network, sliding
+from errata.processors.boxes.in_order import InOrder
+from errata.processors.boxes.two_stacks import TwoStacks
 from errata.testing import Driver
-from processors.boxes.in_order import InOrder
-from processors.boxes.two_stacks import TwoStacks
 from tests.processors.boxes.trial import Trial, make, run
 
 FEW = 5

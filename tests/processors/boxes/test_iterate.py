@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from errata import Network
-from processors.boxes.answers import Live
-from processors.boxes.body import Body
-from processors.boxes.difference import difference
-from processors.boxes.iterate import Iterate
-from processors.compiler import compile_network
-from schemas import revisions as frames
-from schemas.fields import physical
+from errata.processors.boxes.answers import Live
+from errata.processors.boxes.body import Body
+from errata.processors.boxes.difference import difference
+from errata.processors.boxes.iterate import Iterate
+from errata.processors.compiler import compile_network
+from errata.schemas import revisions as frames
+from errata.schemas.fields import physical
 
 SYMBOLS = "ABCDE"
 FOLLOW = {"new": "coalesce(n.new, new)"}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from errata import Network, NetworkError, Stream, hopping, sliding, tumbling
+from errata.processors.compiler import compile_network
 from errata.testing import Driver
-from processors.compiler import compile_network
 
 RESULTS = {"n": "count(*)", "total": "sum(price)", "top": "max(price)"}
 MODES = ("upstream", "downstream", "resident", "adaptive")

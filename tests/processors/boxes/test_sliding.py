@@ -7,8 +7,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.boxes.timeline import Timeline, unions
-from processors.windows import sliding
+from errata.processors.boxes.timeline import Timeline, unions
+from errata.processors.windows import sliding
 from tests.processors.boxes.trial import Trial, make
 
 

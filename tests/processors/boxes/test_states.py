@@ -6,14 +6,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from processors.aggregate_results import Results
-from processors.aggregates.compensating import Compensating
-from processors.aggregates.user_function import UserFunctionError
-from processors.boxes.states import START, Result
-from processors.expressions.errors import ExpressionError
-from schemas.arc import Arc
-from schemas.errors import ErrataError
-from schemas.fields import FieldType, physical
+from errata.processors.aggregate_results import Results
+from errata.processors.aggregates.compensating import Compensating
+from errata.processors.aggregates.user_function import UserFunctionError
+from errata.processors.boxes.states import START, Result
+from errata.processors.expressions.errors import ExpressionError
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType, physical
 
 FIELDS = {
     "id": "string",

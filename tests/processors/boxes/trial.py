@@ -11,13 +11,13 @@ import polars as pl
 from hypothesis import strategies as st
 
 from errata import Network
-from processors.arcs import type_boxes
-from processors.boxes.aggregate import Aggregate
-from processors.boxes.answers import INPUTS, Live, Need
-from processors.boxes.where import Where
-from processors.windows import History, Sliding
-from schemas import revisions as frames
-from schemas.fields import physical
+from errata.processors.arcs import type_boxes
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.answers import INPUTS, Live, Need
+from errata.processors.boxes.where import Where
+from errata.processors.windows import History, Sliding
+from errata.schemas import revisions as frames
+from errata.schemas.fields import physical
 from tests.laws.user_functions import Bits, SlowDot, SlowPeak
 
 NEVER, FOREVER = -(2**62), 2**62

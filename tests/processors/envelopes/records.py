@@ -9,12 +9,12 @@ from typing import Any
 import fastavro
 
 from errata import Network
-from processors.compiler import compile_network
-from processors.envelopes.checks import Batch, Decoded
-from processors.envelopes.make import make
-from schemas import framing
-from schemas.fields import FieldType
-from topics.registry import UnknownSchemaError
+from errata.processors.compiler import compile_network
+from errata.processors.envelopes.checks import Batch, Decoded
+from errata.processors.envelopes.make import make
+from errata.schemas import framing
+from errata.schemas.fields import FieldType
+from errata.topics.registry import UnknownSchemaError
 
 FIELDS = {
     "key": "string",

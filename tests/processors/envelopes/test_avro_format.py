@@ -2,9 +2,9 @@
 
 import pytest
 
+from errata.topics.cluster import ClusterError
+from errata.topics.registry import NotAvroError
 from tests.processors.envelopes.records import FIELDS, Registry, avro, decode, record, rows, why
-from topics.cluster import ClusterError
-from topics.registry import NotAvroError
 
 HEARTBEAT = record({"ts_ms": "long"}, "Heartbeat")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.fields import FieldType
+from errata.schemas.fields import FieldType
 from tests.processors.envelopes.records import Registry, avro, decode, record, rows, why
 
 EXACT = Context(prec=60)

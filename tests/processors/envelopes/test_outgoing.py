@@ -12,12 +12,12 @@ import fastavro
 import polars as pl
 import pytest
 
-from processors.envelopes.checks import Batch
-from processors.envelopes.make import make
-from processors.envelopes.outgoing import Outgoing
-from schemas import framing
-from schemas import revisions as frames
-from schemas.arc import Arc
+from errata.processors.envelopes.checks import Batch
+from errata.processors.envelopes.make import make
+from errata.processors.envelopes.outgoing import Outgoing
+from errata.schemas import framing
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 from tests.processors.envelopes.records import Registry, kinds, rows, source
 
 FIELDS = {

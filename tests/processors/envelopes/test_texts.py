@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.envelopes.texts import parsed, rescaled
-from schemas.fields import FieldType
+from errata.processors.envelopes.texts import parsed, rescaled
+from errata.schemas.fields import FieldType
 
 EXACT = Context(prec=400)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

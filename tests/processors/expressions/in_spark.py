@@ -6,8 +6,8 @@ from decimal import Context, Decimal
 
 import polars as pl
 
-from processors.expressions.expression import Expression
-from schemas.fields import Fields, FieldType
+from errata.processors.expressions.expression import Expression
+from errata.schemas.fields import Fields, FieldType
 
 _WIDE = Context(prec=60)
 _TYPES = {

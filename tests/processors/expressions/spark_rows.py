@@ -8,7 +8,7 @@ import uuid
 import numpy as np
 import polars as pl
 
-from schemas.fields import FieldType, physical
+from errata.schemas.fields import FieldType, physical
 
 FIELDS = {
     name: FieldType.parse(declared + "?")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import compile_expression
-from schemas.fields import FieldType, physical
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import compile_expression
+from errata.schemas.fields import FieldType, physical
 from tests.processors.expressions.reference import (
     BOOLEAN,
     COMPARE,

@@ -8,10 +8,10 @@ exp, power and logarithms: the last bits of those belong to the C library and to
 import polars as pl
 import pytest
 
-from processors.expressions.expression import compile_expression
-from processors.expressions.functions import FUNCTIONS
-from processors.expressions.vocabulary import ENTRIES
-from schemas.fields import physical
+from errata.processors.expressions.expression import compile_expression
+from errata.processors.expressions.functions import FUNCTIONS
+from errata.processors.expressions.vocabulary import ENTRIES
+from errata.schemas.fields import physical
 from tests.processors.expressions.in_spark import difference, evaluated, in_spark
 from tests.processors.expressions.spark_cases import ALIASES, FAMILIES
 from tests.processors.expressions.spark_rows import FIELDS, rows

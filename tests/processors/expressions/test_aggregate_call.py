@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from processors.expressions.aggregate_call import parse_aggregate
-from processors.expressions.errors import ExpressionError
-from schemas.fields import FieldType
+from errata.processors.expressions.aggregate_call import parse_aggregate
+from errata.processors.expressions.errors import ExpressionError
+from errata.schemas.fields import FieldType
 
 FIELDS = {
     "price": FieldType("decimal", 18, 2),

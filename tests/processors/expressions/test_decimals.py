@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.expressions import arithmetic, decimals
-from schemas.fields import FieldType
+from errata.processors.expressions import arithmetic, decimals
+from errata.schemas.fields import FieldType
 
 TOP = 10**38 - 1
 UNSCALED = st.one_of(

@@ -5,9 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from processors.expressions import document
-from processors.expressions.expression import compile_expression
-from schemas.fields import physical
+from errata.processors.expressions import document
+from errata.processors.expressions.expression import compile_expression
+from errata.schemas.fields import physical
 from tests.processors.expressions.spark_cases import FAMILIES
 from tests.processors.expressions.spark_rows import FIELDS, rows
 

@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import compile_event_time
-from schemas.fields import FieldType, physical
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import compile_event_time
+from errata.schemas.fields import FieldType, physical
 from tests.processors.expressions.test_expression import FIELDS, JULY, ROW
 
 

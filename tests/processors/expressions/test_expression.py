@@ -3,9 +3,9 @@ import math
 import polars as pl
 import pytest
 
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import compile_expression
-from schemas.fields import FieldType, physical
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import compile_expression
+from errata.schemas.fields import FieldType, physical
 
 FIELDS = {
     name: FieldType.parse(declared)

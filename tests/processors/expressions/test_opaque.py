@@ -12,12 +12,12 @@ import polars as pl
 import pytest
 
 import errata
-from processors.boxes.map import Map
-from processors.expressions.errors import ExpressionError
-from processors.expressions.opaque import Opaque, python
-from schemas.arc import Arc
-from schemas.fields import PHYSICAL, FieldType, FieldTypeError, physical
-from schemas.revisions import between
+from errata.processors.boxes.map import Map
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.opaque import Opaque, python
+from errata.schemas.arc import Arc
+from errata.schemas.fields import PHYSICAL, FieldType, FieldTypeError, physical
+from errata.schemas.revisions import between
 
 FIELDS = {
     name: FieldType.parse(kind)

@@ -1,10 +1,10 @@
 import pytest
 
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import compile_expression
-from processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
-from schemas.errors import ErrataError
-from schemas.fields import FieldType
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import compile_expression
+from errata.processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 
 FIELDS = {
     "price": FieldType("double"),

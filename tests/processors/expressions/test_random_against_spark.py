@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 from sqlglot import exp
 
-from processors.expressions.errors import ExpressionError
-from processors.expressions.expression import compile_expression
-from processors.expressions.functions import FUNCTIONS
-from processors.expressions.parse import parse
-from processors.expressions.vocabulary import ENTRIES
-from schemas.fields import PHYSICAL
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import compile_expression
+from errata.processors.expressions.functions import FUNCTIONS
+from errata.processors.expressions.parse import parse
+from errata.processors.expressions.vocabulary import ENTRIES
+from errata.schemas.fields import PHYSICAL
 from tests.processors.expressions.in_spark import difference, evaluated, in_spark
 from tests.processors.expressions.random_expressions import Tree, random_expressions
 from tests.processors.expressions.spark_rows import FIELDS, REQUIRED, random_tuples

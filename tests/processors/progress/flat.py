@@ -5,9 +5,9 @@ from functools import cached_property
 from random import Random
 from typing import Any
 
-from processors.progress.antichain import Antichain, MutableAntichain
-from processors.progress.location import OUTSIDE, Location, Source, Target
-from processors.progress.reachability import Builder, Tracker
+from errata.processors.progress.antichain import Antichain, MutableAntichain
+from errata.processors.progress.location import OUTSIDE, Location, Source, Target
+from errata.processors.progress.reachability import Builder, Tracker
 from tests.processors.progress.times import IDENTITIES, LOWEST, appear, later, random_summary
 
 MESSAGES = 25

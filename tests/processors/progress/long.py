@@ -7,7 +7,7 @@ import argparse
 import time
 from random import Random
 
-from processors.progress.operate import Interest
+from errata.processors.progress.operate import Interest
 from tests.processors.progress import flat, nested
 
 

@@ -6,12 +6,12 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from processors.progress.antichain import Antichain, MutableAntichain
-from processors.progress.location import OUTSIDE, Location, Source, Target
-from processors.progress.operate import Initialized, Interest, Progress
-from processors.progress.refinement import Refinement, Region, Rounds
-from processors.progress.scope import Scope
-from processors.progress.subgraph import ScopeBuilder
+from errata.processors.progress.antichain import Antichain, MutableAntichain
+from errata.processors.progress.location import OUTSIDE, Location, Source, Target
+from errata.processors.progress.operate import Initialized, Interest, Progress
+from errata.processors.progress.refinement import Refinement, Region, Rounds
+from errata.processors.progress.scope import Scope
+from errata.processors.progress.subgraph import ScopeBuilder
 from tests.processors.progress.times import IDENTITIES, LOWEST, appear, later, random_summary
 
 MESSAGES = 25

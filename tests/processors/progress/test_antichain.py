@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.progress.antichain import Antichain, MutableAntichain
-from processors.progress.timestamp import Epoch, Product
+from errata.processors.progress.antichain import Antichain, MutableAntichain
+from errata.processors.progress.timestamp import Epoch, Product
 from tests.processors.progress.times import minimal, times_of
 
 some_times = st.one_of(st.lists(times_of(0)), st.lists(times_of(1)))

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.progress.change_batch import ChangeBatch
+from errata.processors.progress.change_batch import ChangeBatch
 
 changes = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)))
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.progress.antichain import Antichain
-from processors.progress.location import OUTSIDE, Source, Target, fully_connected
-from processors.progress.reachability import Builder, EndlessCycleError, GraphError
-from processors.progress.summary import IDENTITY, Advance, ProductSummary
-from processors.progress.timestamp import Epoch, Product
+from errata.processors.progress.antichain import Antichain
+from errata.processors.progress.location import OUTSIDE, Source, Target, fully_connected
+from errata.processors.progress.reachability import Builder, EndlessCycleError, GraphError
+from errata.processors.progress.summary import IDENTITY, Advance, ProductSummary
+from errata.processors.progress.timestamp import Epoch, Product
 from tests.processors.progress.flat import Flat, Graph, advancing_graph, live
 from tests.processors.progress.times import (
     LOWEST,

@@ -8,15 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processors.progress.antichain import Antichain
-from processors.progress.location import OUTSIDE, Connectivity, Source, Target, fully_connected
-from processors.progress.operate import Initialized, Interest, Progress
-from processors.progress.reachability import EndlessCycleError
-from processors.progress.refinement import Region, Rounds
-from processors.progress.scope import Scope
-from processors.progress.subgraph import ScopeBuilder
-from processors.progress.summary import IDENTITY, Advance, ProductSummary
-from processors.progress.timestamp import Epoch, Product
+from errata.processors.progress.antichain import Antichain
+from errata.processors.progress.location import (
+    OUTSIDE,
+    Connectivity,
+    Source,
+    Target,
+    fully_connected,
+)
+from errata.processors.progress.operate import Initialized, Interest, Progress
+from errata.processors.progress.reachability import EndlessCycleError
+from errata.processors.progress.refinement import Region, Rounds
+from errata.processors.progress.scope import Scope
+from errata.processors.progress.subgraph import ScopeBuilder
+from errata.processors.progress.summary import IDENTITY, Advance, ProductSummary
+from errata.processors.progress.timestamp import Epoch, Product
 from tests.processors.progress.nested import World, live, settle
 
 ROUND = ProductSummary(IDENTITY, Advance(1))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.progress.summary import Advance, SummaryError
-from processors.progress.timestamp import Epoch
+from errata.processors.progress.summary import Advance, SummaryError
+from errata.processors.progress.timestamp import Epoch
 from tests.processors.progress.times import IDENTITIES, LOWEST, summaries, times_of
 
 DEPTHS = pytest.mark.parametrize("depth", [0, 2])

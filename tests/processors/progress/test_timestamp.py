@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.progress.refinement import Refinement, Region, Rounds
-from processors.progress.summary import IDENTITY, ProductSummary
-from processors.progress.timestamp import Epoch, Product
+from errata.processors.progress.refinement import Refinement, Region, Rounds
+from errata.processors.progress.summary import IDENTITY, ProductSummary
+from errata.processors.progress.timestamp import Epoch, Product
 from tests.processors.progress.times import IDENTITIES, summaries, times_of
 
 DEPTHS = pytest.mark.parametrize("depth", [0, 2])

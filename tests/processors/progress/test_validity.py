@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from processors.progress.antichain import Antichain, MutableAntichain
-from processors.progress.operate import Interest, Progress
-from processors.progress.summary import Advance
-from processors.progress.timestamp import Epoch
-from processors.progress.validity import ProgressError, validate
+from errata.processors.progress.antichain import Antichain, MutableAntichain
+from errata.processors.progress.operate import Interest, Progress
+from errata.processors.progress.summary import Advance
+from errata.processors.progress.timestamp import Epoch
+from errata.processors.progress.validity import ProgressError, validate
 from tests.processors.progress.nested import World
 from tests.processors.progress.times import LOWEST, later, summaries, times_of
 

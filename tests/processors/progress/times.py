@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from processors.progress.summary import IDENTITY, Advance, ProductSummary
-from processors.progress.timestamp import Epoch, Product
+from errata.processors.progress.summary import IDENTITY, Advance, ProductSummary
+from errata.processors.progress.timestamp import Epoch, Product
 
 LOWEST: list[Any] = [Epoch(0)]
 IDENTITIES: list[Any] = [IDENTITY]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from processors.propagation.graph import Graph
+from errata.processors.propagation.graph import Graph
 
 
 @dataclass(frozen=True)

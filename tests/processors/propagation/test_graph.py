@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from processors.propagation.graph import Graph, GraphOrderError
+from errata.processors.propagation.graph import Graph, GraphOrderError
 from tests.processors.propagation.random_graphs import cases
 
 
