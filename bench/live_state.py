@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from errata import Network, tumbling
-from errata.processors.scope_task import ScopeTask
+from errata.processors.tasks.scope_task import ScopeTask
 from errata.testing import Driver
 
 MODES = {"upstream": "#2a6f97", "downstream": "#2f9e44", "resident": "#c92a2a"}

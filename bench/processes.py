@@ -11,9 +11,9 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 from bench.variants import VARIANTS
-from errata.place import Place
-from errata.supervisor import SIDE_BY_SIDE
-from errata.worker import Worker, collect_seldom
+from errata.run.supervisor import SIDE_BY_SIDE
+from errata.run.worker import Worker, collect_seldom
+from errata.settings.place import Place
 
 Settings = dict[str, str | int]
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")

@@ -31,10 +31,10 @@ from rich.table import Table
 
 from errata import Network, Stream, tumbling
 from errata.processors import propagation
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.processors.propagation.choice import DYNAMIC, HYBRID, ORDERS, STATIC, choose_order
 from errata.processors.propagation.graph import Graph
-from errata.processors.scope import Memory, ScopeRun
+from errata.processors.tasks.scope_run import Memory, ScopeRun
 from errata.schemas import revisions as frames
 
 SIZES = (10, 100, 1_000, 10_000)

@@ -34,16 +34,16 @@ from confluent_kafka import TopicPartition as Assigned
 from bench import tape
 from bench.processes import Settings, broker_pid, processes, processor_s
 from bench.variants import VARIANTS, Variant, trades_left
-from errata import rows
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.arc_topic import ArcInput
-from errata.processors.deployed import declare_end
-from errata.processors.plan import Plan
-from errata.processors.report import FOREVER
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.deploy.preparation import prepare
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.plan.deployed import declare_end
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.report import FOREVER
+from errata.read import rows
 from errata.schemas import framing
+from errata.settings.place import Place
 from errata.topics import names
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics

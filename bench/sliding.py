@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from errata import Network, sliding
-from errata.processors.arcs import type_boxes
 from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.compile.boxes import type_boxes
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 

@@ -31,15 +31,16 @@ from bench import tape
 from bench.run import TopicSpec
 from bench.variants import NOTIONAL
 from errata import Network, tumbling
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.arc_topic import ArcInput
+from errata.deploy.preparation import prepare
+from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.plan import Plan
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.run.worker import Worker, collect_seldom
 from errata.schemas import framing
 from errata.schemas import revisions as frames
+from errata.settings.place import Place
 from errata.spark_jobs.checkpoint import Checkpoint
 from errata.spark_jobs.driver import Driver
 from errata.spark_jobs.session import check_java, open_session
@@ -48,7 +49,6 @@ from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
-from errata.worker import Worker, collect_seldom
 
 TOPIC, ARC, PLAIN, PARTITIONS = "tape", "totals", "plain", 4
 LIMIT_S = 900

@@ -9,7 +9,7 @@ import polars as pl
 
 from bench import tape
 from errata import Network, hopping
-from errata.processors.stream import Stream
+from errata.processors.declare.stream import Stream
 from errata.schemas import revisions as frames
 
 NOTIONAL = "notional * coalesce(index_factor, 1)"

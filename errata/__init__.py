@@ -7,15 +7,16 @@ revised, however old it is, with its value before and after.
 from errata.processors.aggregates.by_value import CompensatingByValue
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.ohlc import ohlc
+from errata.processors.declare.faults import NetworkError
+from errata.processors.declare.network import Network
+from errata.processors.declare.stream import Stream
 from errata.processors.expressions.opaque import python
-from errata.processors.faults import NetworkError
-from errata.processors.network import Network
-from errata.processors.stream import Stream
-from errata.processors.windows import hopping, sliding, tumbling
-from errata.reading import Table, read
+from errata.processors.windows.time_windows import hopping, sliding, tumbling
+from errata.read.reading import Table, read
 from errata.schemas.errors import ErrataError
+from errata.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Compensating",

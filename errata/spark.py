@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from errata.known_settings import SETTINGS
 from errata.schemas.errors import ErrataError
-from errata.settings import overlaid, read_settings
+from errata.settings.catalogue import SETTINGS
+from errata.settings.settings import overlaid, read_settings
 from errata.spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
 from errata.topics.secrets import Hiding
 

@@ -10,21 +10,21 @@ from typing import Any
 
 import polars as pl
 
-from errata import rows
-from errata.processors.arc_topic import ArcInput
-from errata.processors.compiler import compile_network
-from errata.processors.dead_letter import DeadLetter
-from errata.processors.dead_letter import decode as decode_letter
-from errata.processors.declarations import EARLIEST
-from errata.processors.deployed import declare_end, topic_specs
-from errata.processors.ingest_task import IngestTask
-from errata.processors.network import Network
-from errata.processors.owner_task import OwnerTask
-from errata.processors.scope_task import ScopeTask
-from errata.processors.shared import DEAD_LETTER, ON_ERROR, Shared
-from errata.processors.task import Task
-from errata.processors.view import View
-from errata.recorded import Borrowed
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.compile.compiler import compile_network
+from errata.processors.declare.declarations import EARLIEST
+from errata.processors.declare.network import Network
+from errata.processors.ingest.ingest_task import IngestTask
+from errata.processors.ingest.owner_task import OwnerTask
+from errata.processors.plan.deployed import declare_end, topic_specs
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.scope_task import ScopeTask
+from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, Shared
+from errata.processors.tasks.task import Task
+from errata.processors.wire.dead_letter import DeadLetter
+from errata.processors.wire.dead_letter import decode as decode_letter
+from errata.read import rows
+from errata.read.recorded import Borrowed
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.sweepers.beside import Beside

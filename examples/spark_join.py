@@ -18,8 +18,9 @@ from zlib import crc32
 
 from errata import Network, tumbling
 from errata.demo.ticker import revision, tape
-from errata.place import Place
-from errata.progress import current
+from errata.observe.network_progress import current
+from errata.run.worker import Worker
+from errata.settings.place import Place
 from errata.spark import register
 from errata.spark_jobs.session import open_session
 from errata.topics.broker import EmbeddedBroker
@@ -27,7 +28,6 @@ from errata.topics.cluster import TopicPartition
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 
 TOPIC, PARTITIONS = "swaps", 2
 running = ExitStack()

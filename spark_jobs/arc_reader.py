@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from errata.processors.arc_topic import ArcCodec
-from errata.processors.plan import Plan
-from errata.processors.report import NEVER
-from errata.processors.task import INTERVAL_MS
-from errata.processors.view import View, believed
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View, believed
+from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError

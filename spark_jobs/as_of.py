@@ -11,11 +11,11 @@ from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.aggregating import Aggregating
 from errata.processors.boxes.join import Join
 from errata.processors.boxes.map import Map
-from errata.processors.plan import Plan
-from errata.processors.report import NEVER, Report
-from errata.processors.scopes import INGEST
-from errata.processors.task import INTERVAL_MS
-from errata.processors.view import View
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import NEVER, Report
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.recompute import Way, computed, starts, walk, ways_from, ways_to

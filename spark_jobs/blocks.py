@@ -13,8 +13,8 @@ from functools import cached_property
 import polars as pl
 import pyarrow as pa
 
-from errata.processors.desk import pack
-from errata.processors.spread import Spread, parted
+from errata.processors.arcs.partitioner import Spread, parted
+from errata.processors.tasks.replay_client import pack
 from errata.spark_jobs.job import Job
 
 SIGN = "@sign"

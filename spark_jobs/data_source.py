@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from errata.processors.deployed import NewVersionError
-from errata.processors.described import DescribedPlan, read_described
-from errata.processors.settled import settled
+from errata.processors.plan.deployed import NewVersionError
+from errata.processors.plan.described import DescribedPlan, read_described
+from errata.processors.reports.start_offsets import settled
 from errata.spark_jobs import arrow
 from errata.spark_jobs.arc_reader import (
     PAUSE_S,

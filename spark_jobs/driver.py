@@ -10,10 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors import desk, rebuild
-from errata.processors.arc_topic import ArcCodec
-from errata.processors.scopes import Scope
-from errata.processors.shared import Shared
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.plan.scope import Scope
+from errata.processors.tasks import rebuild
+from errata.processors.tasks import replay_client as desk
+from errata.processors.tasks.shared import Shared
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.checkpoint import Checkpoint, Division
 from errata.spark_jobs.epochs import NOTHING

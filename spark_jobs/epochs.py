@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from errata.processors.report import NEVER
-from errata.processors.view import View
+from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import NEVER
 from errata.spark_jobs.job import Job
 from errata.topics.cluster import TopicPartition
 

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import polars as pl
 
-from errata.processors.arc_topic import ArcCodec, Meta
+from errata.processors.arcs.arc_topic import ArcCodec, Meta
+from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan import Plan
-from errata.processors.spread import Spread, parted
-from errata.processors.takeover import ROWS_A_TRANSACTION, Filled, NewArc
-from errata.processors.task import INTERVAL_MS
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks.takeover import ROWS_A_TRANSACTION, Filled, NewArc
+from errata.processors.tasks.task import INTERVAL_MS
 from errata.schemas import revisions as frames
 from errata.schemas.fields import Fields
 from errata.spark_jobs.registered import Registered

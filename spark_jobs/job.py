@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from errata.processors.arc_topic import ArcCodec
+from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.map import Map
 from errata.processors.boxes.states import UPSTREAM
 from errata.processors.boxes.where import Where
-from errata.processors.plan import Plan
-from errata.processors.scopes import Scope
-from errata.processors.shared import DEAD_LETTER
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import Scope
+from errata.processors.tasks.shared import DEAD_LETTER
 from errata.spark_jobs.connected import connected
 from errata.spark_jobs.registered import Registered
 from errata.spark_jobs.slabs import Slabs

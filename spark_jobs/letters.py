@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 
 from errata.processors.boxes.answers import Refused
-from errata.processors.dead_letter import DeadLetter
-from errata.processors.desk import pack, unpack
-from errata.processors.refused_tuples import check, letters_of
-from errata.processors.report import Report
-from errata.processors.scope import EpochResult, Memory
-from errata.processors.shared import STOP
+from errata.processors.tasks.refused_tuples import check, letters_of
+from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.tasks.scope_run import EpochResult, Memory
+from errata.processors.tasks.shared import STOP
+from errata.processors.wire.dead_letter import DeadLetter
+from errata.processors.wire.report import Report
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 

@@ -9,9 +9,9 @@ from time import monotonic
 
 import polars as pl
 
-from errata.processors.arc_topic import ArcCodec
-from errata.processors.plan import Plan
-from errata.processors.view import View, believed
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View, believed
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.spark_jobs.connected import connected

@@ -16,15 +16,15 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.asking import Asking
 from errata.processors.boxes.forward import Forward
 from errata.processors.boxes.map import Map
 from errata.processors.boxes.union import Union
 from errata.processors.boxes.where import Where
-from errata.processors.desk import pack, unpack
-from errata.processors.plan import Plan
-from errata.processors.report import NEVER
-from errata.processors.spread import Spread, parted
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.report import NEVER
 from errata.schemas.arc import Arc
 from errata.schemas.fields import physical
 from errata.spark_jobs.reading import Arcs, Part

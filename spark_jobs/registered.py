@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from errata.processors.arc_topic import ArcCodec
-from errata.processors.plan import Plan
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.plan.plan import Plan
 from errata.topics.registry import Registry, UnknownSchemaError
 
 

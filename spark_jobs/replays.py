@@ -9,10 +9,10 @@ from collections.abc import Generator, Sequence
 import polars as pl
 
 from errata.processors.boxes.answers import Need
-from errata.processors.desk import TopicDesk
-from errata.processors.replay import Ask
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.processors.boxes.replay import Ask
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.replay_client import TopicDesk
+from errata.processors.tasks.shared import Shared
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.share import Done

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from errata.processors.dead_letter import DeadLetter
-from errata.processors.letters import posted
-from errata.processors.refused_tuples import tally
-from errata.processors.report import NEVER, SETTLED, Report
-from errata.processors.shared import Shared
-from errata.processors.task import Task
+from errata.processors.tasks.dead_letters import posted
+from errata.processors.tasks.refused_tuples import tally
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.task import Task
+from errata.processors.wire.dead_letter import DeadLetter
+from errata.processors.wire.report import NEVER, SETTLED, Report
 from errata.spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.letters import unpacked

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from errata.processors.deployed import NewVersionError
-from errata.processors.scopes import Scope
-from errata.processors.shared import Shared
+from errata.processors.plan.deployed import NewVersionError
+from errata.processors.plan.scope import Scope
+from errata.processors.tasks.shared import Shared
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.checkpoint import Checkpoint
 from errata.spark_jobs.driver import BUCKETS, Driver, JobFailedError

@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from errata.processors.aggregates.user_function import UserWritten
-from errata.processors.declarations import Iterate
+from errata.processors.declare.declarations import Iterate
+from errata.processors.declare.network import Network
 from errata.processors.expressions.opaque import Opaque
-from errata.processors.network import Network
 from errata.schemas.errors import ErrataError
 from errata.topics.java import NoJavaError, find_java
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from errata.processors import rebuild
+from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.answers import Need, Refused
 from errata.processors.boxes.sliding import SlidingAggregate
-from errata.processors.desk import pack, unpack
-from errata.processors.report import NEVER
-from errata.processors.spread import Spread, parted
+from errata.processors.tasks import rebuild
+from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.spark_jobs import letters

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from errata.processors.windows import FOREVER_MS, History, Hopping, Sliding
+from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping, Sliding
 
 WINDOWS = 32
 """About how many windows, one after the other, a slab has."""

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from errata.processors.view import View
+from errata.processors.reports.progress_view import View
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs import blocks, stretches
 from errata.spark_jobs.epochs import Bound, Epochs

@@ -12,8 +12,8 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from errata.processors.boxes.answers import Refused
-from errata.processors.report import NEVER, SETTLED
-from errata.processors.view import believed
+from errata.processors.reports.progress_view import believed
+from errata.processors.wire.report import NEVER, SETTLED
 from errata.schemas import revisions as frames
 from errata.spark_jobs import letters, reading
 from errata.spark_jobs.blocks import HEADER, LETTERS, RESULTS, TICK, TUPLES, Shares

@@ -14,9 +14,9 @@ import pandas as pd
 import polars as pl
 from pyspark import TaskContext
 
-from errata.processors.arc_topic import Meta
-from errata.processors.desk import unpack
-from errata.processors.spread import Spread, parted
+from errata.processors.arcs.arc_topic import Meta
+from errata.processors.arcs.partitioner import Spread, parted
+from errata.processors.tasks.replay_client import unpack
 from errata.schemas import revisions as frames
 from errata.spark_jobs.blocks import HEADER, LETTERS
 from errata.spark_jobs.epochs import Batch

@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping, Sequence
 
 import polars as pl
 
-from errata.processors.desk import ReplayRefusedError
-from errata.processors.replay import Ask
+from errata.processors.boxes.replay import Ask
+from errata.processors.tasks.replay_client import ReplayRefusedError
 from errata.sweepers.refusals import HistoryGoneError
 from errata.sweepers.sweeper import Sweeper
 

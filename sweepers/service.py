@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors import desk
-from errata.processors.shared import Shared
+from errata.processors.tasks import replay_client as desk
+from errata.processors.tasks.shared import Shared
 from errata.sweepers.refusals import HistoryGoneError
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.cluster import TopicPartition

@@ -17,10 +17,10 @@ from typing import cast
 
 import polars as pl
 
-from errata.processors import report as reports
-from errata.processors.arc_topic import ArcInput
-from errata.processors.report import Report
-from errata.processors.shared import Shared
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire import report as reports
+from errata.processors.wire.report import Report
 from errata.schemas import framing
 from errata.sweepers.refusals import HistoryGoneError, NotYetCompleteError
 from errata.sweepers.segments import StoreError

@@ -6,12 +6,15 @@ from pathlib import Path
 import errata
 
 ROOT = Path(__file__).parents[1]
+DISTRIBUTION = "errata-streams"
 FOLDERS = ("processors", "schemas", "spark_jobs", "sweepers", "topics")
 
 
 def test_one_import_name_is_installed_and_no_other_distribution_brings_it():
     """PyPI has a distribution of this name; one that is installed would win over our folder."""
-    ours = {name for name, brought in packages_distributions().items() if "errata-streams" in brought}
+    ours = {
+        name for name, brought in packages_distributions().items() if "errata-streams" in brought
+    }
     assert ours <= {"errata"} | {name for name in ours if name.startswith("__editable__")}
     assert set(packages_distributions().get("errata", ["errata-streams"])) == {"errata-streams"}
 

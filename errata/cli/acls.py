@@ -10,10 +10,10 @@ import typer
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deployed import deployed
 from errata.cli.output import print_lines
-from errata.loading import load
-from errata.processors.compiler import compile_network
-from errata.processors.plan import Plan
-from errata.rights import roles
+from errata.deploy.rights import roles
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.plan import Plan
+from errata.settings.loading import load
 from errata.topics.refused import Right, by_resource, kafka_acls
 
 

@@ -11,19 +11,20 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.move import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, given_settings
-from errata.deployment import Deployment, UnknownNameError
-from errata.loading import load
-from errata.place import connect
-from errata.preparation import make_topics, place_plan
-from errata.processors import deployed, subjects
-from errata.processors.compiler import compile_network
-from errata.processors.network import Network
-from errata.processors.plan import Plan
-from errata.settings import read_settings
-from errata.source_fields import resolve_deployed
+from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.deploy.preparation import make_topics, place_plan
+from errata.deploy.source_fields import resolve_deployed
+from errata.deploy.versions import check_asked, deployed_part, new_arcs, next_version
+from errata.processors.compile.compiler import compile_network
+from errata.processors.declare.network import Network
+from errata.processors.plan import deployed
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks import subjects
+from errata.settings.loading import load
+from errata.settings.place import connect
+from errata.settings.settings import read_settings
 from errata.spark_jobs.backfill import Backfill, check
 from errata.topics.registry_server import registry
-from errata.versions import check_asked, deployed_part, new_arcs, next_version
 
 
 @command("backfill", example="errata backfill tape.py bars --master local[4]")

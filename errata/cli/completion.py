@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import typer
 
-from errata.loading import load
-from errata.processors.declarations import Source
-from errata.processors.network import Network
+from errata.processors.declare.declarations import Source
+from errata.processors.declare.network import Network
+from errata.settings.loading import load
 
 
 def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:

@@ -9,16 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from errata import rows
 from errata.cli.app import DEFAULT, JsonOption, NetworkArgument, command, group
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, for_people, print_lines, print_table
-from errata.delivery import Parcel, deliver
-from errata.deployment import Deployment, UnknownNameError
-from errata.plain import PlainDecoder
-from errata.processors.dead_letter import DeadLetter, decode
-from errata.processors.plan import Plan
-from errata.progress import current
+from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.observe.network_progress import current
+from errata.processors.plan.plan import Plan
+from errata.processors.wire.dead_letter import DeadLetter, decode
+from errata.read import rows
+from errata.read.delivery import Parcel, deliver
+from errata.read.plain_records import PlainDecoder
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.topics import names

@@ -14,14 +14,15 @@ from errata.cli.move import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.plan import show
 from errata.cli.spark import ConfOption, MasterOption, given_settings
-from errata.coming import Coming, coming
-from errata.deployment import Deployment
-from errata.loading import load
-from errata.place import connect
-from errata.preparation import deploy_first, make_topics
-from errata.preview import look, users_of
-from errata.processors import deployed, subjects
-from errata.settings import read_settings
+from errata.deploy.deployment import Deployment
+from errata.deploy.next_plan import Coming, coming
+from errata.deploy.preparation import deploy_first, make_topics
+from errata.deploy.preview import look, users_of
+from errata.processors.plan import deployed
+from errata.processors.tasks import subjects
+from errata.settings.loading import load
+from errata.settings.place import connect
+from errata.settings.settings import read_settings
 from errata.topics.present import present_topics
 from errata.topics.registry_server import registry
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from errata.deployment import Deployment, as_it_runs, open_network
-from errata.loading import load
-from errata.settings import read_settings
+from errata.deploy.deployment import Deployment, as_it_runs, open_network
+from errata.settings.loading import load
+from errata.settings.settings import read_settings
 
 
 @contextmanager

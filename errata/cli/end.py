@@ -11,8 +11,8 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import sources
 from errata.cli.deployed import deployed
 from errata.cli.output import print_lines
-from errata.processors.deployed import declare_end
-from errata.processors.view import View
+from errata.processors.plan.deployed import declare_end
+from errata.processors.reports.progress_view import View
 from errata.topics.cluster import ClusterError
 
 _LIMIT_S, _PAUSE_S = 30.0, 0.02

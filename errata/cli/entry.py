@@ -11,10 +11,12 @@ from typing import Annotated
 
 import typer
 
-from errata import __version__, logs
-from errata.cli.app import app, prose, reported
+from errata.cli.app import app, prose
+from errata.run.exit_status import reported
 from errata.schemas.errors import ErrataError
-from errata.settings import read_log_settings
+from errata.settings import logs
+from errata.settings.settings import read_log_settings
+from errata.version import VERSION
 
 _COMMANDS = (
     "demo",
@@ -43,7 +45,7 @@ _COMMANDS = (
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"errata {__version__}")
+        typer.echo(f"errata {VERSION}")
         raise typer.Exit
 
 

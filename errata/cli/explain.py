@@ -8,24 +8,25 @@ import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
-from errata.loading import load
-from errata.place import DAY_MS
-from errata.processors import declarations as declared
-from errata.processors.arcs import type_boxes
 from errata.processors.boxes.aggregating import Aggregating
 from errata.processors.boxes.description import describe_box
 from errata.processors.boxes.lag import Lag
 from errata.processors.boxes.lookup import Lookup
+from errata.processors.boxes.modes import NO_RADIUS
 from errata.processors.boxes.ordered import Ordered
 from errata.processors.boxes.states import DOWNSTREAM, UPSTREAM
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import topic_specs
-from errata.processors.exchanges import owner_of
-from errata.processors.modes import NO_RADIUS, find_results
-from errata.processors.network import Network
-from errata.processors.plan import Plan
-from errata.processors.typed import Typed
-from errata.processors.windows import FOREVER_MS
+from errata.processors.compile.boxes import type_boxes
+from errata.processors.compile.compiler import compile_network
+from errata.processors.compile.modes import find_results
+from errata.processors.compile.typed import Typed
+from errata.processors.declare import declarations as declared
+from errata.processors.declare.network import Network
+from errata.processors.plan.deployed import topic_specs
+from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.plan import Plan
+from errata.processors.windows.time_windows import FOREVER_MS
+from errata.settings.loading import load
+from errata.settings.place import DAY_MS
 
 
 @command("explain", example="errata explain tape.py --json")

@@ -8,10 +8,10 @@ from typing import Any
 
 import typer
 
-from errata.processors.typed import Source
+from errata.processors.plan.source import Source
+from errata.read.source_record import declared
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
-from errata.source_record import declared
 
 _TEXTS = {"string", "uuid", "bytes", "date", "timestamp-millis", "timestamp-micros"}
 

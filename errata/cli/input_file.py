@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from errata import rows
 from errata.cli.csv_lines import CsvLines
+from errata.read import rows
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 

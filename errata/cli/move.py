@@ -14,17 +14,17 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from errata.deployment import Deployment
-from errata.loading import load
-from errata.parts import Actor, Parts
-from errata.place import Place
-from errata.processors.plan import Plan
-from errata.processors.shared import Shared
-from errata.processors.takeover import Fill
-from errata.processors.view import View
-from errata.switch import Jobs, Switch
+from errata.deploy.deployment import Deployment
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.takeover import Fill
+from errata.run.parts import Actor, Parts
+from errata.run.switch import Jobs, Switch
+from errata.run.worker import IDLE_S
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.kafka import KafkaCluster
-from errata.worker import IDLE_S
 
 
 @contextmanager

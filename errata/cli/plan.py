@@ -9,10 +9,10 @@ from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
-from errata.loading import load
-from errata.preview import Preview, preview
+from errata.deploy.preview import Preview, preview
 from errata.schemas.errors import ErrataError
-from errata.settings import read_settings
+from errata.settings.loading import load
+from errata.settings.settings import read_settings
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SAME
 from errata.topics.registry_server import registry

@@ -11,16 +11,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from errata import rows
-from errata.cli.app import JsonOption, NetworkArgument, command, complain
+from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import cell, for_people, print_lines, print_table, shown
 from errata.cli.spark import ConfOption, MasterOption, given_settings
-from errata.loading import load
+from errata.read import rows
+from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
-from errata.settings import read_settings
+from errata.settings.loading import load
+from errata.settings.settings import read_settings
 from errata.spark_jobs.as_of import Auditor, NotAuditableError, Reports
 from errata.spark_jobs.reading import Arcs
 from errata.spark_jobs.reconcile import Audit, Finding

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
-from errata.loading import load
-from errata.reset import Remains, give_up, remains
+from errata.deploy.reset import Remains, give_up, remains
 from errata.schemas.errors import ErrataError
-from errata.settings import read_settings
+from errata.settings.loading import load
+from errata.settings.settings import read_settings
 from errata.topics.kafka import KafkaCluster
 
 _WARNING = (

@@ -10,25 +10,26 @@ import polars as pl
 import typer
 from rich.console import Console
 
-from errata import rows
-from errata.cli.app import JsonOption, NetworkArgument, command, complain
+from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import sources
 from errata.cli.deployed import deployed
 from errata.cli.given import RefusedRevisionError, given_fields, given_identity
 from errata.cli.output import for_people, print_lines
 from errata.cli.tail import told
-from errata.delivery import Parcel, deliver
-from errata.deployment import Deployment
-from errata.processors.intake import Intake
-from errata.processors.scopes import INGEST
-from errata.processors.typed import Source
-from errata.progress import Progress, current
+from errata.deploy.deployment import Deployment
+from errata.observe.network_progress import Progress, current
+from errata.processors.ingest.decoding import Intake
+from errata.processors.plan.scope import INGEST
+from errata.processors.plan.source import Source
+from errata.read import rows
+from errata.read.delivery import Parcel, deliver
+from errata.read.source_record import source_records
+from errata.read.what_if import Content, consequences, content_of
+from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.partition import partitions
-from errata.source_record import source_records
 from errata.topics.cluster import TopicPartition
-from errata.what_if import Content, consequences, content_of
 
 
 @command("revise", example="errata revise tape.py trades replace --key T1 --set price=22 --dry-run")

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.loading import load
-from errata.port import told
-from errata.settings import read_settings
-from errata.stopping import Stop
-from errata.worker import Worker, collect_seldom
+from errata.observe.port import told
+from errata.run.stopping import Stop
+from errata.run.worker import Worker, collect_seldom
+from errata.settings.loading import load
+from errata.settings.settings import read_settings
 
 
 @command("run", example="errata run tape.py --scope ingest.trades --partitions 0,1")

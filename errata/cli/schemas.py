@@ -6,10 +6,10 @@ import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command, group
 from errata.cli.output import for_people, print_lines, print_table
-from errata.coming import coming
-from errata.loading import load
-from errata.processors import subjects
-from errata.settings import read_settings
+from errata.deploy.next_plan import coming
+from errata.processors.tasks import subjects
+from errata.settings.loading import load
+from errata.settings.settings import read_settings
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import INCOMPATIBLE
 from errata.topics.registry_server import registry

@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from errata import metrics
-from errata import rights as needs
 from errata.cli.app import NetworkArgument, command
-from errata.loading import load
-from errata.logs import about
-from errata.place import connect
-from errata.port import told
-from errata.preparation import prepare
-from errata.processors.shared import Shared
-from errata.processors.view import View
-from errata.settings import read_settings
+from errata.deploy import rights as needs
+from errata.deploy.preparation import prepare
+from errata.observe import metrics
+from errata.observe.port import told
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.run.stopping import Stop
+from errata.settings.loading import load
+from errata.settings.logs import about
+from errata.settings.place import connect
+from errata.settings.settings import read_settings
 from errata.spark_jobs.session import by_value, check_packages, open_session
 from errata.spark_jobs.sole import Sole
-from errata.stopping import Stop
 from errata.topics.registry_server import registry
 
 MasterOption = Annotated[

@@ -14,9 +14,9 @@ from rich.text import Text
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines, table
-from errata.holds import STALE_MS, Hold
-from errata.progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
-from errata.stopping import Stop
+from errata.observe.frontier_holders import STALE_MS, Hold
+from errata.observe.network_progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
+from errata.run.stopping import Stop
 
 _REFRESH_S = 0.5
 _ARC_COLUMNS = ("arc", "frontier", "lag", "watermark", "waits for", "its last report")

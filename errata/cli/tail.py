@@ -13,17 +13,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from errata import rows
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
-from errata.deployment import Deployment
-from errata.processors.task import INTERVAL_MS
-from errata.progress import current
+from errata.deploy.deployment import Deployment
+from errata.observe.network_progress import current
+from errata.processors.tasks.task import INTERVAL_MS
+from errata.read import rows
+from errata.read.tailing import Tail
+from errata.run.stopping import Stop
 from errata.schemas.arc import Arc
-from errata.stopping import Stop
-from errata.tailing import Tail
 
 _COLOURS = {"insert": "green", "replace": "yellow", "delete": "red"}
 _TIMES = {"timestamp-millis"}

@@ -7,15 +7,15 @@ import time
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.loading import load
-from errata.place import connect
-from errata.port import listening
-from errata.preparation import prepare
-from errata.pulse import Pulse
-from errata.settings import LISTEN, read_settings
-from errata.stopping import Stop
-from errata.supervisor import Supervisor, network_commands
-from errata.up_port import UpPort, ports_after, shown
+from errata.deploy.preparation import prepare
+from errata.observe.port import listening
+from errata.observe.pulse import Pulse
+from errata.run.stopping import Stop
+from errata.run.supervisor import Supervisor, network_commands
+from errata.run.supervisor_port import UpPort, ports_after, shown
+from errata.settings.loading import load
+from errata.settings.place import connect
+from errata.settings.settings import LISTEN, read_settings
 
 _POLL_S = 0.1
 

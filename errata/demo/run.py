@@ -23,15 +23,15 @@ from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.screen import Screen
 from errata.demo.summary import print_summary
 from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Watch
-from errata.loading import load
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.deployed import declare_end
-from errata.processors.plan import Plan
-from errata.processors.report import FOREVER
+from errata.deploy.preparation import prepare
+from errata.processors.plan.deployed import declare_end
+from errata.processors.plan.plan import Plan
+from errata.processors.wire.report import FOREVER
+from errata.run.supervisor import Supervisor, network_commands
 from errata.schemas.errors import ErrataError
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
-from errata.supervisor import Supervisor, network_commands
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster

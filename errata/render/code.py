@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from errata.loading import file_of
 from errata.schemas.errors import ErrataError
+from errata.settings.loading import file_of
 
 FOLDER = "/network"
 """The working folder of the image, where a network's file is mounted."""

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from errata.deployment import UnknownNameError
-from errata.processors.plan import Plan
-from errata.processors.scopes import INGEST
+from errata.deploy.deployment import UnknownNameError
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
 
 LONGEST = 52
 """Of a name: with what Kubernetes adds for a StatefulSet's or a Job's Pods it has 63 at most."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from errata.processors.aggregates.by_value import ByValue, CompensatingByValue
 from errata.processors.aggregates.compensating import Compensating, Part, part_dtype, part_types
-from errata.schemas.errors import ErrataError
+from errata.processors.expressions.errors import UserFunctionError
 from errata.schemas.fields import FieldType, FieldTypeError
 
 UserWritten: TypeAlias = Compensating | CompensatingByValue
@@ -17,22 +17,6 @@ UserWritten: TypeAlias = Compensating | CompensatingByValue
 
 _T = TypeVar("_T")
 _NOT_WRITTEN = (Compensating.compensate, CompensatingByValue.compensate)
-
-
-class UserFunctionError(ErrataError):
-    """A function that a user wrote has raised, or has returned what it must not.
-
-    Args:
-        function: What it is called.
-        step: What it was asked to do: ``accumulate``, ``emit`` and so on, or ``call``.
-        reason: What was needed and what was found.
-        row: Index of the first tuple that it failed on, among those it was given; None if that
-            can't be told.
-    """
-
-    def __init__(self, function: str, step: str, reason: str, *, row: int | None = None) -> None:
-        self.function, self.step, self.reason, self.row = function, step, reason, row
-        super().__init__(f"function {function}, {step}: {reason}")
 
 
 class UserFunction(Compensating):

@@ -31,7 +31,7 @@ from errata.processors.boxes.answers import (
 from errata.processors.boxes.asking import Above, Asking
 from errata.processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
 from errata.processors.boxes.windowed import Windowed
-from errata.processors.windows import FOREVER_MS, History
+from errata.processors.windows.time_windows import FOREVER_MS, History
 from errata.schemas import revisions as frames
 
 

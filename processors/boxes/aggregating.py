@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import polars as pl
 
-from errata.processors.aggregates.user_function import UserFunctionError
 from errata.processors.boxes.answers import Failures, without
 from errata.processors.boxes.states import ROWS, Result, State
+from errata.processors.expressions.errors import UserFunctionError
 from errata.schemas.arc import Arc
 
 RESIDENT = "resident"

@@ -14,9 +14,9 @@ from errata.processors.boxes.forward import Forward
 from errata.processors.boxes.join import Join
 from errata.processors.boxes.lookup import Lookup
 from errata.processors.boxes.map import Map
+from errata.processors.boxes.replay import Box
 from errata.processors.boxes.union import Union
 from errata.processors.boxes.where import Where
-from errata.processors.replay import Box
 from errata.schemas.arc import Arc
 
 Contents = Mapping[str, pl.DataFrame]

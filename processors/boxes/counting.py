@@ -18,7 +18,7 @@ from errata.processors.boxes.answers import WHY, Failures, without
 from errata.processors.boxes.ordered import Line, Numbers, Ordered
 from errata.processors.boxes.states import END, START
 from errata.processors.boxes.timeline import unions
-from errata.processors.row_windows import HoppingRows, RowWindow
+from errata.processors.windows.row_windows import HoppingRows, RowWindow
 from errata.schemas.arc import HIDDEN_PREFIX
 
 TIME = HIDDEN_PREFIX + "at"

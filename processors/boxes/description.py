@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from errata.processors.boxes.forward import Forward
 from errata.processors.boxes.map import Map
+from errata.processors.boxes.replay import Box
 from errata.processors.boxes.union import Union
 from errata.processors.boxes.where import Where
-from errata.processors.replay import Box
 
 
 def describe_box(box: Box) -> dict[str, object]:

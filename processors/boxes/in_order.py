@@ -19,7 +19,7 @@ from errata.processors.boxes.sliding import LAST, SlidingAggregate
 from errata.processors.boxes.states import ROWS, number_rows
 from errata.processors.boxes.timeline import Timeline
 from errata.processors.boxes.two_stacks import TwoStacks, grown
-from errata.processors.windows import FOREVER_MS
+from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 
 

@@ -29,7 +29,7 @@ from errata.processors.boxes.body import Body, Contents
 from errata.processors.boxes.difference import difference, undone
 from errata.processors.boxes.raised import Raised
 from errata.processors.boxes.unsettled import SHOWN_ROUNDS, Unsettled
-from errata.processors.windows import FOREVER_MS
+from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 

@@ -24,7 +24,7 @@ from errata.processors.boxes.forward import Forward
 from errata.processors.boxes.map import Map
 from errata.processors.boxes.where import Where
 from errata.processors.expressions.expression import Expression
-from errata.processors.windows import FOREVER_MS
+from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 

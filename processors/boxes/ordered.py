@@ -36,7 +36,7 @@ from errata.processors.boxes.answers import (
 from errata.processors.boxes.asking import Above, Asking
 from errata.processors.boxes.difference import difference
 from errata.processors.boxes.states import number_rows
-from errata.processors.windows import FOREVER_MS
+from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from errata.processors.aggregates.compensating import Compensating, kept_types
-from errata.processors.aggregates.user_function import UserFunction, UserFunctionError
+from errata.processors.aggregates.user_function import UserFunction
 from errata.processors.boxes.answers import Failures
+from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.expressions.expression import Expression
 from errata.schemas.fields import FieldType
 

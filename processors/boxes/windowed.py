@@ -10,7 +10,7 @@ from errata.processors.boxes.aggregating import Aggregating
 from errata.processors.boxes.answers import Failures, Refused, failed, without
 from errata.processors.boxes.states import END, ROWS, START, number_rows
 from errata.processors.boxes.where import Where
-from errata.processors.windows import History, Window
+from errata.processors.windows.time_windows import History, Window
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
 

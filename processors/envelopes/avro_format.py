@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from errata.processors.dead_letter import UNDECODABLE
 from errata.processors.envelopes.avro_writer import Read, revisions_of, says_nothing, tuples_of
 from errata.processors.envelopes.checks import Decoded, Refusal, joined, no_tuples, nothing
+from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.dead_letter import UNDECODABLE
 from errata.processors.envelopes.avro_values import conversion, described
 from errata.processors.envelopes.checks import Decoded, Refusal
 from errata.processors.envelopes.made import Made
+from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import decode
 from errata.schemas.decode import Decoder
 from errata.schemas.errors import ErrataError

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from errata.processors.dead_letter import BAD_EVENT_TIME, UNDECODABLE
+from errata.processors.wire.dead_letter import BAD_EVENT_TIME, UNDECODABLE
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import Fields, physical
@@ -35,6 +35,8 @@ _YEARS = {  # 1 to 9999
     "timestamp-micros": (_FIRST_MS * 1000, _LAST_MS * 1000 + 999),
     "date": (_FIRST_MS // 86_400_000, _LAST_MS // 86_400_000),
 }
+LONGEST_VALUE = 200_000
+"""Bytes of a source record at most: a result may hold its values four times; a topic takes 1 MB."""
 
 
 class Batch(NamedTuple):

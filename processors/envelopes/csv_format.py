@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from errata.processors.dead_letter import UNDECODABLE
 from errata.processors.envelopes.checks import Decoded, Refusal
 from errata.processors.envelopes.made import Made
 from errata.processors.envelopes.texts import decoded, parsed
+from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields
 
 _CELL = r'(?:[^",\r\n]*|"(?:[^"]|"")*")'

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.dead_letter import TRUNCATE
 from errata.processors.envelopes.checks import ROW, Batch, Decoded, Refusal, valued
 from errata.processors.envelopes.formats import Revisions
 from errata.processors.envelopes.keys import Keys
 from errata.processors.envelopes.upsert import identities
+from errata.processors.wire.dead_letter import TRUNCATE
 from errata.schemas.fields import Fields
 from errata.schemas.revisions import AFTER, BEFORE, DELETE, INSERT, REPLACE
 

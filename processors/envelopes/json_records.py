@@ -19,12 +19,12 @@ import numpy.typing as npt
 import polars as pl
 from msgspec import UNSET, UnsetType
 
-from errata.processors.dead_letter import UNDECODABLE
 from errata.processors.envelopes.checks import ROW, Decoded, Refusal
 from errata.processors.envelopes.connect_block import Block
 from errata.processors.envelopes.json_tuples import JsonTuples, Places
 from errata.processors.envelopes.made import Made
 from errata.processors.envelopes.texts import decoded
+from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields
 
 SIDES = ("before", "after")

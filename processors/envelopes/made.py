@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from errata.processors.dead_letter import UNDECODABLE
 from errata.processors.envelopes.checks import ROW, Decoded, Refusal
+from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import FieldType
 
 _SHOWN = 60

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from errata.processors.dead_letter import UNDECODABLE
 from errata.processors.envelopes.checks import Batch, Decoded, Refusal, valued
 from errata.processors.envelopes.formats import Revisions
+from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.revisions import OPS
 
 CODES = {name: code for code, name in enumerate(OPS)}

@@ -42,3 +42,19 @@ class ExpressionError(ErrataError):
         start = self.text.rfind("\n", 0, self.position) + 1
         line = self.text[start:].split("\n", 1)[0]
         return f"{line}\n{' ' * (self.position - start)}^"
+
+
+class UserFunctionError(ErrataError):
+    """A function that a user wrote has raised, or has returned what it must not.
+
+    Args:
+        function: What it is called.
+        step: What it was asked to do: ``accumulate``, ``emit`` and so on, or ``call``.
+        reason: What was needed and what was found.
+        row: Index of the first tuple that it failed on, among those it was given; None if that
+            can't be told.
+    """
+
+    def __init__(self, function: str, step: str, reason: str, *, row: int | None = None) -> None:
+        self.function, self.step, self.reason, self.row = function, step, reason, row
+        super().__init__(f"function {function}, {step}: {reason}")

@@ -8,8 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.aggregates.user_function import UserFunctionError
-from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.errors import ExpressionError, UserFunctionError
 from errata.processors.expressions.expression import Expression
 from errata.processors.expressions.part import Part
 from errata.processors.expressions.plain_values import held, plain

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.processors import wall_time
 from errata.processors.expressions.clock import TICKS
 from errata.processors.expressions.columns import Kernel, by_array
 from errata.processors.expressions.function import UnfitError, plain
 from errata.processors.expressions.part import Part
+from errata.processors.windows import wall_time
 
 
 def from_utc(value: Part, name: str) -> Part:

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import polars as pl
 
-from errata.loading import load
-from errata.place import Place
-from errata.preparation import prepare
+from errata.deploy.preparation import prepare
 from errata.schemas import revisions as frames
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster

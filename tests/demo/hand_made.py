@@ -14,7 +14,7 @@ from errata.demo.audit.belief import ENDED
 from errata.demo.audit.decoding import SCHEMAS
 from errata.demo.audit.log import Entry, Logs
 from errata.demo.audit.verdict import DOWNSTREAM, SOURCE, TOPICS, TRADES, UPSTREAM
-from errata.processors import dead_letter, report
+from errata.processors.wire import dead_letter, report
 from errata.schemas.avro import revision_schema
 from errata.schemas.fields import FieldType
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from errata.cli.entry import app
-from errata.deployment import Deployment
-from errata.loading import load
-from errata.processors.deployed import deploy
+from errata.deploy.deployment import Deployment
+from errata.processors.plan.deployed import deploy
+from errata.settings.loading import load
 from errata.testing import LAG_MS, Driver
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
@@ -113,7 +113,9 @@ def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
         schemas, kafka = SchemaRegistry(running.cluster), {"bootstrap.servers": "memory"}
         found = Deployment(running.cluster, running.plan, schemas, kafka)
         monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
-        monkeypatch.setattr("errata.deployment.log_settings", lambda kafka, topic: (True, LAG_MS))
+        monkeypatch.setattr(
+            "errata.deploy.deployment.log_settings", lambda kafka, topic: (True, LAG_MS)
+        )
         yield running
 
 

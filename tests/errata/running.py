@@ -12,13 +12,13 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
-from errata import rows
-from errata.loading import load
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.arc_topic import ArcInput
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.deploy.preparation import prepare
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.read import rows
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry

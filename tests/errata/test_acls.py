@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from errata import Network, hopping
-from errata.processors.compiler import compile_network
-from errata.processors.plan import Plan
-from errata.rights import roles
+from errata.deploy.rights import roles
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.plan import Plan
 from errata.topics.refused import CREATE, DELETE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import typer
 
-from errata.cli.app import command, complain, reported
+from errata.cli.app import command
 from errata.cli.entry import app
+from errata.run.exit_status import complain, reported
+from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
-from errata.stopping import WATCH_PARENT
 from errata.topics import secrets
 from errata.topics.cluster import ClusterError, FencedError
 from errata.topics.create import TopicSettingsError

@@ -8,8 +8,8 @@ import pytest
 
 from errata import Network, python
 from errata.cli.deployed import Deployment
-from errata.processors.dead_letter import decode, encode
-from errata.processors.deployed import deploy
+from errata.processors.plan.deployed import deploy
+from errata.processors.wire.dead_letter import decode, encode
 from errata.testing import Driver
 from errata.topics.cluster import TopicPartition
 from errata.topics.registry import SchemaRegistry

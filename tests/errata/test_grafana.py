@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from errata.exposition import HISTOGRAM
-from errata.metrics_page import METRICS
+from errata.observe.exposition import HISTOGRAM
+from errata.run.metrics_page import METRICS
 
 BOARD: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parents[2] / "docker" / "grafana" / "errata.json").read_text()

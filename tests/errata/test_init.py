@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from errata.cli.init import templates
-from errata.settings import read_settings
+from errata.settings.settings import read_settings
 from tests.errata.conftest import Errata
 
 FILES = {"README.md", "errata.toml", "network.py", "prices.jsonl", "test_network.py"}

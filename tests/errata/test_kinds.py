@@ -6,9 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from errata import Network, rows
+from errata import Network
 from errata.cli.csv_lines import CsvLines
 from errata.cli.output import shown
+from errata.read import rows
 from errata.testing import Driver
 
 FIELDS = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.loading import LoadError, load
-from errata.processors.faults import NetworkError
+from errata.processors.declare.faults import NetworkError
+from errata.settings.loading import LoadError, load
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 

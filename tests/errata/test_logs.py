@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from errata import logs
-from errata.cli.app import complain, reported
-from errata.passing_on import pass_on, tell
-from errata.supervisor import ProcessFailedError, Supervisor
+from errata.run.child_output import pass_on, tell
+from errata.run.exit_status import complain, reported
+from errata.run.supervisor import ProcessFailedError, Supervisor
+from errata.settings import logs
 from errata.topics.client import LOGGER
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from errata import Network, tumbling
-from errata.look import Look
+from errata.run.readiness import Look
 from errata.sweepers.service import Service
 from errata.sweepers.sweeper import Sweeper
 from errata.testing import Driver

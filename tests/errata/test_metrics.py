@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from errata import Network, metrics, tumbling
-from errata.metrics_page import METRICS, page
+from errata import Network, tumbling
+from errata.observe import metrics
+from errata.run.metrics_page import METRICS, page
 from errata.testing import Driver
 from tests.errata.exposed import Labels, exposed
 
@@ -128,5 +129,5 @@ def test_names_end_as_prometheus_users_know_it() -> None:
 
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
-    told = "python -m errata.metrics_page > docs/metrics.md"
+    told = "python -m errata.run.metrics_page > docs/metrics.md"
     assert (ROOT / "docs" / "metrics.md").read_text() == page(), told

@@ -6,10 +6,11 @@ from itertools import count, islice
 import pytest
 
 from errata import Network, tumbling
-from errata.coming import coming
-from errata.processors import subjects
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import (
+from errata.deploy.next_plan import coming
+from errata.deploy.source_fields import before_and_after, resolve_deployed
+from errata.deploy.versions import new_fields, next_version
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import (
     PlanMismatchError,
     as_deployed,
     declare_end,
@@ -17,15 +18,14 @@ from errata.processors.deployed import (
     read_plan,
     topic_specs,
 )
-from errata.processors.plan import Plan
-from errata.processors.report import FOREVER
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks import subjects
+from errata.processors.wire.report import FOREVER
+from errata.run.switch import Switch
 from errata.schemas.avro import tuple_schema
 from errata.schemas.fields import FieldType
-from errata.source_fields import before_and_after, resolve_deployed
-from errata.switch import Switch
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
-from errata.versions import new_fields, next_version
 from tests.errata.test_switch import LAG_MS, Running
 
 OLD = {"key": "string", "at": "timestamp-millis", "desk": "string", "price": "long"}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.pulse import LOOK_S
-from errata.stopping import OVERDUE
+from errata.observe.pulse import LOOK_S
+from errata.run.stopping import OVERDUE
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec

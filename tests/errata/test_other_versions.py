@@ -6,10 +6,10 @@ from itertools import count
 
 import pytest
 
-from errata.loading import load
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.deployed import announce
+from errata.deploy.preparation import prepare
+from errata.processors.plan.deployed import announce
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.cluster import TopicPartition
 from errata.topics.kafka import KafkaCluster
 from tests.errata.running import LIMIT_S, Running

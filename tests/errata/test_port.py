@@ -10,10 +10,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from errata.port import PortError, listening, told
-from errata.pulse import LOOK_S, STUCK_S, Pulse
-from errata.supervisor import Supervisor
-from errata.up_port import UpPort, ports_after
+from errata.observe.port import PortError, listening, told
+from errata.observe.pulse import LOOK_S, STUCK_S, Pulse
+from errata.run.supervisor import Supervisor
+from errata.run.supervisor_port import UpPort, ports_after
 from tests.errata.exposed import exposed
 
 HOST = "127.0.0.1"

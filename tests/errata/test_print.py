@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from errata.processors.arc_topic import ArcCodec, Meta
+from errata.processors.arcs.arc_topic import ArcCodec, Meta
 from errata.schemas import revisions as frames
 from errata.testing import Driver
 from errata.topics.registry import SchemaRegistry

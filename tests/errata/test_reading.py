@@ -12,14 +12,15 @@ from dataclasses import replace
 import pytest
 
 import errata as front_door
-from errata import Network, Stream, reading
-from errata.deployment import Deployment, UnknownNameError
-from errata.loading import load
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import NotDeployedError, deploy, topic_specs, write_plan
-from errata.progress import current
+from errata import Network, Stream
+from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.observe.network_progress import current
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import NotDeployedError, deploy, topic_specs, write_plan
+from errata.read import reading
+from errata.read.tailing import Tail
+from errata.settings.loading import load
 from errata.spark_jobs.arc_reader import EpochAheadError, HistoryLostError
-from errata.tailing import Tail
 from errata.testing import LAG_MS, Driver
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
@@ -33,9 +34,11 @@ TAIL = ("--complete", "--json", "--from-beginning", "--no-follow")
 
 def is_found(monkeypatch: pytest.MonkeyPatch, found: Deployment, *, lag_ms: int = LAG_MS) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
-    monkeypatch.setattr("errata.reading.open_network", lambda network, place: found)
+    monkeypatch.setattr("errata.read.reading.open_network", lambda network, place: found)
     monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
-    monkeypatch.setattr("errata.deployment.log_settings", lambda kafka, topic: (True, lag_ms))
+    monkeypatch.setattr(
+        "errata.deploy.deployment.log_settings", lambda kafka, topic: (True, lag_ms)
+    )
 
 
 def deployment(world: World) -> Deployment:

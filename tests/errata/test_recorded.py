@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from errata import recorded as module
-from errata.recorded import StuckReadError, recorded
+from errata.read import recorded as module
+from errata.read.recorded import StuckReadError, recorded
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 

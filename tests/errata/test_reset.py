@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.settings import read_settings
+from errata.settings.settings import read_settings
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.present import delete_topics, present_topics
@@ -64,7 +64,7 @@ def test_its_own_topics_go_and_no_others(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("errata.reset.delete_topics", cut)
+        patch.setattr("errata.deploy.reset.delete_topics", cut)
         assert on("reset", "net.py", "--yes", "gone").status == 130
     assert "gone.plan" in topics(broker)
     ended = on("reset", "net.py", "--yes", "gone")

@@ -8,8 +8,8 @@ import pytest
 
 from errata import Network
 from errata.cli.revise import place_of
-from errata.deployment import Deployment
-from errata.processors.compiler import compile_network
+from errata.deploy.deployment import Deployment
+from errata.processors.compile.compiler import compile_network
 from errata.schemas import revisions as frames
 from errata.schemas.partition import partitions
 from errata.testing import Driver

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from errata.processors import subjects
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import deploy, read_plan, topic_specs
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import deploy, read_plan, topic_specs
+from errata.processors.tasks import subjects
 from errata.topics.memory import MemoryCluster
 from errata.topics.names import SCHEMAS_TOPIC
 from errata.topics.registry import SchemaRegistry
@@ -28,7 +28,9 @@ def cluster(monkeypatch, tmp_path) -> MemoryCluster:
     monkeypatch.setattr(made, "close", lambda: None, raising=False)
     monkeypatch.setattr("errata.cli.deploy.connect", lambda place: made)
     monkeypatch.setattr("errata.cli.schemas.KafkaCluster", lambda settings: made)
-    monkeypatch.setattr("errata.preparation.create_topics", lambda *_: pytest.fail("makes topics"))
+    monkeypatch.setattr(
+        "errata.deploy.preparation.create_topics", lambda *_: pytest.fail("makes topics")
+    )
     (tmp_path / "old.py").write_text(FILE.format("OLD"))
     (tmp_path / "new.py").write_text(FILE.format("NEW"))
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory:1")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.secret_files import SecretFileError
-from errata.settings import read_settings
+from errata.settings.secret_files import SecretFileError
+from errata.settings.settings import read_settings
 from errata.topics import secrets
 
 VARIABLE = "ERRATA_KAFKA__SASL_PASSWORD"

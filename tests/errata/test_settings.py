@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from errata.known_settings import SETTINGS, Setting
-from errata.place import DAY_MS
+from errata.cli.settings_page import page
 from errata.schemas.errors import ErrataError
-from errata.settings import SettingsError, read_log_settings, read_settings
-from errata.settings_page import page
+from errata.settings.catalogue import SETTINGS, Setting
+from errata.settings.place import DAY_MS
+from errata.settings.settings import SettingsError, read_log_settings, read_settings
 
 FILE = """
 [kafka]
@@ -130,7 +130,7 @@ def test_an_unknown_variable_of_ours_is_refused(tmp_path: Path) -> None:
 
 def test_the_page_of_settings_is_up_to_date() -> None:
     page_file = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
-    assert page_file.read_text() == page(), "python -m errata.settings_page > docs/settings.md"
+    assert page_file.read_text() == page(), "python -m errata.cli.settings_page > docs/settings.md"
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s.table}.{s.key}")

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 
 from errata import Network
-from errata.processors.arc_topic import ArcCodec
-from errata.processors.compiler import compile_network
-from errata.processors.intake import Intake
-from errata.processors.typed import Source
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.compile.compiler import compile_network
+from errata.processors.ingest.decoding import Intake
+from errata.processors.plan.source import Source
+from errata.read.source_record import NoSuchRecordError, source_records
 from errata.schemas import revisions as frames
-from errata.source_record import NoSuchRecordError, source_records
 from errata.topics import names
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry

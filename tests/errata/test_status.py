@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from errata.cli.status import as_data, shown_to_people, why_held, why_watermark
-from errata.complaints import NAMED_MS
-from errata.loading import load
-from errata.processors import report as reports
-from errata.processors.compiler import compile_network
-from errata.processors.report import FOREVER, IDLE, Report
-from errata.progress import NetworkStatus, Progress, status
+from errata.observe.complaints import NAMED_MS
+from errata.observe.network_progress import NetworkStatus, Progress, status
+from errata.processors.compile.compiler import compile_network
+from errata.processors.wire import report as reports
+from errata.processors.wire.report import FOREVER, IDLE, Report
 from errata.schemas import framing
+from errata.settings.loading import load
 from errata.testing import Driver
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster

@@ -8,9 +8,9 @@ from collections.abc import Generator
 
 import pytest
 
-from errata import drain, stopping
-from errata.processors.task import Task
-from errata.stopping import OVERDUE, Stop
+from errata.processors.tasks.task import Task
+from errata.run import drain, stopping
+from errata.run.stopping import OVERDUE, Stop
 
 HANGS = """
 from confluent_kafka.admin import AdminClient

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from errata import Network, tumbling
-from errata.processors.compiler import compile_network
-from errata.supervisor import (
+from errata.processors.compile.compiler import compile_network
+from errata.run.supervisor import (
     MOST_QUICK,
     QUICK_S,
     ProcessFailedError,
@@ -27,7 +27,7 @@ OBEYS = [
     *PYTHON,
     """if 1:
     import time
-    from errata.stopping import Stop
+    from errata.run.stopping import Stop
     with Stop() as stop:
         stop.running = True
         print('up', flush=True)
@@ -183,7 +183,7 @@ def test_after_stop_nothing_is_started_again(stage: Stage) -> None:
 def test_a_process_that_does_not_end_is_killed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("errata.supervisor.STOP_S", 0.2)
+    monkeypatch.setattr("errata.run.supervisor.STOP_S", 0.2)
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); "
     supervisor = stage.start(one=[*PYTHON, deaf + "time.sleep(600)"])
     pid = supervisor.pids["one"]
@@ -208,7 +208,7 @@ def test_a_process_that_is_dead_already_is_not_killed(stage: Stage) -> None:
 
 SUPERVISES = """if 1:
     import sys, time
-    from errata.supervisor import Supervisor
+    from errata.run.supervisor import Supervisor
     with Supervisor({"one": [sys.executable, "-c", sys.argv[1]]}, say=print) as supervisor:
         print(supervisor.pids["one"], flush=True)
         while True:

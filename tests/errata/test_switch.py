@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from errata import Network, rows, tumbling
-from errata.parts import Parts
-from errata.processors.arc_topic import ArcInput
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import (
+from errata import Network, tumbling
+from errata.deploy.versions import next_version
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import (
     PlanMismatchError,
     changes,
     declare_end,
@@ -21,14 +21,15 @@ from errata.processors.deployed import (
     require_same,
     topic_specs,
 )
-from errata.processors.plan import Plan
-from errata.processors.report import FOREVER
-from errata.processors.shared import Shared
-from errata.processors.view import View
-from errata.switch import Switch
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.report import FOREVER
+from errata.read import rows
+from errata.run.parts import Parts
+from errata.run.switch import Switch
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
-from errata.versions import next_version
 
 LAG_MS = 2**60
 

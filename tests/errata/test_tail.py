@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from errata import Stream, read
-from errata.deployment import Deployment
-from errata.loading import load
-from errata.processors.arc_topic import ArcCodec, Meta
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import PlanMismatchError
+from errata.deploy.deployment import Deployment
+from errata.processors.arcs.arc_topic import ArcCodec, Meta
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import PlanMismatchError
 from errata.schemas import revisions as frames
+from errata.settings.loading import load
 from errata.testing import Driver
 from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
@@ -131,9 +131,9 @@ FOLLOW = """
 import sys
 from errata.cli.entry import main
 from errata.cli import deployed
-from errata.loading import load
+from errata.settings.loading import load
 from errata.testing import Driver
-from errata.processors.deployed import deploy
+from errata.processors.plan.deployed import deploy
 from errata.topics.registry import SchemaRegistry
 
 driver = Driver(load("tape.py"))
@@ -188,7 +188,7 @@ def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registe
     plan = compile_network(net, every_arc=True).placed({"prices": 1})
     plan = replace(plan, sources={"prices": replace(plan.sources["prices"], topic="source.prices")})
     found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
-    for name in ("errata.cli.deployed.open_deployment", "errata.reading.open_network"):
+    for name in ("errata.cli.deployed.open_deployment", "errata.read.reading.open_network"):
         monkeypatch.setattr(name, lambda *_: found)
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
     before = registry.latest("figure.prices-value")

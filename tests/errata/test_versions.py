@@ -6,11 +6,17 @@ from collections.abc import Callable
 import pytest
 
 from errata import Network, Stream, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import Deployed, PlanMismatchError, added, as_deployed
-from errata.processors.plan import Plan
-from errata.processors.rebuild import CannotRebuildError
-from errata.versions import NotFilledError, check_asked, deployed_part, new_arcs, next_version
+from errata.deploy.versions import (
+    NotFilledError,
+    check_asked,
+    deployed_part,
+    new_arcs,
+    next_version,
+)
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import Deployed, PlanMismatchError, added, as_deployed
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks.rebuild import CannotRebuildError
 
 Declare = Callable[[Network, Stream], object]
 HOURS = {"by": ["key"], "window": tumbling("1h")}

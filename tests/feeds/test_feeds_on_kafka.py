@@ -6,16 +6,16 @@ from time import monotonic, sleep
 import polars as pl
 import pytest
 
-from errata import rows
 from errata.demo.run import environment
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.arc_topic import ArcInput
-from errata.processors.deployed import declare_end
-from errata.processors.report import FOREVER
-from errata.processors.shared import Shared
-from errata.processors.view import View
-from errata.supervisor import Supervisor, network_commands
+from errata.deploy.preparation import prepare
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.plan.deployed import declare_end
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.report import FOREVER
+from errata.read import rows
+from errata.run.supervisor import Supervisor, network_commands
+from errata.settings.place import Place
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry

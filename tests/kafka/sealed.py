@@ -15,12 +15,12 @@ from time import monotonic
 
 from confluent_kafka import Producer
 
-from errata.loading import load
-from errata.place import Place
-from errata.rights import SCOPE, SWEEPER
+from errata.deploy.rights import SCOPE, SWEEPER
+from errata.run.worker import Worker
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.errata.conftest import ROOT, Ended
 from tests.kafka.secured import Secured, rules, told
 

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from errata.loading import load
-from errata.place import Place
+from errata.run.worker import Worker
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import MissingTopicError
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.errata.network_file import write_network
 
 pytestmark = pytest.mark.kafka

@@ -14,14 +14,14 @@ import pytest
 
 import errata
 from errata import Network, Stream, tumbling
-from errata.place import Place
-from errata.processors.report import FOREVER
+from errata.processors.wire.report import FOREVER
+from errata.run.worker import Worker
 from errata.schemas import revisions as frames
+from errata.settings.place import Place
 from errata.topics.cluster import TopicPartition
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.kafka.following import following
 from tests.processors.rogue import Rogue
 from tests.spark_jobs.at_work import HOUR, LIMIT_S, Fed, at_work

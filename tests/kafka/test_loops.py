@@ -6,12 +6,12 @@ import polars as pl
 import pytest
 
 from errata import Network
-from errata.place import Place
+from errata.run.worker import Worker
 from errata.schemas import revisions as frames
+from errata.settings.place import Place
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.spark_jobs.at_work import Fed, at_work
 
 LINKS = 120

@@ -14,13 +14,13 @@ import pytest
 
 import errata
 from errata import Network, Stream
-from errata.place import Place
+from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.schemas.visible import visible
+from errata.settings.place import Place
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.kafka.following import following
 from tests.spark_jobs.at_work import LIMIT_S, Fed, at_work
 

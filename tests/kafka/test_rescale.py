@@ -8,7 +8,7 @@ import pytest
 
 from errata.demo.audit.verdict import audit
 from errata.demo.run import END_LIMIT_S, START_LIMIT_S, Stage, await_until, stage
-from errata.supervisor import Supervisor, network_commands
+from errata.run.supervisor import Supervisor, network_commands
 
 TAPE_S = 30.0
 SHARED = ("ingest.trades", "upstream")

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation
 
-from errata.loading import load
-from errata.place import Place
-from errata.preparation import prepare
+from errata.deploy.preparation import prepare
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.topics.cluster import ClusterError
 from errata.topics.groups import group_members
 from errata.topics.kafka import KafkaCluster

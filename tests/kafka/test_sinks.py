@@ -6,17 +6,18 @@ from time import monotonic
 
 import pytest
 
-from errata import Network, rows, tumbling
-from errata.place import Place
-from errata.preparation import prepare
-from errata.processors.deployed import declare_end
-from errata.processors.report import FOREVER
-from errata.processors.view import View
+from errata import Network, tumbling
+from errata.deploy.preparation import prepare
+from errata.processors.plan.deployed import declare_end
+from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import FOREVER
+from errata.read import rows
+from errata.run.worker import Worker
+from errata.settings.place import Place
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.kafka.plain_consumer import consumed
 
 LIMIT_S = 60.0

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from errata.processors.plan import Plan
-from errata.processors.view import View
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.history import History

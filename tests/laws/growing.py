@@ -7,15 +7,15 @@ from dataclasses import replace
 import polars as pl
 
 from errata import hopping, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import Deployed, added
-from errata.processors.plan import Plan
-from errata.processors.shared import Shared
-from errata.processors.takeover import Fill, Filled, NewArc, contents
+from errata.deploy.versions import deployed_part, next_version
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import Deployed, added
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.takeover import Fill, Filled, NewArc, contents
 from errata.schemas import revisions as frames
 from errata.spark_jobs.backfill import schema_ids
 from errata.spark_jobs.fill_writer import FillWriter
-from errata.versions import deployed_part, next_version
 from tests.laws import oracle
 from tests.laws.networks import KEEP, PARTITIONS, SUMS, SUMS_ORACLE, Shape, front, shape_of
 from tests.laws.networks import _sums as sums

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from errata.processors.plan import Plan
+from errata.processors.plan.plan import Plan
 from errata.topics import names
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster

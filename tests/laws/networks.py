@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from errata import Network, Stream, hopping, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.plan import Plan
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.plan import Plan
 from tests.laws import oracle
 from tests.laws.oracle import Aggregate, Box, closed_at, count, largest, mean, total
 from tests.laws.tape import PLAIN, Tape

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from errata.processors.desk import TopicDesk
-from errata.processors.ingest_task import IngestTask
-from errata.processors.owner_task import OwnerTask
-from errata.processors.plan import Plan
-from errata.processors.scope_task import ScopeTask
-from errata.processors.shared import Shared
-from errata.processors.task import Task
-from errata.processors.view import View
+from errata.processors.ingest.ingest_task import IngestTask
+from errata.processors.ingest.owner_task import OwnerTask
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.replay_client import TopicDesk
+from errata.processors.tasks.scope_task import ScopeTask
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.task import Task
 from errata.sweepers.beside import Beside
 from errata.sweepers.service import Service
 from errata.sweepers.sweeper import Sweeper

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from errata import Stream, hopping, sliding
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from tests.laws import oracle, windows
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.networks import IDLE_AFTER_MS, PARTITIONS, SOURCE, Shape

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from errata import hopping, sliding
-from errata.processors.windows import Window
+from errata.processors.windows.time_windows import Window
 from tests.laws import windows
 from tests.laws.windows import Clocks, Windows, clock_changes
 

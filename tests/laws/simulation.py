@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from errata.processors.deployed import declare_end, deploy, topic_specs
+from errata.processors.plan.deployed import declare_end, deploy, topic_specs
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.cleaner import Cleaner

@@ -10,8 +10,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from errata.processors.declarations import Sink
-from errata.processors.exchanges import owner_of
+from errata.processors.declare.declarations import Sink
+from errata.processors.plan.exchanges import owner_of
 from errata.schemas.partition import partitions
 from errata.topics.cluster import TopicPartition
 from tests.laws.oracle import Content, Tuple

@@ -13,10 +13,10 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.desk import TopicDesk
-from errata.processors.scopes import Scope
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.processors.plan.scope import Scope
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.replay_client import TopicDesk
+from errata.processors.tasks.shared import Shared
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
 from errata.spark_jobs.job import Job

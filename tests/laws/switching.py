@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from errata import parts
-from errata.parts import Actor, Parts
-from errata.processors.deployed import read_plan, topic_specs
-from errata.processors.plan import Plan
-from errata.processors.shared import Shared
-from errata.processors.takeover import Fill
-from errata.processors.task import WrongPlanError
-from errata.processors.view import View
-from errata.switch import Switch
+from errata.deploy.versions import next_version
+from errata.processors.plan.deployed import read_plan, topic_specs
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.takeover import Fill
+from errata.processors.tasks.task import WrongPlanError
+from errata.run import parts
+from errata.run.parts import Actor, Parts
+from errata.run.switch import Switch
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from errata.topics.registry import SchemaRegistry
-from errata.versions import next_version
 from tests.laws.audit import Audit
 from tests.laws.cleaner import Cleaner
 from tests.laws.history import History

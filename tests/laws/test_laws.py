@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from errata.processors import desk
+from errata.processors.tasks import replay_client as desk
 from tests.laws.audit import Audit, Findings
 from tests.laws.networks import SHAPES
 from tests.laws.simulation import Simulation

@@ -10,7 +10,6 @@ from unittest import mock
 
 import pytest
 
-from errata.processors import desk
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.counting import Counting
 from errata.processors.boxes.forward import Forward
@@ -18,6 +17,7 @@ from errata.processors.boxes.iterate import Iterate
 from errata.processors.boxes.join import Join
 from errata.processors.boxes.lookup import Lookup
 from errata.processors.boxes.ordered import Ordered
+from errata.processors.tasks import replay_client as desk
 from errata.spark_jobs import slabs
 from tests.laws.audit import Audit
 from tests.laws.envelopes import ENVELOPES

@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from errata.processors import desk
-from errata.processors.replay import Ask
-from errata.processors.scope_task import ScopeTask
+from errata.processors.boxes.replay import Ask
+from errata.processors.tasks import replay_client as desk
+from errata.processors.tasks.scope_task import ScopeTask
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.audit import Audit

@@ -3,7 +3,7 @@
 from typing import Any
 
 from errata import Compensating, CompensatingByValue, Network
-from errata.processors.declarations import Declaration, Sink
+from errata.processors.declare.declarations import Declaration, Sink
 
 _UNSAID = ("name", "arc", "place", "fields", "identity", "start")
 

@@ -41,7 +41,7 @@ FAILURES = [
     ),
     Mutant(
         "of several epochs that are committed together the first one's dead letters are sent",
-        "processors/refused_tuples.py",
+        "processors/tasks/refused_tuples.py",
         "for result in results\n",
         "for result in results[:1]\n",
         network=FAILING,

@@ -26,7 +26,7 @@ JOBS = [
     ),
     Mutant(
         "copies that a task of a job wrote twice count twice",
-        "processors/arc_topic.py",
+        "processors/arcs/arc_topic.py",
         "if there.height < pending.height or self._repeats:",
         "if there.height < pending.height:",
         network=ON_SPARK,
@@ -40,7 +40,7 @@ JOBS = [
     ),
     Mutant(
         "a job's progress is that of one partition of its input",
-        "processors/plan.py",
+        "processors/plan/plan.py",
         "range(self.partition_count(arc)) if found.on_spark else (partition,)",
         "range(partition, partition + 1)",
         network=ON_SPARK,

@@ -47,7 +47,7 @@ LOOPS = [
     ),
     Mutant(
         "what is looked up is not replayed if it happened later",
-        "processors/replay_path.py",
+        "processors/compile/replay_path.py",
         "ahead |= producer.looks_ahead",
         "ahead &= producer.looks_ahead",
         network=WITH_LOOPS,
@@ -61,7 +61,7 @@ LOOPS = [
     ),
     Mutant(
         "a lookup that replaces what its arc is partitioned by writes it where it is",
-        "processors/lookup_arc.py",
+        "processors/compile/lookup.py",
         "if set(expressions) & set(arc.partition_by) else arc",
         "if set(expressions) < set(arc.partition_by) else arc",
         network=WITH_LOOPS,

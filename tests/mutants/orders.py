@@ -26,7 +26,7 @@ ORDERS = [
     ),
     Mutant(
         "an aggregate whose windows close beside the input of others is left out",
-        "processors/scope.py",
+        "processors/tasks/scope_run.py",
         "for name, end in closes.items() if end <= watermark)",
         "for name, end in closes.items() if end < watermark and not inputs)",
         network="whole_contents",

@@ -26,21 +26,21 @@ RIM = [
     ),
     Mutant(
         "an owner takes what was passed on offset by offset",
-        "processors/owner_task.py",
+        "processors/ingest/owner_task.py",
         'passed = passed.sort("partition", "offset")',
         'passed = passed.sort("offset", "partition")',
         network="rekeyed",
     ),
     Mutant(
         "an owner takes identities that others own",
-        "processors/owner_task.py",
+        "processors/ingest/owner_task.py",
         "own = decoded.frame.filter(places == self.partition)",
         "own = decoded.frame.filter(places >= 0)",
         network="rekeyed",
     ),
     Mutant(
         "a record that changes its identity goes to one owner",
-        "processors/ingest_task.py",
+        "processors/ingest/ingest_task.py",
         "where = given.select(ROW, owner).unique(maintain_order=True)",
         "where = given.select(ROW, owner).unique(ROW, maintain_order=True)",
         network="rekeyed",
@@ -54,7 +54,7 @@ RIM = [
     ),
     Mutant(
         "what moves between partitions has two writers of a sink",
-        "processors/sinks.py",
+        "processors/compile/sinks.py",
         "if not arc.exchange and set(arc.partition_by) <= set(arc.identity):",
         "if not arc.exchange or set(arc.partition_by) <= set(arc.identity):",
         network=RANDOM,

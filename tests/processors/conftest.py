@@ -2,7 +2,7 @@
 
 import pytest
 
-from errata.processors import task
+from errata.processors.tasks import task
 
 
 class Clock:

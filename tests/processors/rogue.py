@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from errata.processors import report as reports
-from errata.processors.plan import Plan
-from errata.processors.report import Report
-from errata.processors.view import View
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.wire import report as reports
+from errata.processors.wire.report import Report
 from errata.schemas import framing
 from errata.topics import names
 from errata.topics.cluster import Cluster

@@ -1,7 +1,7 @@
 """An arc's topic: only revisions of the arc, in its own schema, are read from it."""
 
 from errata import Network
-from errata.processors.arc_topic import Meta
+from errata.processors.arcs.arc_topic import Meta
 from errata.testing import Driver
 from errata.topics.cluster import Records, TopicPartition
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from errata import Network, tumbling
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.processors.envelopes.checks import Batch
 from errata.processors.envelopes.make import make
 from errata.schemas import framing

@@ -5,9 +5,9 @@ What lies there: two ingest tasks, which write to all three partitions of an exc
 
 import pytest
 
-from errata.processors.arc_topic import ArcInput
-from errata.processors.report import FOREVER, Report
-from errata.processors.view import View
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import FOREVER, Report
 from errata.topics.cluster import MovingLeaderError, TopicPartition
 from tests.processors.rogue import Rogue
 from tests.processors.test_rekey import World, insert, replace, row, running

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from errata import Network, tumbling
-from errata.processors.arc_topic import ArcCodec
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import NotDeployedError, topic_specs, write_plan
-from errata.processors.described import (
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import NotDeployedError, topic_specs, write_plan
+from errata.processors.plan.described import (
     DescribedPlan,
     ForeignSchemaError,
     NoSuchArcError,
     read_described,
 )
-from errata.processors.plan import Plan
-from errata.processors.report import NEVER, Report
-from errata.processors.view import View
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import NEVER, Report
 from errata.schemas.codec import RevisionCodec
 from errata.topics import names
 from errata.topics.memory import MemoryCluster

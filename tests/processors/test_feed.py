@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from errata.processors import feed as feeds
-from errata.processors.feed import Cursor, Feeds
+from errata.processors.arcs import feed as feeds
+from errata.processors.arcs.feed import Cursor, Feeds
 from errata.topics.cluster import LostOffsetError, TopicPartition
 from errata.topics.memory import MemoryCluster
 

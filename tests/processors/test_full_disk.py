@@ -12,12 +12,12 @@ import lmdb
 import pytest
 
 from errata import Network
-from errata.look import Look
-from errata.processors.holdings import Holdings
-from errata.processors.index import FullIndexError, Index, StoredIndexError
-from errata.processors.ingest_task import IngestTask
-from errata.processors.owner_task import OwnerTask
-from errata.processors.task import Task
+from errata.processors.ingest.held_tuples import Holdings
+from errata.processors.ingest.identity_index import FullIndexError, Index, StoredIndexError
+from errata.processors.ingest.ingest_task import IngestTask
+from errata.processors.ingest.owner_task import OwnerTask
+from errata.processors.tasks.task import Task
+from errata.run.readiness import Look
 from errata.testing import Driver
 from tests.errata.conftest import ROOT
 from tests.processors.conftest import Clock

@@ -10,8 +10,8 @@ import pytest
 
 from errata import Network, NetworkError, hopping, sliding, tumbling
 from errata.processors.boxes.ordered import Ordered
-from errata.processors.compiler import compile_network
-from errata.processors.windows import FOREVER_MS, WindowSpecError
+from errata.processors.compile.compiler import compile_network
+from errata.processors.windows.time_windows import FOREVER_MS, WindowSpecError
 from errata.testing import Driver
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "symbol": "string", "price": "double"}

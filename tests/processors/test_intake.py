@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from errata.processors.arc_topic import ArcCodec
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.envelopes.checks import LONGEST_VALUE
 from errata.processors.expressions.expression import compile_event_time
-from errata.processors.intake import LONGEST_VALUE, Intake
+from errata.processors.ingest.decoding import Intake
 from errata.schemas.arc import Arc
 from tests.processors.envelopes.records import Registry, kinds, source, text
 

@@ -3,7 +3,7 @@
 import pytest
 
 from errata import Network, NetworkError, Stream, tumbling
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.testing import Driver
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "x": "long", "note": "string?"}

@@ -6,7 +6,7 @@ import pytest
 
 from errata import Network, NetworkError, Stream, tumbling
 from errata.cli.explain import explanation
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.testing import Driver
 
 TRADES = {"key": "string", "at": "timestamp-millis", "symbol": "string", "size": "long"}

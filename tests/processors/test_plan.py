@@ -3,7 +3,7 @@
 import pytest
 
 from errata import Network, NetworkError, hopping, tumbling
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 
 FIELDS = {
     "key": "string",

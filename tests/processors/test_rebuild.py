@@ -5,8 +5,8 @@ import re
 import pytest
 
 from errata import Network, Stream, python, tumbling
-from errata.processors.scope import BoxError
-from errata.processors.scope_task import ScopeTask
+from errata.processors.tasks.scope_run import BoxError
+from errata.processors.tasks.scope_task import ScopeTask
 from errata.testing import Driver
 from errata.topics.cluster import FencedError, TopicPartition
 

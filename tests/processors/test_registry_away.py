@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from errata import Network
-from errata.processors.owner_task import OwnerTask
+from errata.processors.ingest.owner_task import OwnerTask
 from errata.testing import Driver
 from errata.topics.registry import RegistryAwayError
 from tests.processors.conftest import Clock

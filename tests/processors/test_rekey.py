@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata import Network, Stream, tumbling
-from errata.processors.arc_topic import ArcInput
-from errata.processors.compiler import compile_network
-from errata.processors.dead_letter import decode as decode_letter
-from errata.processors.deployed import topic_specs
-from errata.processors.faults import NetworkError
-from errata.processors.holdings import LostIndexError
-from errata.processors.ingest_task import IngestTask
-from errata.processors.owner_task import OwnerTask
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.compile.compiler import compile_network
+from errata.processors.declare.faults import NetworkError
+from errata.processors.ingest.held_tuples import LostIndexError
+from errata.processors.ingest.ingest_task import IngestTask
+from errata.processors.ingest.owner_task import OwnerTask
+from errata.processors.plan.deployed import topic_specs
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.dead_letter import decode as decode_letter
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.schemas.partition import partitions as hashed

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from errata import Network
-from errata.processors.compiler import compile_network
-from errata.processors.faults import NetworkError
-from errata.processors.resolve import resolve
+from errata.processors.compile.compiler import compile_network
+from errata.processors.compile.registry_fields import resolve
+from errata.processors.declare.faults import NetworkError
 from tests.processors.envelopes.records import Registry, record
 
 AT = {"type": "long", "logicalType": "timestamp-millis"}

@@ -4,7 +4,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.spread import Spread
+from errata.processors.arcs.partitioner import Spread
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType

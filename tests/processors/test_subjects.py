@@ -4,10 +4,10 @@ import pytest
 
 import errata
 from errata import Network, tumbling
-from errata.processors import subjects
-from errata.processors.compiler import compile_network
-from errata.processors.plan import Plan
-from errata.processors.subjects import IncompatibleSchemaError, planned
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks import subjects
+from errata.processors.tasks.subjects import IncompatibleSchemaError, planned
 from errata.testing import Driver
 from errata.topics.memory import MemoryCluster
 from errata.topics.names import SCHEMAS_TOPIC

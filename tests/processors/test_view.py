@@ -1,10 +1,10 @@
 """The watermark that a task sees is the minimum over all that its inputs come from."""
 
 from errata import Network, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import topic_specs
-from errata.processors.report import Report
-from errata.processors.view import View
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import topic_specs
+from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import Report
 from errata.topics.memory import MemoryCluster
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.processors.wall_time import TimeZoneError, zone
-from errata.processors.windows import (
+from errata.processors.windows.time_windows import (
     EVENT_TIME_BOUND_MS,
     HISTORY_END_MS,
     HISTORY_START_MS,
     Hopping,
     tumbling,
 )
+from errata.processors.windows.wall_time import TimeZoneError, zone
 
 DAY, HOUR, MINUTE = 86_400_000, 3_600_000, 60_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

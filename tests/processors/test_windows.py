@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.processors.envelopes.checks import EARLIEST_MS, LATEST_MS
-from errata.processors.windows import (
+from errata.processors.windows.time_windows import (
     EVENT_TIME_BOUND_MS,
     HISTORY_END_MS,
     HISTORY_START_MS,

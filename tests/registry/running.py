@@ -9,7 +9,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import errata
-from errata.loading import load
+from errata.settings.loading import load
 
 LIMIT_S = 120.0
 

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from errata.processors.described import read_described
+from errata.processors.plan.described import read_described
 from errata.topics.cluster import ClusterError
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec

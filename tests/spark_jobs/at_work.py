@@ -10,13 +10,13 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.arc_topic import ArcCodec, history
-from errata.processors.plan import Plan
-from errata.processors.view import View
+from errata.processors.arcs.arc_topic import ArcCodec, history
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.run.worker import Worker
 from errata.topics.cluster import TopicPartition
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
-from errata.worker import Worker
 from tests.laws.growing import ended
 
 HOUR = 3_600_000

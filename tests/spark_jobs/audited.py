@@ -4,10 +4,10 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.arc_topic import Meta
+from errata.processors.arcs.arc_topic import Meta
+from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.topics.kafka import KafkaCluster
-from errata.worker import Worker
 from tests.spark_jobs.at_work import Fed
 
 TAPE = """

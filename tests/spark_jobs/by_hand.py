@@ -7,12 +7,12 @@ from typing import Any
 import polars as pl
 
 from errata import Network
-from errata.processors import report as reports
-from errata.processors import subjects
-from errata.processors.arc_topic import ArcCodec, Meta
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import deploy, topic_specs
-from errata.processors.report import Report
+from errata.processors.arcs.arc_topic import ArcCodec, Meta
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import deploy, topic_specs
+from errata.processors.tasks import subjects
+from errata.processors.wire import report as reports
+from errata.processors.wire.report import Report
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.spark_jobs.data_source import BatchReader, Opened, StreamReader

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from errata import Network, Stream, hopping, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.report import NEVER, Report
+from errata.processors.compile.compiler import compile_network
+from errata.processors.wire.report import NEVER, Report
 from errata.schemas import revisions as frames
 from errata.spark_jobs.as_of import AsOf, Auditor, Bound, NotAuditableError, Reports
 from errata.testing import Driver

@@ -9,15 +9,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from errata import Network, rows, tumbling
-from errata.loading import load
-from errata.place import Place
-from errata.processors.compiler import compile_network
-from errata.processors.deployed import NewVersionError
-from errata.processors.plan import Plan
-from errata.processors.shared import Shared
-from errata.processors.takeover import Filled, NewArc
-from errata.processors.view import View
+from errata import Network, tumbling
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.deployed import NewVersionError
+from errata.processors.plan.plan import Plan
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.takeover import Filled, NewArc
+from errata.read import rows
+from errata.run.worker import Worker
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
 from errata.spark_jobs.run import Options, run_jobs
 from errata.topics.broker import EmbeddedBroker
@@ -26,7 +28,6 @@ from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import DAY_MS, TopicSpec
-from errata.worker import Worker
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
 from tests.spark_jobs.at_work import Fed, at_work
 from tests.spark_jobs.kept import Kept

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from errata import Network, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.faults import NetworkError
+from errata.processors.compile.compiler import compile_network
+from errata.processors.declare.faults import NetworkError
 from errata.spark_jobs import session, sole
 from errata.spark_jobs.checkpoint import Checkpoint, CheckpointError, Division
 from errata.spark_jobs.session import SparkMissingError, check_java, check_packages

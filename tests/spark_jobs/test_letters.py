@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 from errata import Network, python, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.scope import BoxError
-from errata.processors.shared import STOP
+from errata.processors.compile.compiler import compile_network
+from errata.processors.tasks.scope_run import BoxError
+from errata.processors.tasks.shared import STOP
 from errata.spark_jobs import letters
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Batch

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from errata import Network, Stream, hopping, tumbling
-from errata.processors.compiler import compile_network
-from errata.processors.plan import Plan
+from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.plan import Plan
 from errata.schemas import revisions as frames
 from errata.spark_jobs import reading
 from errata.spark_jobs.recompute import (

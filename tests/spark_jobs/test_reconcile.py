@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from errata.cli.reconcile import samples
-from errata.loading import load
-from errata.place import Place
-from errata.processors.desk import unpack
+from errata.processors.tasks.replay_client import unpack
+from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.spark_jobs.as_of import Bound
 from errata.spark_jobs.recompute import Division
 from errata.spark_jobs.reconcile import MADE, SAID, Comparison, Finding
@@ -24,7 +25,6 @@ from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures
 from tests.spark_jobs.at_work import at_work
 from tests.spark_jobs.audited import JOINED, TAPE, Running

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from errata.loading import load
-from errata.place import Place
-from errata.rights import roles
+from errata.deploy.rights import roles
+from errata.run.worker import Worker
+from errata.settings.loading import load
+from errata.settings.place import Place
 from errata.spark import register
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.errata.network_file import write_network
 from tests.kafka.sealed import NET, NETWORK, World
 from tests.kafka.secured import Secured, bindings, secured

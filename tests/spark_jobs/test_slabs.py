@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.windows import History, Hopping, Sliding
+from errata.processors.windows.time_windows import History, Hopping, Sliding
 from errata.spark_jobs.slabs import Slabs
 
 WINDOWS = st.one_of(

@@ -11,13 +11,14 @@ import pytest
 
 from errata import Network, hopping, python, sliding
 from errata.cli.dead_letters import believed_letters
-from errata.place import Place
-from errata.processors.arc_topic import ArcInput
-from errata.processors.deployed import declare_end
-from errata.processors.desk import unpack
-from errata.processors.shared import Shared
-from errata.processors.view import View
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.plan.deployed import declare_end
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.replay_client import unpack
+from errata.processors.tasks.shared import Shared
+from errata.run.worker import Worker
 from errata.schemas import revisions as frames
+from errata.settings.place import Place
 from errata.spark_jobs.checkpoint import Checkpoint
 from errata.spark_jobs.run import Options, _Lives
 from errata.spark_jobs.session import by_value
@@ -25,7 +26,6 @@ from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec
-from errata.worker import Worker
 from tests.spark_jobs.at_work import at_work
 
 HOUR_MS, START_MS, LIMIT_S = 3_600_000, 1_700_000_000_000, 120.0

@@ -50,7 +50,10 @@ def main() -> int:
 
 def _place(bootstrap: str | None) -> tuple[Kafka, str]:
     # By name: the engine comes along, which the audit shares nothing with (import-linter).
-    settings, errors = import_module("errata.settings"), import_module("errata.schemas.errors")
+    settings, errors = (
+        import_module("errata.settings.settings"),
+        import_module("errata.schemas.errors"),
+    )
     override = {"kafka.bootstrap.servers": bootstrap} if bootstrap else {}
     try:
         found = settings.read_settings(settings.overlaid(os.environ, override))

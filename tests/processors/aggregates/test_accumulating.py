@@ -7,7 +7,7 @@ import pytest
 
 from errata import Network, NetworkError, sliding, tumbling
 from errata.processors.aggregates.accumulating import Accumulating
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from tests.laws.user_functions import Bits, SlowPeak
 from tests.processors.aggregates.test_modes import FIELDS
 from tests.processors.boxes.trial import Trial, make

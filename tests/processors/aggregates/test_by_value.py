@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from errata import Compensating, CompensatingByValue
-from errata.processors.aggregates.user_function import UserFunction, UserFunctionError
+from errata.processors.aggregates.user_function import UserFunction
+from errata.processors.expressions.errors import UserFunctionError
 from errata.schemas.fields import FieldType
 from tests.laws.user_functions import Dot, SlowDot, SlowPeak
 

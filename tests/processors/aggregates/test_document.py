@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from errata.processors.aggregate_results import Results
-from errata.processors.aggregates.document import AROUND, SAMPLE, example, written
+from errata.processors.aggregates.aggregate_call import parse_aggregate
 from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES
-from errata.processors.expressions.aggregate_call import parse_aggregate
+from errata.processors.compile.aggregate_results import Results
+from errata.processors.compile.aggregates_page import AROUND, SAMPLE, example, written
 
 PAGE = Path(__file__).parents[3] / "docs" / "aggregates.md"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from errata import Compensating, Network, NetworkError, ohlc, tumbling
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from tests.processors.aggregates.test_user_function import Distinct
 
 FIELDS = {"id": "string", "at": "timestamp-millis", "price": "double", "size": "long"}

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.user_function import UserFunction, UserFunctionError
+from errata.processors.aggregates.user_function import UserFunction
+from errata.processors.expressions.errors import UserFunctionError
 
 GROUPS = pl.Series([0, 1, 0], dtype=pl.UInt32)
 ROWS = pl.DataFrame({"0": [3, 4, 5]})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from errata.processors.windows import History, hopping, sliding, tumbling
+from errata.processors.windows.time_windows import History, hopping, sliding, tumbling
 from tests.processors.boxes.trial import FOREVER, Trial, make
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from errata import Network, Stream, hopping, python, sliding, tumbling
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.dead_letter import NO_RECORD, DeadLetter
-from errata.processors.scope import BoxError
+from errata.processors.tasks.scope_run import BoxError
+from errata.processors.wire.dead_letter import NO_RECORD, DeadLetter
 from errata.testing import Driver
 
 MODES = ("upstream", "downstream", "resident")

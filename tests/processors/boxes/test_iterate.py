@@ -13,7 +13,7 @@ from errata.processors.boxes.answers import Live
 from errata.processors.boxes.body import Body
 from errata.processors.boxes.difference import difference
 from errata.processors.boxes.iterate import Iterate
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 

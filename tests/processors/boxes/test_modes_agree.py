@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 
-from errata.processors.windows import hopping, sliding, tumbling
+from errata.processors.windows.time_windows import hopping, sliding, tumbling
 from tests.processors.boxes.trial import epochs, make, run
 
 FEW = 5

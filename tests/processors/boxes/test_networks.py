@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from errata import Network, NetworkError, Stream, hopping, sliding, tumbling
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.testing import Driver
 
 RESULTS = {"n": "count(*)", "total": "sum(price)", "top": "max(price)"}

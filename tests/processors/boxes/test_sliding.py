@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.processors.boxes.timeline import Timeline, unions
-from errata.processors.windows import sliding
+from errata.processors.windows.time_windows import sliding
 from tests.processors.boxes.trial import Trial, make
 
 

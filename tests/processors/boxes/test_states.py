@@ -6,11 +6,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from errata.processors.aggregate_results import Results
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.user_function import UserFunctionError
 from errata.processors.boxes.states import START, Result
-from errata.processors.expressions.errors import ExpressionError
+from errata.processors.compile.aggregate_results import Results
+from errata.processors.expressions.errors import ExpressionError, UserFunctionError
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType, physical

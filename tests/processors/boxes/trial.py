@@ -11,11 +11,11 @@ import polars as pl
 from hypothesis import strategies as st
 
 from errata import Network
-from errata.processors.arcs import type_boxes
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.answers import INPUTS, Live, Need
 from errata.processors.boxes.where import Where
-from errata.processors.windows import History, Sliding
+from errata.processors.compile.boxes import type_boxes
+from errata.processors.windows.time_windows import History, Sliding
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from tests.laws.user_functions import Bits, SlowDot, SlowPeak

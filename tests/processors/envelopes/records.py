@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 
 from errata import Network
-from errata.processors.compiler import compile_network
+from errata.processors.compile.compiler import compile_network
 from errata.processors.envelopes.checks import Batch, Decoded
 from errata.processors.envelopes.make import make
 from errata.schemas import framing

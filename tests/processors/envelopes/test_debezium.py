@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from errata.processors.dead_letter import TRUNCATE
+from errata.processors.wire.dead_letter import TRUNCATE
 from tests.processors.envelopes.records import Registry, avro, decode, record, rows, text, why
 
 CONNECT = "org.apache.kafka.connect.data."

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from errata.processors.expressions.aggregate_call import parse_aggregate
+from errata.processors.aggregates.aggregate_call import parse_aggregate
 from errata.processors.expressions.errors import ExpressionError
 from errata.schemas.fields import FieldType
 

@@ -1,0 +1,1 @@
+"""Deploying a network, changing it, giving it up."""

@@ -1,0 +1,188 @@
+"""What `errata deploy` would do to a cluster: found without changing anything.
+
+Deploying goes by the same plan (`errata.coming`) and the same lists of topics and schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from errata.deploy.next_plan import Coming, coming
+from errata.processors.declare.declarations import Source
+from errata.processors.declare.faults import NetworkError
+from errata.processors.declare.network import Network
+from errata.processors.plan.deployed import Change, PlanMismatchError, topic_specs
+from errata.processors.plan.scope import INGEST
+from errata.processors.tasks import subjects
+from errata.processors.tasks.rebuild import CannotRebuildError
+from errata.settings.place import Place
+from errata.topics.cluster import Cluster
+from errata.topics.create import faults
+from errata.topics.present import present_topics, require_absent, topic_settings
+from errata.topics.registry import INCOMPATIBLE, SAME, JudgingRegistry
+from errata.topics.settings import TopicSpec
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting of a topic that is there, and that would have been made otherwise.
+
+    Args:
+        topic: The topic.
+        key: The setting; ``partitions`` for their number.
+        found: As it is.
+        wanted: As it would have been made.
+        remedy: What to do, if a law depends on it; "": it may stay.
+    """
+
+    topic: str
+    key: str
+    found: str
+    wanted: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class UserTopic:
+    """A topic that is not the network's own.
+
+    Args:
+        kind: ``source`` or ``sink``.
+        topic: Its name.
+        partitions: How many it has; None: it is not there.
+    """
+
+    kind: str
+    topic: str
+    partitions: int | None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a deployment would do.
+
+    Args:
+        network: Its name.
+        deployed: The version that is; None: none is.
+        version: The one that would be.
+        users: Topics of users.
+        create: Topics that would be made; those of sinks, too.
+        differ: Settings in which existing topics differ.
+        schemas: By subject, what becomes of it, as `Verdict` has it.
+        changes: What of the plan changes.
+        scopes: What `errata run` has to run.
+        sweepers: What `errata sweep` has to run.
+        jobs: What `errata spark` has to run.
+        refused: Why it would be refused; empty: it would not.
+    """
+
+    network: str
+    deployed: int | None
+    version: int | None
+    users: Sequence[UserTopic] = ()
+    create: Sequence[TopicSpec] = ()
+    differ: Sequence[Difference] = ()
+    schemas: dict[str, str] | None = None
+    changes: Sequence[Change] = ()
+    scopes: Sequence[str] = ()
+    sweepers: Sequence[str] = ()
+    jobs: Sequence[str] = ()
+    refused: str = ""
+
+    @property
+    def does_something(self) -> bool:
+        """Whether deploying would make or change anything."""
+        made = [subject for subject, kind in (self.schemas or {}).items() if kind != SAME]
+        return bool(self.create or self.changes or made or self.deployed is None)
+
+    @property
+    def moves(self) -> bool:
+        """Whether deploying would change what is deployed."""
+        return bool(self.changes)
+
+
+def preview(network: Network, place: Place, cluster: Cluster, registry: JudgingRegistry) -> Preview:
+    """Return what deploying a network would do; see `look` for that of a known plan.
+
+    Raises:
+        ClusterError: If the cluster or the registry can't be used.
+        NetworkError: If the network can't work on any cluster.
+    """
+    there = present_topics(place.kafka)
+    users = users_of(network, there)
+    missing = [user.topic for user in users if user.kind == "source" and user.partitions is None]
+    if missing:
+        told = f"there is no topic {', '.join(map(repr, missing))} for sources to read; create it"
+        return Preview(network.name, None, None, users, refused=told)
+    try:
+        found = coming(network, cluster, registry)
+    except (PlanMismatchError, CannotRebuildError, NetworkError) as error:
+        return Preview(network.name, None, None, users, refused=str(error))
+    return look(found, users, there, place, registry)
+
+
+def users_of(network: Network, there: Mapping[str, int]) -> list[UserTopic]:
+    """Return the users' topics of a network, given the partitions of all that are there."""
+    sources = [d for d in network.declarations.values() if isinstance(d, Source)]
+    found = [("source", s.topic) for s in sources] + [("sink", s.topic) for s in network.sinks]
+    return [UserTopic(kind, topic, there.get(topic)) for kind, topic in found]
+
+
+def look(
+    found: Coming,
+    users: Sequence[UserTopic],
+    there: Mapping[str, int],
+    place: Place,
+    registry: JudgingRegistry,
+) -> Preview:
+    """Return what deploying a known plan would do.
+
+    Args:
+        found: The plan.
+        users: What is known of users' topics.
+        there: Partitions by topic, of all that the cluster has.
+        place: Where it is deployed.
+        registry: Where schemas are.
+    """
+    plan = found.plan
+    sunk = [sink.topic for sink in plan.sinks if sink.topic in there]
+    specs = topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=sunk)
+    differ = [*_differences([spec for spec in specs if spec.name in there], there, place)]
+    refused = [f"topic {d.topic!r} needs {d.key} {d.wanted}" for d in differ if d.remedy]
+    create = [spec for spec in specs if spec.name not in there]
+    require_absent(place.kafka, [spec.name for spec in create])
+    verdicts = subjects.judged(plan, registry)
+    bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
+    if bad:
+        refused.append(str(subjects.IncompatibleSchemaError(plan.network, bad)))
+    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
+    return Preview(
+        plan.network,
+        None if found.old is None else found.old.version,
+        plan.version,
+        users,
+        create=create,
+        differ=differ,
+        schemas={verdict.subject: verdict.kind for verdict in verdicts},
+        changes=found.changes,
+        scopes=[*(f"{INGEST}{source}" for source in plan.sources), *ours],
+        sweepers=plan.asked(),
+        jobs=[*plan.spark],
+        refused="; ".join(refused),
+    )
+
+
+def _differences(
+    specs: Sequence[TopicSpec], there: Mapping[str, int], place: Place
+) -> Iterator[Difference]:
+    settings = topic_settings(place.kafka, [spec.name for spec in specs])
+    for spec in specs:
+        has = settings[spec.name]
+        broken = {f.what: f for f in faults(spec, partitions=there[spec.name], config=has)}
+        if fault := broken.get("partitions"):
+            yield Difference(spec.name, fault.what, fault.found, fault.need, fault.remedy)
+        for key, need in spec.config.items():
+            value, remedy = has.get(key, ""), broken[key].remedy if key in broken else ""
+            if set(need.split(",")) != set(value.split(",")):
+                yield Difference(spec.name, key, value, need, remedy)

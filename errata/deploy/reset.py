@@ -1,0 +1,140 @@
+"""Giving a network up: what there is of it on a cluster and on this machine, and its end.
+
+Topics of sources are never among it, those of sinks only if they are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from errata.processors.compile.compiler import compile_network
+from errata.processors.declare.declarations import Source
+from errata.processors.declare.faults import NetworkError
+from errata.processors.declare.network import Network
+from errata.processors.plan.deployed import Deployed, read_plan
+from errata.processors.plan.scope import INGEST
+from errata.settings.place import Place
+from errata.topics import names
+from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.groups import delete_groups, group_members
+from errata.topics.present import delete_topics, present_topics
+
+SEEN_MS = 10_000
+"""A process that has reported within this time counts as running."""
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What there is of a network.
+
+    Args:
+        network: Its name.
+        topics: Its topics; the plan's is the last, which says what the others are.
+        groups: Its consumer groups.
+        folder: Local state on this machine; None: there is none.
+        running: Signs that processes of it run.
+    """
+
+    network: str
+    topics: list[str]
+    groups: list[str]
+    folder: Path | None
+    running: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left."""
+        return not (self.topics or self.groups or self.folder)
+
+
+def remains(network: Network, place: Place, cluster: Cluster, *, sinks: bool = False) -> Remains:
+    """Return what there is of a network.
+
+    Args:
+        network: As it is declared now.
+        place: Where it works.
+        cluster: The same place.
+        sinks: Whether the topics of its sinks are given up, too.
+
+    Raises:
+        ClusterError: If the cluster can't be used.
+    """
+    there = present_topics(place.kafka)
+    plan_topic = names.plan_topic(network.name)
+    found = read_plan(cluster, network.name) if plan_topic in there else None
+    arcs, scopes, sunk, sources = _known(network, found)
+    start = re.escape(network.name)
+    topic = re.compile(
+        rf"{start}\.({names.PROGRESS}|{names.DEAD_LETTERS}|({_any(arcs)})(\.exchange|\.requests)?"
+        rf"(\.v\d+)?|({_any(scopes)})\.replay(\.v\d+)?)"
+    )
+    own = [t for t in there if topic.fullmatch(t) and t not in sources | sunk]
+    own += [t for t in there if sinks and t in sunk]
+    group = re.compile(rf"{start}\.({_any(scopes)})(\.driver|\.\d+)?")
+    members = group_members(place.kafka, prefix=f"{network.name}.")
+    groups = {name: count for name, count in members.items() if group.fullmatch(name)}
+    running = [f"group {name!r} has {count} members" for name, count in groups.items() if count]
+    if _has_news(cluster, names.progress_topic(network.name), there):
+        running.append(f"a task has reported in the last {SEEN_MS // 1000} s")
+    folder = place.state / network.name
+    return Remains(
+        network.name,
+        [*sorted(own), *([plan_topic] if plan_topic in there else [])],
+        sorted(groups),
+        folder if folder.is_dir() else None,
+        running,
+    )
+
+
+def give_up(found: Remains, place: Place) -> Iterator[str]:
+    """Delete what there is of a network, and yield what has been done; the plan goes last.
+
+    What is cut off can be done again.
+
+    Raises:
+        ClusterError: If the cluster refuses.
+    """
+    delete_groups(place.kafka, found.groups)
+    yield f"{len(found.groups)} consumer groups are deleted"
+    delete_topics(place.kafka, [t for t in found.topics if t != names.plan_topic(found.network)])
+    delete_topics(place.kafka, found.topics)
+    yield f"{len(found.topics)} topics are deleted"
+    if found.folder is not None:
+        shutil.rmtree(found.folder)
+        yield f"{found.folder} is deleted"
+
+
+def _known(
+    network: Network, found: Deployed | None
+) -> tuple[set[str], set[str], set[str], set[str]]:
+    """Return names of arcs and scopes, and topics of sinks and sources: deployed or declared."""
+    descriptions = [found.plan] if found is not None else []
+    with suppress(NetworkError):  # what is declared now may not work; what is deployed did
+        descriptions.append(compile_network(network).describe())
+    arcs, scopes, sunk, sources = set[str](), set[str](), set[str](), set[str]()
+    for plan in descriptions:
+        arcs |= {name.partition(".")[0] for name in (*plan["arcs"], *plan["boxes"])}
+        scopes |= {*plan["scopes"], *(f"{INGEST}{source}" for source in plan["sources"])}
+        sunk |= {sink["topic"] for sink in plan["sinks"]}
+        sources |= {source["topic"] for source in plan["sources"].values()}
+    declared = network.declarations.values()
+    sources |= {each.topic for each in declared if isinstance(each, Source)}
+    return arcs, scopes, sunk | {sink.topic for sink in network.sinks}, sources
+
+
+def _any(parts: set[str]) -> str:
+    return "|".join(map(re.escape, sorted(parts))) or "(?!)"
+
+
+def _has_news(cluster: Cluster, topic: str, there: dict[str, int]) -> bool:
+    """Whether something was written to a topic just now."""
+    if topic not in there:
+        return False
+    place, now_ms = TopicPartition(topic, 0), time.time_ns() // 1_000_000
+    return cluster.offset_at(place, now_ms - SEEN_MS) < cluster.end(place)

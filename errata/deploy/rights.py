@@ -1,0 +1,157 @@
+"""What each role of a network may do on its cluster, and needs to: the least that works.
+
+The deployer alone makes topics and writes schemas and the plan. `errata acls` prints this; each
+process sees at its start that it has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
+from errata.topics import names
+from errata.topics.refused import (
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    Right,
+)
+
+DEPLOYER, READER, OPERATOR = "deployer", "reader", "operator"
+UNDEPLOYER = "undeployer"
+SCOPE, SWEEPER, SPARK = "scope.", "sweep.", "spark."
+"""Before the name of a scope, an arc, or a scope on Spark; that of a source has `INGEST`."""
+
+
+def roles(plan: Plan) -> dict[str, list[Right]]:
+    """Return the rights of every role of a network, by the role's name."""
+    found = {DEPLOYER: of_deployer(plan)}
+    found |= {f"{INGEST}{source}": of_scope(plan, f"{INGEST}{source}") for source in plan.sources}
+    found |= {
+        f"{SPARK if scope.on_spark else SCOPE}{name}": of_scope(plan, name)
+        for name, scope in plan.scopes.items()
+    }
+    found |= {f"{SWEEPER}{arc}": of_sweeper(plan, arc) for arc in plan.asked()}
+    found |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
+    return found | {UNDEPLOYER: of_undeployer(plan)}
+
+
+def of_scope(plan: Plan, scope: str) -> list[Right]:
+    """Return what the tasks of a scope need, that of a source or on Spark too."""
+    name = f"{plan.network}.{scope}"
+    if scope.startswith(INGEST):
+        source = plan.sources[scope.removeprefix(INGEST)]
+        arc = source.arc.name
+        reads, written = [source.topic], [exchange_of(arc) if source.rekey else arc]
+        asks, sinks = list[str](), plan.sinks_of(arc) if not source.rekey else []
+    else:
+        found = plan.scopes[scope]
+        reads, written = [plan.topic(arc) for arc in found.inputs], list(found.outputs)
+        asks = plan.asked_by(found)
+        sinks = [sink for arc in (*found.boxes, *found.outputs) for sink in plan.sinks_of(arc)]
+    own = [plan.topic(arc) for arc in written]
+    # What a new life reads of its own: an index is made of it, and tombstones depend on it.
+    kept = [arc for arc in written if arc in plan.sources or plan.arcs[arc].is_connection_point]
+    reads += map(plan.topic, kept)
+    writes = [*own, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
+    writes += [plan.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
+    if not scope.startswith(INGEST):
+        reads.append(plan.replies(scope))
+    return [
+        *_common(plan),
+        *(Right(READ, TOPIC, topic) for topic in reads),
+        *(Right(WRITE, TOPIC, topic) for topic in writes),
+        *_settings(plan, [*reads, *writes]),
+        Right(WRITE, TRANSACTIONAL_ID, f"{name}.", True),
+        Right(READ, GROUP, name),  # of --shared
+        Right(READ, GROUP, f"{name}.", True),
+    ]
+
+
+def of_sweeper(plan: Plan, arc: str) -> list[Right]:
+    """Return what the sweepers of a connection point need."""
+    reads = [plan.topic(arc), plan.requests(arc)]
+    asking = [scope for scope in plan.scopes.values() if arc in plan.asked_by(scope)]
+    writes = [plan.replies(scope.name) for scope in asking]
+    return [
+        *_common(plan),
+        *(Right(READ, TOPIC, topic) for topic in reads),
+        *(Right(WRITE, TOPIC, t) for t in [names.progress_topic(plan.network), *writes]),
+        *_settings(plan, [*reads, *writes]),
+    ]
+
+
+def of_reader(plan: Plan) -> list[Right]:
+    """Return what is needed to look at a network: status, tail, print, read, dead letters."""
+    topics = [*map(plan.topic, plan.topics), names.dead_letters_topic(plan.network)]
+    return [
+        *_common(plan),
+        *(Right(READ, TOPIC, topic) for topic in topics),
+        *_settings(plan, topics),
+        *(Right(READ, TOPIC, source.topic) for source in plan.sources.values()),  # what waits
+    ]
+
+
+def of_operator(plan: Plan) -> list[Right]:
+    """Return what is needed to look at a network, to revise its sources, and to end them."""
+    sources = [source.topic for source in plan.sources.values()]
+    return [
+        *of_reader(plan),
+        *(Right(WRITE, TOPIC, topic) for topic in sources),
+        Right(WRITE, TOPIC, names.plan_topic(plan.network)),
+    ]
+
+
+def of_deployer(plan: Plan) -> list[Right]:
+    """Return what is needed to deploy a network, and to take over all of it when it is moved."""
+    whole, sinks = f"{plan.network}.", [sink.topic for sink in plan.sinks]
+    everything = (CREATE, READ, WRITE, DESCRIBE_CONFIGS)
+    return [
+        *(Right(operation, TOPIC, whole, True) for operation in everything),
+        *(Right(operation, TOPIC, names.SCHEMAS_TOPIC) for operation in everything),
+        *(Right(READ, TOPIC, source.topic) for source in plan.sources.values()),
+        *(Right(o, TOPIC, topic) for topic in sinks for o in (CREATE, WRITE, DESCRIBE_CONFIGS)),
+        Right(WRITE, TRANSACTIONAL_ID, whole, True),
+        Right(READ, GROUP, whole, True),
+    ]
+
+
+def of_undeployer(plan: Plan) -> list[Right]:
+    """Return what is needed to give a network up; whoever may delete something may look at it."""
+    whole = f"{plan.network}."
+    return [
+        Right(READ, TOPIC, names.plan_topic(plan.network)),
+        Right(DELETE, TOPIC, whole, True),
+        Right(DELETE, GROUP, whole, True),
+    ]
+
+
+def _common(plan: Plan) -> list[Right]:
+    """Return what everybody needs: the plan, reports, and schemas if they are kept in a topic.
+
+    A report is believed only if the records that it tells of are there: hence the ends of all arcs.
+    """
+    net = plan.network
+    topics = [names.plan_topic(net), names.progress_topic(net), names.SCHEMAS_TOPIC]
+    arcs = [plan.topic(arc) for arc in plan.topics]
+    return [
+        *(Right(READ, TOPIC, topic) for topic in topics),
+        *(Right(DESCRIBE, TOPIC, topic) for topic in arcs),
+        *_settings(plan, [*topics, *arcs]),
+    ]
+
+
+def _settings(plan: Plan, topics: Iterable[str]) -> list[Right]:
+    """Return the rights to see how those of some topics are kept that are not the user's."""
+    users = {source.topic for source in plan.sources.values()}
+    users |= {sink.topic for sink in plan.sinks}
+    wanted = dict.fromkeys(topic for topic in topics if topic not in users)
+    return [Right(DESCRIBE_CONFIGS, TOPIC, topic) for topic in wanted]

@@ -1,0 +1,138 @@
+"""The fields of a deployed network's sources: those that it was deployed with, and new ones.
+
+Nothing but `errata deploy` changes them. A source that declares no fields has those that it was
+deployed with, whatever its producers register later; one that declares more has them once they are
+deployed. What a source gains is optional: the tuples that are there have no value for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from errata.processors.compile.registry_fields import resolve
+from errata.processors.declare.declarations import Source
+from errata.processors.declare.network import Network
+from errata.processors.plan.deployed import Deployed, PlanMismatchError, read_plan
+from errata.processors.plan.described import DescribedPlan, described
+from errata.processors.plan.plan import Plan
+from errata.schemas.arc import HIDDEN_PREFIX
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, FieldType
+from errata.topics.cluster import Cluster
+from errata.topics.registry import Registry
+
+
+def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> Network:
+    """Return a network whose sources all have fields and an identity.
+
+    What a source does not declare is as it is deployed; if it isn't, as the registry's latest
+    schemas have it (`processors.resolve.resolve`).
+
+    Raises:
+        NetworkError: If a source can't be completed.
+        ClusterError: If the registry gives no answer.
+    """
+    if all(box.fields is not None and box.identity is not None for box in _sources(network)):
+        return network
+    there = read_plan(cluster, network.name)
+    return resolve(_completed(network, registry, there) if there else network, registry)
+
+
+def before_and_after(
+    network: Network, registry: Registry, found: Deployed
+) -> tuple[Network, Network]:
+    """Return a network with its sources' fields as they are deployed, and with all of them.
+
+    Args:
+        network: As it is declared.
+        registry: Where the users' schemas are, and those of the arcs.
+        found: What is deployed.
+
+    Raises:
+        PlanMismatchError: If a source declares a new field that is not optional.
+    """
+    plan, after = described(found), resolve(network, registry)
+    old, new = dict(after.declarations), dict(after.declarations)
+    for box in _sources(after):
+        if box.name not in plan.sources:
+            continue
+        there, own = _written(plan, box.name, registry), _typed(box)
+        more = {name: kind for name, kind in own.items() if name not in there}
+        asked = network.declarations[box.name]
+        assert isinstance(asked, Source)
+        if asked.fields is None:
+            more = {name: replace(kind, optional=True) for name, kind in more.items()}
+            old[box.name], new[box.name] = (replace(box, fields=f) for f in (there, there | more))
+        elif more:
+            _check_optional(box, more)
+            kept = {name: own[name] for name in there if name in own}
+            old[box.name] = replace(box, fields=kept)
+    return replace(after, declarations=old), replace(after, declarations=new)
+
+
+def check_order(
+    plan: Plan, found: Deployed, registry: Registry, arcs: Iterable[str] | None = None
+) -> None:
+    """See that a plan's arcs have their fields in the order in which they are written.
+
+    A plan's description does not tell it, but the schemas do; of records by another schema nothing
+    is read.
+
+    Args:
+        plan: The plan.
+        found: What is deployed.
+        registry: Where the schemas are.
+        arcs: Arcs with a topic; None: all.
+
+    Raises:
+        PlanMismatchError: If they have another order.
+        ForeignSchemaError: If the registry does not have the arcs' schemas.
+    """
+    there = described(found)
+    for arc in there.topics if arcs is None else arcs:
+        if not there.arcs[arc].exchange:
+            written = list(there.written(arc, registry)[0].fields)
+            if written != list(plan.arcs[arc].fields):
+                raise PlanMismatchError(
+                    f"arc {arc!r} of network {plan.network!r} is deployed with its fields in "
+                    f"another order, {', '.join(written)}; declare them in that order again"
+                )
+
+
+def _completed(network: Network, registry: Registry, found: Deployed) -> Network:
+    plan, declarations = described(found), dict(network.declarations)
+    for box in _sources(network):
+        if box.name in plan.sources:
+            fields = _written(plan, box.name, registry) if box.fields is None else box.fields
+            identity = plan.arcs[box.name].identity if box.identity is None else box.identity
+            declarations[box.name] = replace(box, fields=fields, identity=identity)
+    return replace(network, declarations=declarations)
+
+
+def _written(plan: DescribedPlan, source: str, registry: Registry) -> dict[str, FieldType]:
+    """Return the fields of a source in the order that its arc's records have them."""
+    arc, _ = plan.written(source, registry)
+    return {n: kind for n, kind in arc.fields.items() if not n.startswith(HIDDEN_PREFIX)}
+
+
+def _typed(box: Source) -> Fields:
+    """Return a source's fields; none if they can't be understood, which the planner tells."""
+    try:
+        return {name: FieldType.parse(kind) for name, kind in (box.fields or {}).items()}
+    except ErrataError:
+        return {}
+
+
+def _check_optional(box: Source, more: Mapping[str, FieldType]) -> None:
+    for name, kind in more.items():
+        if not kind.optional:
+            raise PlanMismatchError(
+                f"source {box.name!r} is deployed without field {name!r}, which the tuples that "
+                f"are there have no value for; declare it as '{kind}?', or give the network "
+                "another name"
+            )
+
+
+def _sources(network: Network) -> Iterator[Source]:
+    return (box for box in network.declarations.values() if isinstance(box, Source))

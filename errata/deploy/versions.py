@@ -1,0 +1,154 @@
+"""What the next version of a deployed plan may have that this one has not.
+
+Other numbers of partitions; more optional fields of sources, with all arcs that pass them on; or
+more boxes: with their arcs, exchanges, sinks and scopes. All else has to be as it is deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from errata.processors.declare.network import Network
+from errata.processors.plan.deployed import Change, Deployed, PlanMismatchError
+from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks import rebuild
+from errata.schemas.errors import ErrataError
+
+
+class NotFilledError(ErrataError):
+    """Boxes were added that nobody asked to fill."""
+
+
+def deployed_part(network: Network, found: Deployed) -> Network:
+    """Return a network without the boxes that are not deployed.
+
+    Args:
+        network: One of which everything that is deployed is the same (`processors.deployed.added`).
+        found: What is deployed.
+    """
+    there = {owner_of(name) for name in found.plan["arcs"]}
+    declarations = {n: box for n, box in network.declarations.items() if n in there}
+    sinks = [sink for sink in network.sinks if sink.arc in there]
+    return replace(network, declarations=declarations, sinks=sinks)
+
+
+def check_asked(plan: Plan, *, asked: Collection[str], added: Collection[str]) -> None:
+    """See that the boxes that were added are those that were asked for, and what they need.
+
+    Args:
+        plan: The network's plan with all boxes.
+        asked: Boxes that are to be filled.
+        added: Boxes that are not deployed.
+
+    Raises:
+        NotFilledError: If others were added.
+    """
+    needed = {owner_of(arc) for box in asked for arc in _above(plan, box)}
+    others = [box for box in added if box not in needed]
+    if others:
+        told = ", ".join(map(repr, others))
+        raise NotFilledError(
+            f"network {plan.network!r} has other boxes that are not deployed, and that "
+            f"{' and '.join(map(repr, asked))} can do without: {told}; fill them too, as `errata "
+            f"backfill NET {' '.join([*asked, *others])}`, or take them out"
+        )
+
+
+def _above(plan: Plan, box: str) -> Iterator[str]:
+    """Yield a box and all arcs that it comes from."""
+    yield box
+    for arc in plan.boxes[box].inputs if box in plan.boxes else ():
+        yield from _above(plan, arc)
+
+
+def new_arcs(old: Plan, new: Plan) -> list[str]:
+    """Return the arcs that have to be filled: those that go to topics, and that were not there."""
+    emitted = [arc for scope in new.scopes.values() for arc in new.emitted(scope)]
+    return [arc for arc in emitted if arc not in old.arcs and not new.arcs[arc].exchange]
+
+
+def new_fields(old: Plan, new: Plan) -> list[Change]:
+    """Return the fields of sources that were not there."""
+    return [
+        Change("field", f"{name}.{field}", None, str(kind))
+        for name, source in new.sources.items()
+        for field, kind in source.arc.fields.items()
+        if name in old.arcs and field not in old.arcs[name].fields
+    ]
+
+
+def next_version(old: Plan, new: Plan) -> Plan:
+    """Return a plan as the version after the one that is deployed.
+
+    Args:
+        old: As it is deployed.
+        new: The same network with other numbers of partitions, more optional fields of sources, or
+            more boxes.
+
+    Raises:
+        PlanMismatchError: If a source is among those that can't be moved, or a box is added in a
+            way that changes where others write.
+        CannotRebuildError: If a job on Spark can't make its states anew.
+    """
+    _check_sources(old, new)
+    _check_topics(old, new)
+    for scope in new.scopes.values():
+        if scope.on_spark:
+            rebuild.check(new, scope, why="a new version makes the states of Spark's jobs anew")
+    version = old.version + 1
+    both = [arc for arc in new.topics if arc in old.topics]
+    changed = {
+        arc
+        for arc in both
+        if old.partitions[arc] != new.partitions[arc]
+        or old.arcs[arc].fields != new.arcs[arc].fields
+    }
+    return replace(
+        new,
+        version=version,
+        deployment=old.deployment,
+        generations=old.generations | dict.fromkeys(changed, version),
+    )
+
+
+def _check_sources(old: Plan, new: Plan) -> None:
+    for name, source in new.sources.items():
+        grown = old.topic_partitions[name] != new.topic_partitions[name]
+        if grown and not source.rekey:
+            raise PlanMismatchError(
+                f"topic {source.topic!r} of source {name!r} has {new.topic_partitions[name]} "
+                f"partitions, was deployed with {old.topic_partitions[name]}: records of one "
+                "identity may come in another partition now; give the source rekey=True under "
+                "another name of the network"
+            )
+        wanted = f"{new.partitions[name]} partitions"
+        moved = old.partitions[name] != new.partitions[name]
+        if source.arc.fields != old.arcs[name].fields:
+            moved, wanted = True, "a topic with more fields"
+        if moved and not source.arc.is_connection_point:
+            raise PlanMismatchError(
+                f"source {name!r} keeps no history, so that nothing of it can be moved to "
+                f"{wanted}; give it keep= under another name of the network"
+            )
+
+
+def _check_topics(old: Plan, new: Plan) -> None:
+    """See that what is deployed is written to topics as it was."""
+    for arc in old.arcs:
+        was, comes = arc in old.topics, arc in new.topics
+        readers = [box for box in new.boxes if arc in new.boxes[box].inputs]
+        more = dict.fromkeys(owner_of(box) for box in readers if box not in old.boxes)
+        told = ", ".join(map(repr, more))
+        if comes and not was:
+            raise PlanMismatchError(
+                f"arc {arc!r} stays inside scope {old.scope_of(arc)!r} as it is deployed, and has "
+                f"no topic from which {told} could read it; give {told} "
+                f"scope={old.scope_of(arc)!r} (arcs with keep= have topics from the start)"
+            )
+        if was and not comes:
+            raise PlanMismatchError(
+                f"arc {arc!r} is deployed with a topic, which it would lose with {told} as its "
+                f"reader inside scope {old.scope_of(arc)!r}; give {told} another scope="
+            )

@@ -1,0 +1,50 @@
+"""Tasks that tell what is not believed, or nothing although something waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from errata.observe.frontier_holders import STALE_MS
+from errata.processors.reports.progress_view import View
+
+NAMED_MS = 10_000
+"""A report that is not believed is named for so long, and until its task reports better."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong with what a task reports.
+
+    Args:
+        task: The task, as the key of its report names it.
+        reason: What is wrong.
+        since_ms: When it was written, or when the task last reported; None if it never has.
+    """
+
+    task: str
+    reason: str
+    since_ms: int | None
+
+
+def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> list[Complaint]:
+    """Return what is wrong with what tasks report.
+
+    Args:
+        view: What has been read of reports.
+        silent: Tasks that hold themselves back, and when each last reported.
+        now_ms: The time.
+    """
+    found = [
+        Complaint(task, f"its report is not believed: {lie.reason}", lie.time_ms)
+        for task, lie in sorted(view.lies.items())
+        if now_ms - lie.time_ms < NAMED_MS
+        or (task in view.disbelieved and view.believable.knows(task))
+    ]
+    for task, since_ms in sorted(silent.items()):
+        if since_ms is None:
+            found.append(Complaint(task, "it has something to do and has never reported", None))
+        elif now_ms - since_ms > STALE_MS:
+            told = f"it has something to do and has not reported for {now_ms - since_ms} ms"
+            found.append(Complaint(task, told, since_ms))
+    return found

@@ -1,0 +1,27 @@
+"""Filters that never match: what a network silently leaves out is worth a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from errata.processors.boxes.where import Where
+from errata.processors.plan.plan import Plan
+
+
+def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:
+    """Return a sentence for each filter that has judged tuples and let none of them pass.
+
+    Args:
+        plan: The network.
+        counts: Running totals of its tasks.
+    """
+    total: Counter[str] = Counter()
+    for own in counts:
+        total.update(own)
+    return [
+        f"filter {name!r} has let none of {total[f'{name}.judged']} revisions pass: "
+        f"{box.predicate.text}"
+        for name, box in plan.boxes.items()
+        if isinstance(box, Where) and total[f"{name}.judged"] and not total[f"{name}.passed"]
+    ]

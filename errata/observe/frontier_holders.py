@@ -1,0 +1,82 @@
+"""Who keeps a frontier, or a watermark, from moving, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from errata.processors.plan.scope import INGEST
+from errata.processors.reports.progress_view import View
+from errata.processors.reports.watermarks import combined
+from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import FOREVER, IDLE, NEVER
+
+STALE_MS = 1_500
+"""A task that has something to do and has not reported for so long is busy, or not running."""
+SLOW_MS = 5_000
+"""A partition whose watermark has stood for so long, while its peers' rose, holds them back."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A partition of a source that holds the watermark below that of its peers.
+
+    Args:
+        source: The source.
+        task: The ingest task of the partition.
+        watermark_ms: Where it stands; None if it never had a record.
+        since_ms: When it last rose, by the number of its epoch; None if it never has.
+        peers_ms: The highest watermark among its peers; None if they have ended.
+    """
+
+    source: str
+    task: str
+    watermark_ms: int | None
+    since_ms: int | None
+    peers_ms: int | None
+
+    def __str__(self) -> str:
+        return f"{self.task} holds the watermark of {self.source!r}"
+
+
+def holder(view: View, task: str) -> str:
+    """Return the task that keeps a frontier from moving: the task itself, or one that it awaits."""
+    scope, _, partition = task.rpartition(".")
+    if scope in view.plan.scopes:
+        frontier = view.frontier(task)
+        for arc, number in view.plan.read_by(scope, int(partition)):
+            for writer in view.writers(arc, number):
+                if view.frontier(writer) <= frontier:
+                    return holder(view, writer)
+    return task
+
+
+def watermark_holds(view: View) -> Iterator[Hold]:
+    """Yield the partitions that hold a source's watermark well behind that of their peers."""
+    for source in view.plan.sources:
+        tasks = view.tasks(INGEST + source)
+        last = {task: last_pair(view, task) for task in tasks}
+        known = [wm for _, wm in last.values() if wm != IDLE]
+        lowest, highest = combined(known), max(known, default=NEVER)
+        newest = max(view.of(task).done for task in tasks)
+        for task, (epoch, watermark) in last.items():
+            stands_ms = (newest - epoch) * INTERVAL_MS
+            if watermark == lowest < highest and (watermark == NEVER or stands_ms > SLOW_MS):
+                yield Hold(
+                    source,
+                    task,
+                    moment(watermark),
+                    epoch * INTERVAL_MS if watermark != NEVER else None,
+                    moment(highest),
+                )
+
+
+def last_pair(view: View, task: str) -> tuple[int, int]:
+    """Return the epoch of an ingest task's last watermark, and that; -1 and NEVER before it."""
+    pairs = view.of(task).watermarks
+    return pairs[-1] if pairs else (-1, NEVER)
+
+
+def moment(watermark: int) -> int | None:
+    """Return a watermark as a time; None if it is none."""
+    return watermark if NEVER < watermark < FOREVER else None

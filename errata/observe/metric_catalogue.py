@@ -1,0 +1,172 @@
+"""The metrics of a process's work (`errata.metrics`): names, labels and what they tell."""
+
+from __future__ import annotations
+
+from errata.observe.exposition import COUNTER, GAUGE, HISTOGRAM, Metric
+
+_TASK = ("network", "scope", "task")
+
+RECORDS = Metric("errata_records_read_total", COUNTER, _TASK, "Records read of a source's topic.")
+INGESTED = Metric(
+    "errata_ingested_total",
+    COUNTER,
+    (*_TASK, "outcome"),
+    "What became of records: `inserted`, `replaced`, `deleted`; or nothing, since they were "
+    "`duplicates`, `unchanged` or `passed` over. Others are dead letters.",
+)
+LATE = Metric(
+    "errata_late_total", COUNTER, _TASK, "Inserts that were older than `lateness` allows."
+)
+DISAGREED = Metric(
+    "errata_disagreed_total",
+    COUNTER,
+    _TASK,
+    "Records that told another original than the arc holds; the arc is the truth.",
+)
+LETTERS = Metric(
+    "errata_dead_letters_total", COUNTER, (*_TASK, "reason"), "Dead letters, by what was wrong."
+)
+REVISIONS = Metric(
+    "errata_revisions_total",
+    COUNTER,
+    ("network", "arc", "op"),
+    "Revisions committed to an arc, by op: `insert`, `delete`, `replace`.",
+    since_start=True,
+)
+EPOCHS = Metric(
+    "errata_epochs_total",
+    COUNTER,
+    ("network", "scope"),
+    "Epochs in which something was written.",
+    since_start=True,
+)
+COMMITS = Metric(
+    "errata_commit_seconds",
+    HISTOGRAM,
+    ("network", "scope"),
+    "How long commits to Kafka took.",
+    since_start=True,
+)
+DOUBTFUL = Metric(
+    "errata_doubtful_commits_total",
+    COUNTER,
+    ("network", "scope"),
+    "Commits whose outcome was not known: each begins a new attempt.",
+    since_start=True,
+)
+ATTEMPTS = Metric("errata_attempts_total", COUNTER, _TASK, "Lives of a task, in all processes.")
+WORKING = Metric("errata_task_working", GAUGE, _TASK, "1 once the task works, 0 while it starts.")
+EPOCH = Metric("errata_epoch", GAUGE, _TASK, "The last epoch that the task has reported.")
+FRONTIER_LAG = Metric(
+    "errata_frontier_lag_seconds",
+    GAUGE,
+    _TASK,
+    "How far the task is behind the newest epoch of ingest, in the time between epochs.",
+)
+WATERMARK_LAG = Metric(
+    "errata_watermark_lag_seconds",
+    GAUGE,
+    _TASK,
+    "How far its watermark, event time, is behind the clock; absent if it has none, is idle, "
+    "or has ended.",
+)
+INPUT_LAG = Metric(
+    "errata_input_lag_records",
+    GAUGE,
+    _TASK,
+    "Records of its input behind the position that it reported; marks of transactions count too.",
+)
+RESULTS = Metric(
+    "errata_results_total",
+    COUNTER,
+    (*_TASK, "box", "kind"),
+    "Results of an aggregate: of windows that `closed`, and those `revised` later.",
+)
+REPLAYS = Metric(
+    "errata_replays_total", COUNTER, (*_TASK, "box"), "Epochs in which a box asked for history."
+)
+REPLAYED = Metric(
+    "errata_replayed_tuples_total",
+    COUNTER,
+    (*_TASK, "box"),
+    "Tuples that a box was replayed, or results that it fetched.",
+)
+FALLBACKS = Metric(
+    "errata_fallbacks_total",
+    COUNTER,
+    (*_TASK, "box"),
+    "Changes that downstream processing could not make: replayed upstream.",
+)
+REBUILDS = Metric(
+    "errata_rebuilds_total", COUNTER, _TASK, "How often the task was rebuilt at the frontier."
+)
+LIVE = Metric(
+    "errata_live_rows", GAUGE, (*_TASK, "box"), "Rows that a box holds in memory: its open windows."
+)
+INDEX_FULL = Metric(
+    "errata_index_full",
+    GAUGE,
+    _TASK,
+    "1 while the disk of a source's index is full and the task takes nothing in.",
+)
+
+_SWEEPER = ("network", "arc", "partition")
+ANSWERED = Metric(
+    "errata_replays_answered_total",
+    COUNTER,
+    ("network", "arc"),
+    "Questions that got an answer.",
+    since_start=True,
+)
+REFUSED = Metric(
+    "errata_replays_refused_total",
+    COUNTER,
+    ("network", "arc"),
+    "Questions refused since their history is gone: whoever asked is rebuilt.",
+    since_start=True,
+)
+SENT = Metric(
+    "errata_answered_tuples_total",
+    COUNTER,
+    ("network", "arc"),
+    "Tuples in answers.",
+    since_start=True,
+)
+COPIED = Metric("errata_sweeper_epoch", GAUGE, _SWEEPER, "The last epoch that the copy has whole.")
+BYTES = Metric("errata_sweeper_bytes", GAUGE, _SWEEPER, "Size of the copy on disk.")
+SEGMENTS = Metric("errata_sweeper_segments", GAUGE, _SWEEPER, "Files of the copy.")
+FULL = Metric(
+    "errata_sweeper_full",
+    GAUGE,
+    _SWEEPER,
+    "1 while its disk is full and it answers nobody.",
+)
+
+LIES = Metric(
+    "errata_disbelieved_reports_total",
+    COUNTER,
+    ("network",),
+    "Reports of any task that this process did not believe; `errata status` names them.",
+    since_start=True,
+)
+REGISTRY_UP = Metric(
+    "errata_schema_registry_up",
+    GAUGE,
+    ("network",),
+    "1 if the schema registry, where one is configured, gave an answer when last asked.",
+)
+REGISTRY_FAILURES = Metric(
+    "errata_schema_registry_failures_total",
+    COUNTER,
+    ("network",),
+    "Questions that the schema registry gave no answer to.",
+    since_start=True,
+)
+
+TASK_METRICS = (
+    RECORDS, INGESTED, LATE, DISAGREED, LETTERS, REVISIONS, EPOCHS, COMMITS, DOUBTFUL, ATTEMPTS,
+    WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED, FALLBACKS,
+    REBUILDS, LIVE, INDEX_FULL,
+)  # fmt: skip
+SWEEPER_METRICS = (ANSWERED, REFUSED, SENT, COPIED, BYTES, SEGMENTS, FULL)
+SHARED_METRICS = (LIES, REGISTRY_UP, REGISTRY_FAILURES)

@@ -1,0 +1,275 @@
+"""How far a network has come: every task's frontier, and who holds it back since when.
+
+An epoch's number is a clock's reading (DESIGN 5): lags between epochs are told as time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+
+from errata.observe.complaints import Complaint, complaints
+from errata.observe.filters import silent_filters
+from errata.observe.frontier_holders import Hold, holder, last_pair, moment, watermark_holds
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import FOREVER, IDLE
+from errata.topics.cluster import Cluster, LostOffsetError, Reader, Records, TopicPartition
+
+_COUNTED, _COUNT_S = 1_000, 2.0
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One task, or a sweeper, as its reports tell it. Times are ms since the epoch.
+
+    Args:
+        task: Its name.
+        attempt: Its life; 0 before the first.
+        done: The last epoch it has processed; None before the first.
+        frontier: The last epoch that it can no longer produce; None before the first.
+        lag_ms: How far the frontier is behind the newest epoch of ingest; None before the first.
+        watermark_ms: Event time up to which its input has been seen; None if not known.
+        idle: Whether it is an idle partition of a source, which does not hold the watermark.
+        ended: Whether its input has ended.
+        waiting: Records of its input that it has not processed; of many, marks of transactions'
+            ends count too.
+        counts: Running totals.
+        reported_ms: When it last reported; None if it never has.
+        held_by: The task that keeps its frontier from the newest epoch: itself, or one above it;
+            None if nothing does.
+        held_since_ms: When that one last reported; None if it never has.
+    """
+
+    task: str
+    attempt: int
+    done: int | None
+    frontier: int | None
+    lag_ms: int | None
+    watermark_ms: int | None
+    idle: bool
+    ended: bool
+    waiting: int
+    counts: Mapping[str, int]
+    reported_ms: int | None
+    held_by: str | None
+    held_since_ms: int | None
+
+    def total(self, name: str) -> int:
+        """Return a running total; for those of boxes, the sum over the boxes."""
+        return sum(n for key, n in self.counts.items() if key.rpartition(".")[2] == name)
+
+
+@dataclass(frozen=True)
+class ArcStatus:
+    """An arc with a topic, as readers see it. Times are ms since the epoch.
+
+    Args:
+        arc: Its name.
+        frontier: The last epoch that is complete in all its partitions; None before the first.
+        lag_ms: How far that is behind the newest epoch of ingest; None before the first.
+        watermark_ms: Event time up to which its sources have been seen by then; None if not known.
+        held_by: The task that keeps its frontier from the newest epoch; None if nothing does.
+        held_since_ms: When that one last reported; None if it never has.
+    """
+
+    arc: str
+    frontier: int | None
+    lag_ms: int | None
+    watermark_ms: int | None
+    held_by: str | None
+    held_since_ms: int | None
+
+
+@dataclass(frozen=True)
+class NetworkStatus:
+    """A network: the newest epoch of any ingest task, its tasks, and who holds watermarks back.
+
+    `silent` has a sentence for each filter that has let nothing pass, `complaints` tells of tasks
+    that report what is not believed, or nothing.
+    """
+
+    network: str
+    newest_epoch: int | None
+    tasks: list[TaskStatus]
+    arcs: list[ArcStatus] = field(default_factory=list)
+    complaints: list[Complaint] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+
+class _TimedReader:
+    """A reader that notes when the newest record of each key was written."""
+
+    def __init__(self, reader: Reader, written_ms: dict[str, int]) -> None:
+        self._reader, self._written_ms = reader, written_ms
+        self.position, self.add, self.close = reader.position, reader.add, reader.close
+
+    def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
+        """Return what has arrived."""
+        found = self._reader.poll(limit=limit, timeout_s=timeout_s)
+        for records in found:
+            for key, time_ms in zip(records.keys, records.times_ms, strict=True):
+                if key is not None:
+                    self._written_ms[key.decode(errors="replace")] = time_ms
+        return found
+
+
+class Progress(View):
+    """A view that also knows when each report was written.
+
+    Args:
+        cluster: Where the network runs.
+        plan: What runs.
+    """
+
+    def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
+        super().__init__(cluster, plan=plan)
+        self.written_ms: dict[str, int] = {}
+        self.reader: Reader = _TimedReader(self.reader, self.written_ms)
+
+    def newest_epoch(self) -> int:
+        """Return the largest epoch that any ingest task has reported; -1 before the first."""
+        return newest_epoch(self)
+
+
+def newest_epoch(view: View) -> int:
+    """Return the largest epoch that any ingest task has reported; -1 before the first."""
+    ingests = [task for source in view.plan.sources for task in view.tasks(INGEST + source)]
+    return max(view.of(task).done for task in ingests)
+
+
+def current(cluster: Cluster, plan: Plan) -> Progress:
+    """Return what all tasks have reported up to now."""
+    progress = Progress(cluster, plan=plan)
+    progress.catch_up()
+    return progress
+
+
+def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
+    """Return how far a network has come, from what has been read of its reports.
+
+    Args:
+        progress: What has been read.
+        now_ms: The time; the clock's when None.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    ingests = [task for s in progress.plan.sources for task in progress.tasks(INGEST + s)]
+    scopes = [task for scope in progress.plan.scopes for task in progress.tasks(scope)]
+    sweepers = sorted(task for task in progress.reports if task.startswith("sweep."))
+    newest = progress.newest_epoch()
+    tasks = [_task_status(progress, task, newest) for task in (*ingests, *scopes, *sweepers)]
+    arcs = [arc for arc in progress.plan.topics if not progress.plan.arcs[arc].exchange]
+    silent = {task.task: task.held_since_ms for task in tasks if task.held_by == task.task}
+    return NetworkStatus(
+        progress.plan.network,
+        _known(newest),
+        tasks,
+        [_arc_status(progress, arc, newest) for arc in arcs],
+        complaints(progress, silent, now_ms=now_ms),
+        list(watermark_holds(progress)),
+        silent_filters(progress.plan, [report.counts for report in progress.reports.values()]),
+    )
+
+
+def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
+    plan = progress.plan
+    writers = {
+        task: progress.frontier(task)
+        for partition in range(plan.partition_count(arc))
+        for task in progress.writers(arc, partition)
+    }
+    slowest = min(writers, key=lambda task: writers[task])
+    frontier = writers[slowest]
+    held = holder(progress, slowest) if frontier < newest else None
+    return ArcStatus(
+        arc,
+        _known(frontier),
+        max(0, newest - frontier) * INTERVAL_MS if frontier >= 0 else None,
+        moment(progress.watermarks.line(plan.sources_of[arc]).at(frontier)),
+        held,
+        progress.written_ms.get(held) if held else None,
+    )
+
+
+def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
+    report = progress.of(task)
+    scope = task.rpartition(".")[0]
+    frontier = report.done if task.startswith("sweep.") else progress.frontier(task)
+    last = last_pair(progress, task)[1] if scope.startswith(INGEST) else report.watermark
+    watermark = report.watermark
+    if scope in progress.plan.scopes:
+        last = watermark = progress.watermark(task, upto=frontier)
+    waiting = _waiting(progress, task)
+    held = None
+    if not task.startswith("sweep.") and (frontier < newest or (waiting and frontier == newest)):
+        held = holder(progress, task)
+    return TaskStatus(
+        task=task,
+        attempt=report.attempt,
+        done=_known(report.done),
+        frontier=_known(frontier),
+        lag_ms=max(0, newest - frontier) * INTERVAL_MS if frontier >= 0 else None,
+        watermark_ms=moment(watermark),
+        idle=last == IDLE,
+        ended=last == FOREVER,
+        waiting=waiting,
+        counts=dict(report.counts),
+        reported_ms=progress.written_ms.get(task),
+        held_by=held,
+        held_since_ms=progress.written_ms.get(held) if held else None,
+    )
+
+
+def _waiting(progress: Progress, task: str) -> int:
+    """Return how many records of a task's input lie behind the position that it reported."""
+    report = progress.of(task)
+    scope, _, partition = task.rpartition(".")
+    if scope.startswith(INGEST):
+        source = progress.plan.sources[scope.removeprefix(INGEST)]
+        place = TopicPartition(source.topic, int(partition))
+        return records_from(progress.cluster, place, report.resume.get(place, 0))
+    return waiting_behind(progress, task) if scope in progress.plan.scopes else 0
+
+
+def waiting_behind(view: View, task: str) -> int:
+    """Return how many records of the input of a scope's task lie behind its position.
+
+    Of those that reports tell of, marks of transactions' ends among them.
+    """
+    report, count = view.of(task), 0
+    scope, _, partition = task.rpartition(".")
+    for arc in view.plan.scopes[scope].inputs:
+        place = TopicPartition(view.plan.topic(arc), int(partition))
+        ends = [view.of(w).ends.get(place) for w in view.writers(arc, int(partition))]
+        fresh = [end[0] for end in ends if end is not None and end[1] > report.done]
+        count += max(0, max(fresh, default=0) - report.resume.get(place, 0))
+    return count
+
+
+def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
+    """Return how many records lie at an offset and behind it.
+
+    Up to a thousand are counted; of more, the marks of transactions' ends and aborted records are
+    counted too. Records of an open transaction are not there yet.
+    """
+    end, count = cluster.end(place), 0
+    if end - offset > _COUNTED:
+        return end - offset
+    reader, deadline = cluster.reader({place: offset}), monotonic() + _COUNT_S
+    try:
+        while reader.position(place) < end and monotonic() < deadline:
+            count += sum(map(len, reader.poll(timeout_s=0.1)))
+    except LostOffsetError:
+        return end - offset  # retention was faster: its ingest will stop over it, and say so
+    finally:
+        reader.close()
+    return count
+
+
+def _known(epoch: int) -> int | None:
+    return epoch if epoch >= 0 else None

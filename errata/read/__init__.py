@@ -1,0 +1,1 @@
+"""Reading arcs and topics, and sending revisions by hand."""

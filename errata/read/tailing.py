@@ -1,0 +1,90 @@
+"""An arc's revisions as they become certain: believed ones only, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import sleep
+
+import polars as pl
+
+from errata.observe.network_progress import Progress
+from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
+from errata.processors.reports.start_offsets import settled
+from errata.schemas import revisions as frames
+
+_PAUSE_S = 0.02
+
+
+class Tail:
+    """Reads all partitions of an arc, and gives the epochs that are complete in all of them.
+
+    Args:
+        progress: What the tasks have reported.
+        codec: How to read the arc.
+        from_beginning: Whether to begin with what its topic holds, instead of the epochs to come.
+    """
+
+    def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
+        self.progress = progress
+        arc = codec.arc.name
+        starts = [0] * progress.plan.partition_count(arc)
+        done, starts = (-1, starts) if from_beginning else settled(progress, arc)
+        self.inputs = [
+            ArcInput(progress, codec, partition, done=done, resume=start)
+            for partition, start in enumerate(starts)
+        ]
+
+    def step(self) -> pl.DataFrame | None:
+        """Return the revisions that have become certain; None if nothing has moved.
+
+        They are of whole epochs, in order, deletes first in each (DESIGN 2): what moves between
+        partitions goes before it comes, so that they can be folded one by one.
+        """
+        self.progress.poll()
+        read = sum(source.poll() for source in self.inputs)
+        before = self.done
+        frontier = self.frontier()
+        if frontier <= before:
+            return self.inputs[0].codec.empty if read else None
+        taken = [
+            source.take(frontier).with_columns(pl.lit(source.place.partition).alias("partition"))
+            for source in self.inputs
+        ]
+        for source in self.inputs:
+            source.drop(frontier)
+        there = pl.col("op") != frames.DELETE
+        return pl.concat(taken).sort("epoch", there, "partition", "offset", maintain_order=True)
+
+    @property
+    def done(self) -> int:
+        """The last epoch that has been given."""
+        return self.inputs[0].done
+
+    def frontier(self) -> int:
+        """Return the last epoch that is complete in all partitions."""
+        return min(source.frontier() for source in self.inputs)
+
+    def upto_now(self) -> Iterator[pl.DataFrame]:
+        """Yield what is certain now, and end."""
+        places = [self.progress.complete(s.codec.arc.name, s.place.partition) for s in self.inputs]
+        goal = min(epoch for epoch, _ in places)
+        while self.done < goal:
+            found = self.step()
+            if found is None:
+                sleep(_PAUSE_S)
+            elif found.height:
+                yield found
+
+    def until(self, stop: Callable[[], bool]) -> Iterator[pl.DataFrame]:
+        """Yield what becomes certain, as it does, until told to stop."""
+        while not stop():
+            found = self.step()
+            if found is None:
+                sleep(_PAUSE_S)
+            elif found.height:
+                yield found
+
+    def close(self) -> None:
+        """Stop reading."""
+        for source in self.inputs:
+            source.close()

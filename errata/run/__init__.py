@@ -1,0 +1,1 @@
+"""Running the processes of a network."""

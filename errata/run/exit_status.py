@@ -1,0 +1,96 @@
+"""How a command ends: one message on standard error, and an exit status that tells the truth.
+
+Exit status: 0 only on success; 1 a fault that the message explains; 2 wrong usage; 70 a fault of
+Errata's own; 130 after Ctrl-C; 141 if whoever reads the output stopped reading.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from errata.processors.plan.deployed import NewVersionError
+from errata.processors.tasks.replay_client import ReplayRefusedError
+from errata.run.stopping import INTERRUPTED, WATCH_PARENT
+from errata.run.supervisor import TEMPORARY
+from errata.schemas.errors import ErrataError
+from errata.settings import logs
+from errata.sweepers.segments import StoreError
+from errata.topics.cluster import ClusterError, DoubtfulCommitError
+from errata.topics.create import TopicSettingsError
+from errata.topics.refused import RefusedError
+from errata.topics.secrets import clean
+
+INTERNAL = 70
+NOBODY_READS = 141
+DEBUG = "ERRATA_DEBUG"
+
+_CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError, NewVersionError)
+_NOT_CURED = (TopicSettingsError, RefusedError)
+
+
+@contextmanager
+def reported(name: str) -> Iterator[None]:
+    """Turn what a command raises into one message on standard error and an exit status."""
+    try:
+        yield
+    except (SystemExit, GeneratorExit, typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except KeyboardInterrupt as error:
+        raise SystemExit(INTERRUPTED) from error
+    except BrokenPipeError as error:
+        _drop_output()
+        raise SystemExit(NOBODY_READS) from error
+    except (ErrataError, OSError) as error:
+        _drop_output()
+        text = _without_number(error) if isinstance(error, OSError) else str(error)
+        complain(text, error if os.environ.get(DEBUG) else None)
+        raise SystemExit(_status(error)) from error
+    except BaseException as error:  # a panic of the columnar engine is no Exception
+        text = f"internal error in `{name}`: {type(error).__name__}: {' '.join(str(error).split())}"
+        shown = logs.is_json() or os.environ.get(DEBUG)
+        complain(text, error if shown else None)
+        if not shown:
+            complain(f"please report it; {DEBUG}=1 shows the traceback")
+        raise SystemExit(INTERNAL) from error
+
+
+def complain(text: str, error: BaseException | None = None) -> None:
+    """Write a message to standard error, without secrets; what could steer a terminal is escaped.
+
+    Args:
+        text: The message.
+        error: Whose traceback is shown with it.
+    """
+    if logs.is_json():
+        logging.getLogger("errata").error(text, exc_info=error)
+        return
+    if error is not None:
+        sys.stderr.write(clean("".join(traceback.format_exception(error))))
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in clean(text))
+    sys.stderr.write(f"errata: {shown}\n")
+
+
+def _without_number(error: OSError) -> str:
+    where = f": {error.filename!r}" if error.filename else ""
+    return f"{error.strerror}{where}" if error.strerror else str(error)
+
+
+def _status(error: BaseException) -> int:
+    cured = isinstance(error, _CURED_BY_RESTART) and not isinstance(error, _NOT_CURED)
+    cured |= isinstance(error, StoreError) and error.is_full
+    return TEMPORARY if cured and os.environ.get(WATCH_PARENT) else 1
+
+
+def _drop_output() -> None:
+    """If what is left of the output can't be written, let the last flush go nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

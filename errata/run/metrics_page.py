@@ -1,0 +1,41 @@
+"""The page of all metrics: ``python -m errata.run.metrics_page > docs/metrics.md``."""
+
+from __future__ import annotations
+
+import sys
+
+from errata.observe.exposition import Metric, listed
+from errata.observe.metric_catalogue import SHARED_METRICS, SWEEPER_METRICS, TASK_METRICS
+from errata.observe.process_metrics import PROCESS_METRICS
+from errata.run.supervisor_port import UP_METRICS
+
+_INTRO = """# Metrics
+
+`/metrics` of a process, in Prometheus' text format, where `http.listen` says so
+([settings.md](settings.md)); [operations.md](operations.md) says what to watch. A process tells of
+the tasks and sweepers that it runs, so all processes together tell of the whole network, each task
+once; they look once a second. Labels have as many values as the network has scopes, tasks, boxes
+and arcs; nothing that is in a record is ever a label.
+
+What tasks count is in their reports, exactly once: such a counter goes on where the last process
+ended, whichever runs the task next. The others, marked *, begin at 0 with the process.
+"""
+
+_GROUPS = (
+    ("Tasks", TASK_METRICS),
+    ("Sweepers", SWEEPER_METRICS),
+    ("Every process with a network", SHARED_METRICS),
+    ("Every process", PROCESS_METRICS),
+    ("`errata up`", UP_METRICS),
+)
+METRICS: tuple[Metric, ...] = tuple(metric for _, group in _GROUPS for metric in group)
+"""Every metric."""
+
+
+def page() -> str:
+    """Return the page in Markdown."""
+    return _INTRO + "".join(f"\n## {name}\n\n{listed(group)}" for name, group in _GROUPS)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,135 @@
+"""What processes run: the tasks and sweepers of a network, made from its plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from errata.processors.ingest.ingest_task import IngestTask
+from errata.processors.ingest.owner_task import OwnerTask
+from errata.processors.plan.scope import INGEST, Scope
+from errata.processors.tasks.replay_client import Desk, TopicDesk
+from errata.processors.tasks.scope_task import ScopeTask
+from errata.processors.tasks.shared import Shared
+from errata.schemas.errors import ErrataError
+from errata.sweepers.beside import Beside
+from errata.sweepers.service import Service
+from errata.sweepers.sweeper import Sweeper
+
+Life = Generator[bool, None, None]
+
+
+class NoSuchPartError(ErrataError):
+    """A scope, arc or partition was named that the network does not have."""
+
+
+class Actor(Protocol):
+    """Something with a life that is advanced step by step."""
+
+    name: str
+
+    def life(self) -> Life:
+        """Start a life; yields whether there was something to do."""
+
+    def close(self) -> None:
+        """Give connections and files back; safe to call twice."""
+
+
+class Parts:
+    """Makes the tasks and sweepers of one process.
+
+    Args:
+        shared: What they share.
+        state: Folder of their local state.
+    """
+
+    def __init__(self, shared: Shared, state: Path) -> None:
+        self.shared, self.plan, self.state = shared, shared.plan, state
+        self.beside: set[str] = set()
+        """Scopes whose tasks ask sweepers in this process instead of over topics."""
+
+    def check(self, scope: str, partitions: Sequence[int]) -> None:
+        """See that there is such a scope with such partitions.
+
+        Raises:
+            NoSuchPartError: If not.
+        """
+        known = [f"{INGEST}{source}" for source in self.plan.sources] + list(self.plan.scopes)
+        if scope not in known:
+            raise NoSuchPartError(f"no scope {scope!r} in the network: it has {', '.join(known)}")
+        if scope in self.plan.scopes and self.plan.scopes[scope].on_spark:
+            box = self.plan.scopes[scope].boxes[-1]
+            raise NoSuchPartError(
+                f"scope {scope!r} is on Spark: run it by `errata spark --box {box}`"
+            )
+        count = len(self.plan.tasks(scope))
+        if any(not 0 <= partition < count for partition in partitions):
+            raise NoSuchPartError(f"scope {scope!r} has partitions 0 to {count - 1}")
+
+    def tasks(self, scope: str, partition: int) -> list[Actor]:
+        """Return what works on one partition of a scope: its task, and sweepers beside it."""
+        if scope.startswith(INGEST):
+            return [
+                IngestTask(
+                    self.shared,
+                    self.plan.sources[scope.removeprefix(INGEST)],
+                    partition=partition,
+                    folder=self.state / f"{scope}.{partition}",
+                    clock_ms=_now_ms,
+                )
+            ]
+        source = self.plan.owned(scope)
+        if source is not None:
+            folder = self.state / f"{scope}.{partition}"
+            return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
+        found, sweepers = self.plan.scopes[scope], []
+        desk: Desk
+        if scope in self.beside:
+            near = self._near(found, partition)
+            sweepers = [sweeper for own in near.values() for sweeper in own.values()]
+            desk = Beside(near, partition=partition)
+        else:
+            desk = TopicDesk(self.shared, scope=scope, partition=partition)
+        return [ScopeTask(self.shared, found, partition=partition, desk=desk), *sweepers]
+
+    def _near(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
+        """Return sweepers of all that a task asks, of its own."""
+        everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
+        folder = f"beside.{scope.name}.{partition}"
+        return {
+            arc: {
+                number: self._sweeper(arc, number, folder)
+                for number in (
+                    range(self.plan.partition_count(arc)) if arc in everywhere else [partition]
+                )
+            }
+            for arc in self.plan.asked_by(scope)
+        }
+
+    def services(self, arcs: Sequence[str] | None) -> list[Actor]:
+        """Return the sweepers of connection points, all partitions; None: all that are asked.
+
+        Raises:
+            NoSuchPartError: If an arc is not a connection point that some box asks.
+        """
+        asked = self.plan.asked()
+        for arc in arcs or ():
+            if arc not in asked:
+                raise NoSuchPartError(
+                    f"no box asks a sweeper of {arc!r}: sweepers are needed for {', '.join(asked)}"
+                )
+        return [
+            Service(self.shared, self._sweeper(arc, partition, "sweep"))
+            for arc in (asked if arcs is None else arcs)
+            for partition in range(self.plan.partition_count(arc))
+        ]
+
+    def _sweeper(self, arc: str, partition: int, folder: str) -> Sweeper:
+        state = self.state / folder / f"{self.plan.topic(arc)}.{partition}"
+        return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=_now_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,281 @@
+"""The processes of a network on this machine under one parent: `errata up`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Self
+
+from errata.processors.plan.plan import Plan
+from errata.run.child_output import pass_on, tell
+from errata.run.stopping import WATCH_PARENT
+from errata.schemas.errors import ErrataError
+
+FINAL = frozenset({1, 2})
+"""Exit statuses that no restart cures: a fault of the network, the settings or the command."""
+TEMPORARY = 75
+"""Exit status of a supervised process after a fault that a restart may cure (EX_TEMPFAIL)."""
+
+QUICK_S = 5.0
+"""A process that dies sooner after its start died quickly."""
+MOST_QUICK = 5
+"""After so many quick deaths in a row there are no more restarts."""
+BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 5.0
+STOP_S = 7.0
+"""How long processes may take to end in good order; then they are killed."""
+
+
+class ProcessFailedError(ErrataError):
+    """A process died of something that a restart doesn't cure; all others have been stopped."""
+
+    def __init__(self, name: str, *, status: int, why: str, last_line: str) -> None:
+        self.name, self.status, self.last_line = name, status, last_line
+        told = f": {last_line}" if last_line else ""
+        super().__init__(f"process {name!r} ended with {_ended(status)}, {why}{told}")
+
+
+class UnknownProcessError(ErrataError):
+    """A process was named that is not under this supervisor."""
+
+
+def network_commands(
+    reference: str, plan: Plan, *, spark: Sequence[str] = ()
+) -> dict[str, list[str]]:
+    """Return the command line by name of each process of a network.
+
+    There is one a source (``ingest.<source>``) and one a scope, with the sweepers beside it that no
+    other scope asks. The others, if there are any, have one (``sweepers``), and so have all jobs on
+    Spark together (``spark``).
+
+    Args:
+        reference: The network, as a command line names it.
+        plan: What was made of it.
+        spark: Options of `errata spark`.
+    """
+    # Modules in the working folder must not hide ours, unless that is where ours are.
+    here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
+    errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
+    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
+    scopes = [*(f"ingest.{source}" for source in plan.sources), *ours]
+    commands = {scope: [*errata, "run", reference, "--scope", scope] for scope in scopes}
+    if plan.spark:
+        commands["spark"] = [*errata, "spark", reference, *spark]
+    asked = {name: plan.asked_by(scope) for name, scope in plan.scopes.items()}
+    scopes_asking = Counter(arc for arcs in asked.values() for arc in arcs)
+    apart = set(plan.asked())
+    for name, arcs in asked.items():
+        if plan.scopes[name].on_spark:
+            continue
+        if arcs and all(scopes_asking[arc] == 1 for arc in arcs):
+            commands[name].append("--sweep-beside")
+            apart -= set(arcs)
+    if apart:
+        named = [option for arc in sorted(apart) for option in ("--arc", arc)]
+        commands["sweepers"] = [*errata, "sweep", reference, *named]
+    return commands
+
+
+SIDE_BY_SIDE = {"POLARS_MAX_THREADS": "1"}
+"""What processes on one machine are told, unless the user says otherwise: more threads in each take
+more processor time than they save."""
+
+
+@dataclass
+class _Child:
+    """One process and its earlier lives."""
+
+    name: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    listener: threading.Thread | None = None
+    started_s: float = 0.0
+    due_s: float | None = None
+    quick: int = 0
+    killed: bool = False
+    starts: int = 0
+    last_line: str = field(default="", compare=False)
+
+
+class Supervisor:
+    """Keeps processes running; they go down with it, however it dies.
+
+    Each child's standard input is a pipe that ends with this process, told by the variable
+    `errata.stopping.WATCH_PARENT`; what it prints is passed on, its name before each line.
+
+    Args:
+        commands: Command line by name, in the order of starting.
+        environ: Environment of the children; this process's when not given.
+        own: By name of a child, variables of its own.
+        say: Where lines about the children, and theirs, go.
+        clock_s: Says when to restart.
+
+    Example::
+
+        with Supervisor({"one": ["sleep", "60"]}) as supervisor:
+            while not stop():
+                supervisor.poll()
+                time.sleep(0.1)
+    """
+
+    def __init__(
+        self,
+        commands: Mapping[str, Sequence[str]],
+        *,
+        environ: Mapping[str, str] | None = None,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+        say: Callable[[str], None] = tell,
+        clock_s: Callable[[], float] = monotonic,
+    ) -> None:
+        self._children = {name: _Child(name, command) for name, command in commands.items()}
+        given = os.environ if environ is None else environ
+        self._environ = {**SIDE_BY_SIDE, **given, WATCH_PARENT: "1"}
+        self._own, self._say, self._clock_s = own or {}, say, clock_s
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process id by name, of those that run."""
+        return {c.name: c.process.pid for c in self._children.values() if c.process is not None}
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """How often each process was started again."""
+        return {c.name: max(0, c.starts - 1) for c in self._children.values()}
+
+    def start(self) -> None:
+        """Start every process that does not run."""
+        for child in self._children.values():
+            if child.process is None:
+                self._start(child)
+
+    def poll(self) -> None:
+        """Start again what has died; never waits. Call it a few times a second.
+
+        Raises:
+            ProcessFailedError: If a restart is no cure; everything has been stopped then.
+        """
+        for child in self._children.values():
+            if child.process is None:
+                if child.due_s is not None and self._clock_s() >= child.due_s:
+                    self._start(child)
+            elif child.process.poll() is not None:
+                self._bury(child)
+
+    def kill(self, name: str) -> bool:
+        """Kill a process with SIGKILL, as a fault would; `poll` starts it again at once.
+
+        Returns:
+            Whether it was running.
+
+        Raises:
+            UnknownProcessError: If there is none of that name.
+        """
+        child = self._children.get(name)
+        if child is None:
+            known = ", ".join(self._children)
+            raise UnknownProcessError(f"no process {name!r} is supervised; there are {known}")
+        if child.process is None or child.process.poll() is not None:
+            return False
+        child.killed = True
+        child.process.kill()
+        child.process.wait()
+        return True
+
+    def stop(self) -> None:
+        """End all processes, in good order if they do so within 7 s; safe to call twice."""
+        running = [c for c in self._children.values() if c.process is not None]
+        for child in self._children.values():
+            child.due_s = None
+        for child in running:
+            assert child.process is not None
+            child.process.terminate()
+        deadline = monotonic() + STOP_S
+        for child in running:
+            assert child.process is not None
+            try:
+                child.process.wait(max(0.0, deadline - monotonic()))
+            except subprocess.TimeoutExpired:
+                self._say(f"{child.name} did not end within {STOP_S:g} s: killed")
+                child.process.kill()
+                child.process.wait()
+            self._clear(child)
+
+    def __enter__(self) -> Self:
+        """Start all."""
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Stop all."""
+        self.stop()
+
+    # ---------------------------------------------------------------- a child
+
+    def _start(self, child: _Child) -> None:
+        child.process = subprocess.Popen(
+            child.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**self._environ, **self._own.get(child.name, {})},
+            start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
+        )
+        child.started_s = self._clock_s()
+        child.starts += 1
+        child.due_s, child.last_line = None, ""
+        child.listener = threading.Thread(target=self._listen, args=(child,), daemon=True)
+        child.listener.start()
+        self._say(f"{'started' if child.starts == 1 else 'restarted'} {child.name}")
+
+    def _listen(self, child: _Child) -> None:
+        assert child.process is not None
+        assert child.process.stdout is not None
+        for raw in child.process.stdout:
+            line = raw.decode(errors="replace").rstrip().removeprefix("errata: ")
+            if line:
+                child.last_line = pass_on(child.name, line, self._say)
+
+    def _clear(self, child: _Child) -> int:
+        """Give back what a dead process had; returns its exit status."""
+        process, child.process = child.process, None
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert child.listener is not None
+        process.stdin.close()
+        child.listener.join(1.0)  # longer only if a child of the child holds the pipe
+        if not child.listener.is_alive():
+            process.stdout.close()
+        return int(process.returncode)
+
+    def _bury(self, child: _Child) -> None:
+        lived_s = self._clock_s() - child.started_s
+        status = self._clear(child)
+        killed, child.killed = child.killed, False
+        child.quick = 0 if killed or lived_s >= QUICK_S else child.quick + 1
+        why = ""
+        if status in FINAL:
+            why = "which a restart does not cure"
+        elif child.quick >= MOST_QUICK:
+            why = f"the {MOST_QUICK}th time within {QUICK_S:g} s of its start"
+        if why:
+            last_line = child.last_line
+            self.stop()
+            raise ProcessFailedError(child.name, status=status, why=why, last_line=last_line)
+        wait_s = min(BACKOFF_S * 2**child.quick, LONGEST_BACKOFF_S) if child.quick else 0.0
+        child.due_s = self._clock_s() + wait_s
+        self._say(f"{child.name} ended with {_ended(status)}; it is started again")
+
+
+def _ended(status: int) -> str:
+    return f"status {status}" if status >= 0 else f"signal {-status}"

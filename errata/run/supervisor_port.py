@@ -1,0 +1,115 @@
+"""The ports of `errata up`: one of its own, and one for each of its processes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+from errata.observe.exposition import CONTENT_TYPE, COUNTER, GAUGE, Exposition, Metric
+from errata.observe.port import Address, Answer, PortError, ready, told_of
+from errata.observe.process_metrics import process_metrics
+from errata.observe.pulse import Pulse
+from errata.run.supervisor import Supervisor
+
+RUNNING = Metric("errata_process_running", GAUGE, ("process",), "1 if the process runs, else 0.")
+RESTARTS = Metric(
+    "errata_process_restarts_total",
+    COUNTER,
+    ("process",),
+    "How often it was started again.",
+    since_start=True,
+)
+UP_METRICS = (RUNNING, RESTARTS)
+
+_ASK_S = 1.0
+_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def ports_after(first: Address | None, names: Collection[str]) -> dict[str, Address]:
+    """Return an address for each process: the ports after the first, or free ones if that is 0.
+
+    Raises:
+        PortError: If there are not so many ports.
+    """
+    if first is None:
+        return {}
+    host, port = first
+    if port + len(names) > 65_535:
+        raise PortError(
+            f"http.listen needs {len(names)} ports after {port}, one a process; give a lower one"
+        )
+    numbers = range(port + 1, port + 1 + len(names)) if port else _free(host, len(names))
+    return {name: (host, number) for name, number in zip(names, numbers, strict=True)}
+
+
+def _free(host: str, count: int) -> list[int]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    held = [socket.socket(family) for _ in range(count)]
+    try:
+        for each in held:
+            each.bind((host, 0))
+        return [each.getsockname()[1] for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+def shown(address: Address) -> str:
+    """Return an address as people write it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class UpPort:
+    """Answers for a supervisor and its processes.
+
+    Args:
+        pulse: That of the supervisor.
+        supervisor: It.
+        ports: Where its processes listen.
+    """
+
+    def __init__(self, pulse: Pulse, supervisor: Supervisor, ports: Mapping[str, Address]) -> None:
+        self.pulse, self.supervisor, self.ports = pulse, supervisor, ports
+
+    def answer(self, path: str) -> Answer:
+        """Return the answer for a path: it is ready when all of its processes are."""
+        if path == "/readyz":
+            return ready([*self.pulse.not_ready(), *self._waits()])
+        if path == "/metrics":
+            return 200, CONTENT_TYPE, self._metrics() + process_metrics(self.pulse)
+        return told_of(self.pulse, path)
+
+    def _metrics(self) -> str:
+        page, running = Exposition(), self.supervisor.pids
+        for name, count in self.supervisor.restarts.items():
+            page.add(RUNNING, int(name in running), name)
+            page.add(RESTARTS, count, name)
+        return page.text()
+
+    def _waits(self) -> Iterator[str]:
+        running = self.supervisor.pids
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            told = pool.map(_asked, self.ports.values())
+            for name, lines in zip(self.ports, list(told), strict=True):
+                if name not in running:
+                    yield f"{name}: does not run"
+                else:
+                    yield from (f"{name}: {line}" for line in lines)
+
+
+def _asked(address: Address) -> list[str]:
+    """Return why a process is not ready."""
+    host, port = address
+    url = f"http://{shown((_EVERYWHERE.get(host, host), port))}/readyz"
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=_ASK_S):
+            return []
+    except HTTPError as error:
+        with error:
+            return error.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ["does not answer yet"]

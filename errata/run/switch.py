@@ -1,0 +1,299 @@
+"""From a version of a plan to the next: other partitions, more fields, more boxes (DESIGN 5).
+
+Each step can be taken again by whoever comes after one that died:
+
+1. what runs the old version is told to end;
+2. the ingest tasks are taken over, and with the largest epoch that any reported, nothing more comes
+   in under the old version;
+3. its scopes are run to that epoch;
+4. each task of the new version gets a first report as of that epoch, with a copy of what it owns
+   of arcs whose partitions or fields change, in new topics, and with what new arcs would hold;
+5. the new version is deployed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import polars as pl
+
+from errata.deploy.first_reports import FirstReports
+from errata.deploy.versions import new_arcs
+from errata.processors.arcs.partitioner import Spread
+from errata.processors.ingest.decoding import key_encoder, owners
+from errata.processors.ingest.reconcile import KEY
+from errata.processors.plan.deployed import announce, write_plan
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents
+from errata.run.parts import Actor
+from errata.schemas import revisions as frames
+from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
+
+MOST_LIVES = 10
+"""So often it is begun again, if processes of the old version are slow to end."""
+
+log = logging.getLogger("errata")
+
+Jobs = Callable[[Sequence[str], Callable[[], bool]], None]
+"""Runs aggregates on Spark until they have taken all that is complete, and calls meanwhile."""
+
+
+@dataclass
+class Switch:
+    """Moves a network from the version that is deployed to the next one.
+
+    Args:
+        old: What the tasks of the deployed version share.
+        new: What those of the next one do; the same cluster.
+        parts: Makes the tasks of the old version's scopes, each with sweepers beside it, and what
+            answers its jobs on Spark.
+        jobs: Runs these jobs; none is needed without them.
+        fill: Writes what new arcs hold; none is needed without them.
+        copied: Filled in: how many tuples of each arc were copied.
+        filled: Filled in: how many tuples were written to each new arc.
+        now: Filled in: what it is at.
+    """
+
+    old: Shared
+    new: Shared
+    parts: Callable[[], list[Actor]]
+    jobs: Jobs | None = None
+    fill: Fill | None = None
+    copied: dict[str, int] = field(default_factory=dict)
+    filled: dict[str, int] = field(default_factory=dict)
+    now: str = ""
+    _read: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def run(self) -> Iterator[bool]:
+        """Do all of it, again from the start if others were slow to end."""
+        for lives in count(1):
+            try:
+                yield from self.life()
+            except (FencedError, DoubtfulCommitError) as error:
+                if lives == MOST_LIVES:
+                    raise
+                log.warning("%s; the switch is begun again", error)
+            else:
+                return
+
+    def life(self) -> Generator[bool, None, None]:
+        """Do all of it; yields whether there was something to do.
+
+        Raises:
+            FencedError: If somebody of the old version was slow to end: start a new life.
+            DoubtfulCommitError: If the outcome of a commit is not known: start a new life.
+        """
+        announce(self.old.cluster, self.new.plan)
+        self.now = "reads the reports"
+        yield from self._read_reports()
+        if not any(map(self._is_moved, self._tasks(self.new.plan))):
+            self.now = "stops what comes in"
+            yield from self._stop_entry()
+            self.now = "processes what has come in"
+            yield from self._drain()
+        for scope in self._scopes(self.new.plan):
+            yield from self._move(scope)
+            self._read.clear()
+        self.now = "ends tasks that are no more"
+        yield from self._end_others()
+        write_plan(self.old.cluster, self.new.plan, first_epoch=self._last_epoch() + 1)
+
+    # ---------------------------------------------------------------- what stands
+
+    def _read_reports(self) -> Iterator[bool]:
+        """Read what is reported; transactions that dead processes left open would hold it back."""
+        plan = self.old.plan
+        for task in self._tasks(plan):
+            self.old.cluster.transactions(f"{plan.network}.{task}").close()
+            yield True
+        for shared in (self.old, self.new):
+            end = shared.cluster.end(shared.view.source)
+            while not shared.view.has_read_to(end):
+                shared.view.poll()
+                yield False
+
+    def _is_moved(self, task: str) -> bool:
+        return self.new.view.of(task).plan == self.new.plan.fingerprint
+
+    @staticmethod
+    def _entry(plan: Plan) -> list[str]:
+        return [task for source in plan.sources for task in plan.tasks(f"{INGEST}{source}")]
+
+    @staticmethod
+    def _scopes(plan: Plan) -> list[str]:
+        return [*(f"{INGEST}{source}" for source in plan.sources), *plan.scopes]
+
+    def _tasks(self, plan: Plan) -> list[str]:
+        return [task for scope in self._scopes(plan) for task in plan.tasks(scope)]
+
+    def _last_epoch(self) -> int:
+        return max(self.old.view.of(task).done for task in self._entry(self.old.plan))
+
+    def _take_over(
+        self,
+        shared: Shared,
+        task: str,
+        *,
+        outputs: tuple[str, ...] = (),
+        transactions: Transactions | None = None,
+    ) -> Takeover:
+        come, to = self.old.plan.fingerprint, self.new.plan.fingerprint
+        return Takeover(shared, task, outputs=outputs, come=come, to=to, transactions=transactions)
+
+    # ---------------------------------------------------------------- the old version ends
+
+    def _stop_entry(self) -> Iterator[bool]:
+        """Take over all ingest tasks, then let none report less than the largest epoch."""
+        taken: list[Takeover] = []
+        plan = self.old.plan
+        try:
+            for task in self._entry(plan):
+                source = task.removeprefix(INGEST).rpartition(".")[0]
+                outputs = () if plan.sources[source].rekey else (source,)
+                taken.append(self._take_over(self.old, task, outputs=outputs))
+                yield from taken[-1].claim()
+            for one in taken:
+                yield from one.raise_to(self._last_epoch())
+        finally:
+            for one in taken:
+                one.close()
+
+    def _drain(self) -> Iterator[bool]:
+        """Run the scopes of the old version until nothing is left to do."""
+        actors, view = self.parts(), self.old.view
+        lives = [actor.life() for actor in actors]
+        scopes = [task for scope in self.old.plan.scopes for task in self.old.plan.tasks(scope)]
+
+        def meanwhile() -> bool:
+            while any([next(life) for life in lives]):
+                pass
+            return False
+
+        try:
+            while min(map(view.frontier, scopes), default=0) < self._last_epoch():
+                due = self._due()
+                if due and self.jobs is not None:
+                    self.jobs(due, meanwhile)
+                view.poll()
+                yield any([next(life) for life in lives])
+        finally:
+            for life in lives:
+                life.close()
+            for actor in actors:
+                actor.close()
+
+    def _due(self) -> list[str]:
+        """Return the aggregates on Spark that have not taken all of an input that is complete."""
+        plan, view, last = self.old.plan, self.old.view, self._last_epoch()
+        found = []
+        for box in plan.spark:
+            scope = plan.scopes[plan.scope_of(box)]
+            behind = min(map(view.frontier, plan.tasks(scope.name))) < last
+            inputs = [(a, p) for a in scope.inputs for p in range(plan.partition_count(a))]
+            if behind and all(view.complete(*place)[0] >= last for place in inputs):
+                found.append(box)
+        return found
+
+    # ---------------------------------------------------------------- the new one begins
+
+    def _move(self, scope: str) -> Iterator[bool]:
+        """Give the tasks of a scope of the new version their copies and their first reports."""
+        taken: list[Takeover] = []
+        shared = self._of_job(scope)
+        try:
+            for task in self.new.plan.tasks(scope):
+                self.now = f"moves {task}"
+                if not self._is_moved(task):
+                    taken.append(self._take_over(self.new, task, transactions=shared))
+                    yield from taken[-1].claim()
+            ends = self._fill(scope, taken)
+            for one in taken:
+                self.now = f"moves {one.name}"
+                copies: dict[str, pl.DataFrame] = {}
+                for arc in self._moved_by(scope):
+                    copies[arc] = yield from self._copies(arc, one.name)
+                report = self._firsts().report(one.name, filled=ends)
+                yield from one.move(copies, report, to=self.new.plan.fingerprint)
+        finally:
+            if shared is not None:
+                shared.close()
+            for one in taken:
+                one.close()
+
+    def _of_job(self, scope: str) -> Transactions | None:
+        """Return what the driver of a job on Spark writes the reports of all its tasks by."""
+        plan = self.new.plan
+        if scope not in plan.scopes or not plan.scopes[scope].on_spark:
+            return None
+        return self.new.cluster.transactions(f"{plan.network}.{scope}.spark")
+
+    def _fill(self, scope: str, taken: list[Takeover]) -> dict[TopicPartition, tuple[int, int]]:
+        """Have the new arcs of a scope written in the name of tasks; return where they end."""
+        plan, last = self.new.plan, self._last_epoch()
+        ends = dict[TopicPartition, tuple[int, int]]()
+        attempts = {one.partition: one.report.attempt for one in taken}
+        wms = {box: self._firsts().watermark(plan.scope_of(box)) for box in plan.choices}
+        for arc in new_arcs(self.old.plan, plan) if attempts and last >= 0 else ():
+            if plan.scope_of(arc) == scope:
+                assert self.fill is not None, f"{arc} is new"
+                self.now = f"fills {arc}"
+                found = self.fill(NewArc(arc, last, attempts, wms))
+                self.filled[arc] = max(found.tuples, self.filled.get(arc, 0))  # of all lives
+                ends |= {
+                    TopicPartition(plan.topic(arc), p): (end, last) for p, end in found.ends.items()
+                }
+        return ends
+
+    def _end_others(self) -> Iterator[bool]:
+        """See that tasks which the new version does not have never run again."""
+        for task in sorted({*self._tasks(self.old.plan)} - {*self._tasks(self.new.plan)}):
+            taken = self._take_over(self.old, task)
+            try:
+                yield from taken.claim()
+            finally:
+                taken.close()
+
+    def _firsts(self) -> FirstReports:
+        return FirstReports(self.old.view, self.new.view, self._last_epoch())
+
+    def _moved_by(self, scope: str) -> list[str]:
+        """Return the arcs with history that a scope writes, and that get a new topic."""
+        old, new = self.old.plan, self.new.plan
+        return [
+            arc
+            for arc in old.kept_ms
+            if new.scope_of(arc) == scope and new.topic(arc) != old.topic(arc)
+        ]
+
+    def _copies(self, arc: str, task: str) -> Generator[bool, None, pl.DataFrame]:
+        """Return an insert for each tuple of an arc that a task owns, with its new `partition`."""
+        if arc not in self._read:
+            found = yield from contents(self.old, arc, fields=self.new.plan.arcs[arc].fields)
+            self.copied[arc] = found.height
+            self._read[arc] = self._owned(arc, found)
+        return self._read[arc].filter(pl.col("task") == task)
+
+    def _owned(self, arc: str, found: pl.DataFrame) -> pl.DataFrame:
+        """Add to tuples their new `partition`, and the `task` that writes them in the new version.
+
+        Those of a source stay with its ingest task, or belong to the owner of their identity; all
+        others belong to the task of their partition.
+        """
+        plan, kind = self.new.plan, self.new.plan.arcs[arc]
+        after = frames.side(found, frames.AFTER, list(kind.fields))
+        places = Spread(kind, plan.partition_count(arc)).places(after)
+        found = found.with_columns(places.alias("partition"))
+        scope = plan.scope_of(arc)
+        if arc not in plan.sources:
+            owner = places
+        elif plan.sources[arc].rekey:
+            keys = key_encoder(kind).encode(after.select(kind.identity))
+            owner = owners(pl.DataFrame({KEY: keys}), len(plan.tasks(scope)))
+        else:
+            return found
+        return found.with_columns(pl.format(f"{scope}.{{}}", owner).alias("task"))

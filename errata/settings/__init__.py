@@ -1,0 +1,1 @@
+"""Settings, and where a process works."""

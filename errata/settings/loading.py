@@ -1,0 +1,122 @@
+"""Finding the network that a command is told to work on: ``module:name``, or a file."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from errata.processors.declare.network import Network
+from errata.schemas.errors import ErrataError
+
+
+class LoadError(ErrataError):
+    """A network can't be loaded from where the user said."""
+
+    def __init__(self, reference: str, fault: str) -> None:
+        self.reference = reference
+        super().__init__(f"network {reference!r}: {fault}")
+
+
+def load(reference: str) -> Network:
+    """Return a network.
+
+    Args:
+        reference: ``module:name``, ``file.py:name``, or ``file.py`` if it has one network only.
+
+    Raises:
+        LoadError: If there is no such module or file, it fails, or the network is not found in it.
+        NetworkError: If what it declares is refused at once.
+    """
+    target, name = _parts(reference)
+    file, _ = file_of(reference)
+    if file is not None:
+        module = _run(reference, file)
+    elif name:
+        module = _import(reference, target)
+    else:
+        raise LoadError(reference, "no such file; give a file, or module:name")
+    return _find(reference, target, module, name)
+
+
+def file_of(reference: str) -> tuple[Path | None, str]:
+    """Return the file that a network is in, None if it is a module, and its name there, if given.
+
+    Example:
+        >>> file_of("tape.py:net"), file_of("errata.demo.tape:net")
+        ((PosixPath('tape.py'), 'net'), (None, 'net'))
+    """
+    target, name = _parts(reference)
+    return Path(target) if Path(target).is_file() or target.endswith(".py") else None, name
+
+
+def _parts(reference: str) -> tuple[str, str]:
+    target, colon, name = reference.rpartition(":")
+    return (reference, "") if not colon or Path(reference).is_file() else (target, name)
+
+
+def _run(reference: str, path: Path) -> ModuleType:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise LoadError(reference, f"can't read {str(path)!r}: {error.strerror}") from error
+    module = ModuleType("__errata_network__")
+    module.__file__ = str(path)
+    _look_in(path.resolve().parent)
+    sys.modules[module.__name__] = module  # dataclasses and pickles look there
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))
+    except (ErrataError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # whatever a user's file may do, sys.exit() too
+        raise LoadError(reference, _told(error, str(path))) from error
+    return module
+
+
+def _import(reference: str, name: str) -> ModuleType:
+    _look_in(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except (ErrataError, KeyboardInterrupt):
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            fault = f"no module {error.name!r}, neither installed nor in this folder"
+            raise LoadError(reference, fault) from error
+        raise LoadError(reference, _told(error)) from error
+    except BaseException as error:
+        raise LoadError(reference, _told(error)) from error
+
+
+def _look_in(folder: Path) -> None:
+    """Let the network's file import its neighbours; last, so that none of them hides a module."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _told(error: BaseException, file: str | None = None) -> str:
+    """Return one line on a fault in a user's file: which line of it, and what."""
+    if isinstance(error, SyntaxError):
+        return f"syntax error in {error.filename}, line {error.lineno}: {error.msg}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)]
+    own = [frame for frame in frames if frame.filename == file] or frames[-1:]
+    text = " ".join(str(error).split())
+    return f"{own[-1].filename}, line {own[-1].lineno}: {type(error).__name__}: {text}"
+
+
+def _find(reference: str, target: str, module: ModuleType, name: str) -> Network:
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Network)}
+    if name:
+        if name in found:
+            return found[name]
+        there = f"; it has {', '.join(found)}" if found else "; it has none"
+        raise LoadError(reference, f"{target} has no network named {name!r}{there}")
+    distinct = {id(network): network for network in found.values()}
+    if len(distinct) == 1:
+        return distinct.popitem()[1]
+    if not distinct:
+        raise LoadError(reference, "the file has no network; write net = Network('...') in it")
+    choices = " or ".join(f"{target}:{key}" for key in found)
+    raise LoadError(reference, f"the file has {len(distinct)} networks; say which: {choices}")

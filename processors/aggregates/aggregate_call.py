@@ -1,0 +1,290 @@
+"""An expression around calls of aggregate functions, such as ``sum(price * size) / sum(size)``.
+
+Each call is cut out of the tree and a column stands in its place; what is left is an expression
+over the results of the calls, and over the fields that are the same for a whole group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from sqlglot import exp
+
+from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, nearest
+from errata.processors.aggregates.macros import expanded
+from errata.processors.expressions.errors import ExpressionError
+from errata.processors.expressions.expression import Expression, lowered
+from errata.processors.expressions.literals import number
+from errata.processors.expressions.lower import Lowering
+from errata.processors.expressions.parse import check, position, read
+from errata.schemas.fields import Fields, FieldType
+
+_NODES: dict[type[exp.Expr], str] = {
+    exp.Count: "count",
+    exp.CountIf: "count_if",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.First: "first",
+    exp.FirstValue: "first",
+    exp.AnyValue: "first",
+    exp.Last: "last",
+    exp.LastValue: "last",
+    exp.ArgMin: "min_by",
+    exp.ArgMax: "max_by",
+    exp.Variance: "var_samp",
+    exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev_samp",
+    exp.StddevSamp: "stddev_samp",
+    exp.StddevPop: "stddev_pop",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.Any: "bool_or",
+    exp.Median: "median",
+    exp.Mode: "mode",
+    exp.Corr: "corr",
+    exp.CovarSamp: "covar_samp",
+    exp.CovarPop: "covar_pop",
+}
+"""Function by the parser's node; a name that the parser doesn't know is looked up as it is."""
+
+_REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.Distinct: ("DISTINCT", "count(distinct ...) is the one that takes it"),
+    exp.Window: ("OVER (...)", "windows are those of .aggregate(window=...)"),
+    exp.Order: ("ORDER BY", "write order_by=[...] in .aggregate(...)"),
+}
+_IGNORES_NULLS = ("first", "last")
+_ARGUMENTS = frozenset(("this", "expression", "expressions", "big_int"))
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One call of an aggregate function.
+
+    Args:
+        function: A name of `FUNCTIONS`.
+        arguments: What it is applied to; none for ``count(*)``.
+        parameters: The numbers behind them.
+        ignore_nulls: Whether it says IGNORE NULLS.
+        condition: What its FILTER (WHERE ...) says; None without one.
+        position: Where it stands in the text.
+    """
+
+    function: str
+    arguments: tuple[Expression, ...]
+    parameters: tuple[Fraction, ...]
+    ignore_nulls: bool
+    condition: Expression | None
+    position: int
+
+
+@dataclass(frozen=True)
+class AggregateExpression:
+    """What a user wrote for one result.
+
+    Args:
+        text: The whole.
+        calls: The calls in it, from left to right.
+        tree: What is around them, with a column ``#n`` for the call number n.
+    """
+
+    text: str
+    calls: tuple[AggregateCall, ...]
+    tree: exp.Expr
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is a call and nothing around it."""
+        return isinstance(self.tree, exp.Column)
+
+    def around(self, types: Sequence[FieldType], groups: Fields) -> Expression:
+        """Return the expression around the calls, over columns ``#0``, ``#1`` and so on.
+
+        Args:
+            types: Types of the results of the calls.
+            groups: The fields that are the same for a whole group.
+
+        Raises:
+            ExpressionError: If it is not allowed, reads another field, or types don't fit.
+        """
+        fields = {**groups, **{f"#{number}": kind for number, kind in enumerate(types)}}
+        check(self.text, self.tree)
+        for column in self.tree.find_all(exp.Column):
+            if column.name not in fields:
+                raise ExpressionError(
+                    self.text,
+                    position(column),
+                    need="an aggregate or a group field",
+                    found=f"{column.name!r}, which each tuple has its own of",
+                    hint=f"write max({column.name}), say, or group by it",
+                )
+        return lowered(self.text, Lowering(self.text, fields).part(self.tree))
+
+
+def parse_aggregate(text: str, fields: Fields) -> AggregateExpression:
+    """Find the calls of aggregate functions in a text and compile their arguments.
+
+    Args:
+        text: An expression with at least one call in it.
+        fields: Types of the fields that arguments and filters may read.
+
+    Raises:
+        ExpressionError: If there is no call, or an argument is no expression.
+
+    Example:
+        >>> fields = {"price": FieldType("double"), "size": FieldType("long")}
+        >>> vwap = parse_aggregate("sum(price * size) / sum(size)", fields)
+        >>> [(call.function, call.arguments[0].text) for call in vwap.calls]
+        [('sum', 'price * size'), ('sum', 'size')]
+        >>> str(vwap.around([FieldType("double"), FieldType("long")], {}).type)
+        'double?'
+    """
+    cutting = _Cutting(text, fields)
+    tree = cutting.cut(read(text))
+    if not cutting.calls:
+        name = tree.name if isinstance(tree, exp.Anonymous) else tree.key
+        if isinstance(tree, exp.Column):
+            name = f"the field {tree.name}"
+        raise ExpressionError(
+            text, position(tree), need="an aggregate function", found=name, hint=nearest(name)
+        )
+    return AggregateExpression(text, tuple(cutting.calls), tree)
+
+
+class _Cutting:
+    """Cuts the calls out of one tree."""
+
+    def __init__(self, text: str, fields: Fields) -> None:
+        self.text = text
+        self.calls: list[AggregateCall] = []
+        self._fields = fields
+
+    def cut(self, node: exp.Expr) -> exp.Expr:
+        """Return a node with a column in place of each call."""
+        self._refuse_forms(node)
+        inside, ignore_nulls, condition = self._unwrapped(node)
+        name = _function(inside)
+        if name in MACROS and not ignore_nulls:
+            macro, given = MACROS[name], self._given(inside)
+            if len(given) != len(macro.arguments):
+                raise self._refusal(inside, macro.takes, str(len(given)))
+            start = position(inside)
+            return self.cut(expanded(macro, given, condition=condition, start=start))
+        if name:
+            column = exp.column(f"#{len(self.calls)}", quoted=True)
+            start = position(inside)
+            column.this.meta.update(start=start, end=start)
+            self.calls.append(self._call(name, inside, ignore_nulls, condition, start))
+            return column
+        if isinstance(inside, exp.AggFunc):
+            raise self._refusal(
+                inside, "an aggregate function", f"{inside.key}, not supported", nearest(inside.key)
+            )
+        if inside is not node:
+            raise self._refusal(node, "an aggregate before FILTER and NULLS", _named(inside))
+        for child in list(node.iter_expressions()):
+            new = self.cut(child)
+            if new is not child:
+                child.replace(new)
+        return node
+
+    def _unwrapped(self, node: exp.Expr) -> tuple[exp.Expr, bool, exp.Expr | None]:
+        """Return what FILTER, IGNORE NULLS and RESPECT NULLS stand behind, and what they say."""
+        ignore_nulls, condition = False, None
+        while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
+            if isinstance(node, exp.Filter):
+                condition = node.expression.this
+            ignore_nulls |= isinstance(node, exp.IgnoreNulls)
+            node = node.this
+        if isinstance(node.this, (exp.IgnoreNulls, exp.RespectNulls)):  # said inside the brackets
+            ignore_nulls |= isinstance(node.this, exp.IgnoreNulls)
+            node.set("this", node.this.this)
+        return node, ignore_nulls, condition
+
+    def _call(
+        self,
+        name: str,
+        node: exp.Expr,
+        ignore_nulls: bool,
+        condition: exp.Expr | None,
+        start: int,
+    ) -> AggregateCall:
+        given = self._given(node)
+        extra = {key for key, value in node.args.items() if value} - _ARGUMENTS
+        if extra:
+            raise self._refusal(node, f"a plain {name}", ", ".join(sorted(extra)))
+        if ignore_nulls and name not in _IGNORES_NULLS:
+            need = f"IGNORE NULLS with {' or '.join(_IGNORES_NULLS)} only"
+            raise self._refusal(node, need, name, "it ignores them anyway")
+        if name == "count" and len(given) == 1 and isinstance(given[0], exp.Distinct):
+            name, given = "count distinct", given[0].expressions
+        star = name == "count" and len(given) == 1 and isinstance(given[0], exp.Star)
+        function = FUNCTIONS[name]
+        arguments = len(given) if star else function.arguments or max(len(given), 1)
+        if len(given) != arguments + function.parameters:
+            raise self._refusal(node, function.takes, str(len(given)))
+        return AggregateCall(
+            name,
+            () if star else tuple(map(self._argument, given[:arguments])),
+            tuple(self._parameter(name, literal) for literal in given[arguments:]),
+            ignore_nulls,
+            None if condition is None else self._argument(condition, needs="boolean"),
+            start,
+        )
+
+    def _given(self, node: exp.Expr) -> list[exp.Expr]:
+        """Return what stands between the brackets of a call."""
+        given = [] if isinstance(node, exp.Anonymous) or node.this is None else [node.this]
+        given += [node.expression] if node.args.get("expression") else []
+        given += node.expressions
+        if not isinstance(node, exp.Count):
+            self._refuse_forms(*given)
+        return given
+
+    def _parameter(self, name: str, node: exp.Expr) -> Fraction:
+        """Return the number that a literal stands for."""
+        sign, literal = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
+        is_number = isinstance(literal, exp.Literal) and not literal.is_string
+        found = number(literal.name) if is_number else None
+        if found is None:
+            need = f"a number, written out, as the last argument of {name}"
+            raise self._refusal(node, need, node.sql("spark"))
+        value, kind = found
+        unit = Fraction(10**kind.scale)
+        return sign * Fraction(str(value)) / unit
+
+    def _argument(self, node: exp.Expr, *, needs: str | None = None) -> Expression:
+        for inner in node.walk():
+            if name := _function(inner):
+                raise self._refusal(
+                    inner,
+                    "a value of each tuple",
+                    f"the aggregate {name} inside of another",
+                    "aggregate twice, one box after the other",
+                )
+            self._refuse_forms(inner)
+        check(self.text, node)
+        part = Lowering(self.text, self._fields).part(node)
+        return replace(lowered(self.text, part, needs=needs), text=node.sql("spark"))
+
+    def _refuse_forms(self, *nodes: exp.Expr) -> None:
+        for node in nodes:
+            if form := _REFUSED.get(type(node)):
+                raise self._refusal(node, "a plain aggregate", f"{form[0]}, not supported", form[1])
+
+    def _refusal(self, node: exp.Expr, need: str, found: str, hint: str = "") -> ExpressionError:
+        return ExpressionError(self.text, position(node), need=need, found=found, hint=hint)
+
+
+def _function(node: exp.Expr) -> str | None:
+    """Return the name of the function that a node calls, None if it is no aggregate."""
+    if isinstance(node, exp.Anonymous):
+        return NAMES.get(node.name.lower())
+    return _NODES.get(type(node))
+
+
+def _named(node: exp.Expr) -> str:
+    return node.name if isinstance(node, exp.Anonymous) else node.key

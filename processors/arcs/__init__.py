@@ -1,0 +1,1 @@
+"""Arcs as topics: reading, writing, partitioning, tombstones."""

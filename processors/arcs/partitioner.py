@@ -1,0 +1,113 @@
+"""Which partition of an arc a tuple belongs to, and revisions parted by it (DESIGN 3).
+
+The partition is the hash of the tuple's unframed ``partition_by`` fields: of their Avro bytes, of
+an optional field those of its value alone. So tuples of equal values lie together in arcs that
+differ in what may be null, as those of a union may. A revision that moves a tuple to another
+partition is a delete in the one and an insert in the other, in one epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import repeat
+from operator import itemgetter
+
+import polars as pl
+
+from errata.processors.arcs.tombstones import Emission
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.avro import tuple_schema
+from errata.schemas.encode import Encoder
+from errata.schemas.partition import partitions
+
+_WITHOUT_BRANCH = itemgetter(slice(1, None))
+
+
+def parted(
+    tuples: pl.DataFrame, *places: pl.Series
+) -> Iterable[tuple[tuple[int, ...], pl.DataFrame]]:
+    """Return the parts of a frame that belong together, in the order in which they begin.
+
+    Args:
+        tuples: The frame.
+        places: Numbers by row; rows that are alike in all of them make a part.
+
+    Example:
+        >>> frame = pl.DataFrame({"x": [7, 8, 9]})
+        >>> [(where, part["x"].to_list()) for where, part in parted(frame, pl.Series([1, 0, 1]))]
+        [((1,), [7, 9]), ((0,), [8])]
+    """
+    names = [f"@{number}" for number in range(len(places))]
+    numbered = tuples.with_columns(map(pl.Series.alias, places, names))
+    return numbered.partition_by(
+        names, as_dict=True, include_key=False, maintain_order=True
+    ).items()
+
+
+class Spread:
+    """Spreads the revisions of one arc over its partitions.
+
+    Args:
+        arc: The arc.
+        partition_count: How many partitions it has.
+    """
+
+    def __init__(self, arc: Arc, partition_count: int) -> None:
+        self.arc, self.partition_count = arc, partition_count
+        fields = {name: arc.fields[name] for name in arc.partition_by}
+        self._encoders = [Encoder(tuple_schema("Partition", {n: t})) for n, t in fields.items()]
+
+    def places(self, tuples: pl.DataFrame) -> pl.Series:
+        """Return the partition of each tuple."""
+        if not self.arc.partition_by or self.partition_count == 1:
+            nowhere = 0 if self.partition_count == 1 else self._of([b""])[0]
+            return pl.Series([nowhere], dtype=pl.Int32).new_from_index(0, tuples.height)
+        first, *more = map(self._encoded, self.arc.partition_by, self._encoders, repeat(tuples))
+        return self._of(list(map(b"".join, zip(first, *more, strict=True))) if more else first)
+
+    def _encoded(self, name: str, encoder: Encoder, tuples: pl.DataFrame) -> list[bytes]:
+        """Return a field of each tuple; an optional one without the byte that says if it's null."""
+        encoded = encoder.encode(tuples.select(name))
+        return list(map(_WITHOUT_BRANCH, encoded)) if self.arc.fields[name].optional else encoded
+
+    def _of(self, encoded: list[bytes]) -> pl.Series:
+        return pl.Series(partitions(encoded, self.partition_count)).cast(pl.Int32)
+
+    def emissions(self, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
+        """Return the revisions with their partitions, those that move a tuple in two halves."""
+        if revisions.is_empty():
+            return []
+        before = self._sides(revisions, frames.BEFORE, frames.INSERT)
+        after = self._sides(revisions, frames.AFTER, frames.DELETE)
+        moved = (revisions["op"] == frames.REPLACE) & (before != after)
+        stay = revisions["op"] == frames.DELETE
+        target = after.zip_with(~stay, before)
+        emissions = [Emission(self.arc.name, epoch, revisions, target)]
+        if moved.any():
+            emissions = [
+                Emission(self.arc.name, epoch, revisions.filter(~moved), target.filter(~moved))
+            ]
+            movers = revisions.filter(moved)
+            for op, side, where in (
+                (frames.DELETE, frames.AFTER, before),
+                (frames.INSERT, frames.BEFORE, after),
+            ):
+                half = movers.with_columns(
+                    pl.lit(op, pl.UInt8).alias("op"),
+                    *(pl.lit(None, t.dtype).alias(side + n) for n, t in self.arc.fields.items()),
+                )
+                emissions.append(Emission(self.arc.name, epoch, half, where.filter(moved)))
+        return [emission for emission in emissions if emission.revisions.height]
+
+    def _sides(self, revisions: pl.DataFrame, side: str, absent: int) -> pl.Series:
+        """Return the partition of one side of each revision; 0 where it has none."""
+        there = revisions["op"] != absent
+        fields = list(self.arc.partition_by)
+        found = self.places(
+            frames.side(revisions.filter(there), side, fields)
+            if fields
+            else revisions.filter(there)
+        )
+        result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
+        return result.scatter(there.arg_true(), found)

@@ -1,0 +1,144 @@
+"""From what a box needs to what its anchor is asked, and back through the boxes in between.
+
+Upstream processing replays "from the nearest upstream connection point" (Borealis 3.2). Between
+that anchor and the box there may be filters, maps, unions, exchanges and aggregates; each is
+recomputed from scratch over the replayed tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.union import Union
+from errata.processors.boxes.where import Where
+from errata.processors.windows.time_windows import FOREVER_MS
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+
+Revising = Where | Map | Union | Forward
+Box = Revising | Asking
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question to the sweepers of an arc: tuples of these groups in these event times.
+
+    Args:
+        arc: Name of the connection point.
+        as_of: The epoch after which the content is wanted.
+        ranges: ``from_ms``, ``to_ms`` (half-open event times) and fields that must be equal.
+        everywhere: Whether all partitions are asked, not only that of the asking task.
+    """
+
+    arc: str
+    as_of: int
+    ranges: pl.DataFrame
+    everywhere: bool = False
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A connection point that is replayed, and how far.
+
+    Args:
+        arc: The connection point.
+        pushed: Group fields that no box in between computes: only their values are asked for. By
+            field of the arc: the field of what is needed.
+        extent_ms: Sum of the window extents in between: how much further back it has to go.
+        everywhere: Whether there is an exchange in between, so that all partitions are needed.
+        ahead: Whether later tuples are needed too, however late: what a box in between gives comes
+            of them.
+    """
+
+    arc: Arc
+    pushed: Mapping[str, str]
+    extent_ms: int
+    everywhere: bool
+    ahead: bool = False
+
+    def ranges(self, needed: pl.DataFrame) -> pl.DataFrame:
+        """Return what to ask so that a box's inputs are complete in these event times of groups."""
+        extent_ms = min(self.extent_ms, FOREVER_MS)
+        from_ms = pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms
+        groups = (pl.col(asked).alias(name) for name, asked in self.pushed.items())
+        to_ms = pl.lit(FOREVER_MS, pl.Int64).alias("to_ms") if self.ahead else pl.col("to_ms")
+        return needed.select(*groups, from_ms, to_ms).unique()
+
+    def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
+        """Return what to ask for all inputs from an event time on."""
+        from_ms = max(event_time_ms - self.extent_ms, -FOREVER_MS)
+        return pl.DataFrame(
+            {"from_ms": [from_ms], "to_ms": [FOREVER_MS]},
+            schema={"from_ms": pl.Int64, "to_ms": pl.Int64},
+        )
+
+
+@dataclass(frozen=True)
+class ReplayPath:
+    """How the inputs of a box that asks are recomputed from its anchors.
+
+    There is one anchor, or, where several arcs meet, one for each of them.
+
+    Args:
+        anchors: The connection points that are replayed, in order.
+        between: The boxes from the anchors to the box's inputs, in topological order.
+        box: The box.
+    """
+
+    anchors: tuple[Anchor, ...]
+    between: tuple[Box, ...]
+    box: Asking
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether more than the asking task's own partition is replayed."""
+        return any(anchor.everywhere for anchor in self.anchors)
+
+    @property
+    def targets(self) -> list[Arc]:
+        """The arcs whose tuples the box asks for: its inputs."""
+        return [above.arc for above in self.box.above]
+
+    def radius_ms(self, arc: str) -> int:
+        """Return the event time that an anchor must replay for one revision (Borealis 3.2)."""
+        return max(
+            (
+                min(a.extent_ms + self.box.extent_ms, FOREVER_MS)
+                for a in self.anchors
+                if a.arc.name == arc
+            ),
+            default=0,
+        )
+
+    def inputs(self, replayed: Sequence[pl.DataFrame], *, wm: int) -> list[pl.DataFrame]:
+        """Return the tuples of `targets`, at least those asked for, from the anchors' and wm(e)."""
+        made = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
+        for box in self.between:
+            made[box.arc.name] = box.recompute(*(made[name] for name in box.inputs), wm=wm)
+        return [made[arc.name] for arc in self.targets]
+
+
+def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the content after revisions that the asker made since and nobody else has seen yet.
+
+    Args:
+        content: Tuples as of the asker's last committed epoch, with the arc's fields at least.
+        arc: The arc, which the asker itself writes.
+        own: Frames of revisions in the order of their epochs.
+    """
+    names, identity = list(arc.fields), list(arc.identity)
+    content = content.select(names)
+    if not own:
+        return content
+    ordered = (made.with_columns(epoch=pl.lit(number)) for number, made in enumerate(own))
+    last = frames.last(pl.concat(ordered), identity)
+    left = content.join(
+        frames.identities(last, identity), on=identity, how="anti", nulls_equal=True
+    )
+    return pl.concat([left, frames.entering(last, names)])

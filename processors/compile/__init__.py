@@ -1,0 +1,1 @@
+"""From a declared network to a plan: types, exchanges, scopes, modes, replay paths."""

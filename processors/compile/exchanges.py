@@ -1,0 +1,63 @@
+"""Exchanges: where the tuples of an arc pass to the tasks that own their new partitions.
+
+Boxes that compute a tuple's new partition write into ``<box>.exchange``, all of them into every
+partition; the box itself reads there, nets by identity per epoch, and is the one writer of its arc
+(DESIGN 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from errata.processors.boxes.forward import Forward
+from errata.processors.compile.typed import Typed
+from errata.processors.plan.exchanges import exchange_of
+from errata.schemas.arc import Arc
+
+
+def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
+    """Put an exchange before an arc whose box computes what it is partitioned by; return its arc.
+
+    The box writes the exchange; who reads it writes the arc (`Forward`).
+
+    Args:
+        typed: What is typed so far; gets the exchange.
+        arc: The arc.
+        partitions: Those of both; None: as many as the box's input has.
+    """
+    made = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
+    typed.arcs[made.name] = made
+    typed.sources_of[made.name] = typed.sources_of[arc.name]
+    typed.exchanged[made.name] = partitions
+    return made
+
+
+def repartitioned(
+    typed: Typed,
+    box: str,
+    above: Arc,
+    *,
+    by: tuple[str, ...],
+    partitions: int | tuple[str, ...] | None,
+) -> Arc:
+    """Put an exchange between an arc and a box that reads it; return the exchange's arc.
+
+    In a loop there is one partition, and no exchange: the arc itself is returned.
+
+    Args:
+        typed: What is typed so far; gets the exchange.
+        box: The reading box.
+        above: The arc.
+        by: What the exchange is partitioned by.
+        partitions: Its partitions; None: as many as the arc has; names: as many as the widest of
+            these arcs.
+    """
+    if typed.is_loop:
+        return above
+    name = exchange_of(box)
+    arc = replace(above, name=name, partition_by=by, keep_ms=None, exchange=True)
+    typed.arcs[name] = arc
+    typed.boxes[name] = Forward(arc, above.name)
+    typed.sources_of[name] = typed.sources_of[above.name]
+    typed.exchanged[name] = partitions
+    return arc

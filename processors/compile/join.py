@@ -1,0 +1,193 @@
+"""The arc of a join: the fields joined on, both identities, when it happened, and the results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from errata.processors.boxes.join import Join, Side
+from errata.processors.compile.exchanges import repartitioned
+from errata.processors.compile.typed import (
+    NAME_RULE,
+    Typed,
+    bad_name,
+    duration,
+    fault,
+    known,
+    positive,
+    upward,
+    visible,
+)
+from errata.processors.declare import declarations as declared
+from errata.processors.declare.network import Network
+from errata.processors.expressions.expression import Expression, compile_expression
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
+
+HOWS = ("inner", "left")
+TIME = HIDDEN_PREFIX + "at"
+"""The event time of pairs whose sides have it under different names."""
+
+_INEXACT = ("float", "double")
+
+Sides = tuple[Side, Side]
+Keys = tuple[tuple[str, ...], tuple[str, ...]]
+"""The fields of either side that must be equal, in the same order."""
+
+
+def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
+    """Add the arc and the box of a join to what is typed, or its faults."""
+    before = len(typed.faults)
+    keep = duration(typed, box, box.keep, "keep")
+    positive(typed, box, box.partitions, "partitions")
+    arcs = [typed.arcs[name] for name in box.inputs]
+    judge_how(typed, box)
+    on = tuple(box.on)
+    judge_keys(typed, box, (arcs[0], arcs[1]), (on, on))
+    if len(typed.faults) > before:
+        return
+    is_left = box.how == "left"
+    columns, names = _names(box.aliases, arcs, on, is_left)
+    expressions = type_expressions(typed, box, columns | {n: columns[c] for n, c in names.items()})
+    event_time, shift = _event_time(arcs)
+    sides = Side(box.aliases[0], arcs[0]), Side(box.aliases[1], arcs[1])
+    own = {name: arcs[0].fields[name] for name in on}
+    for side in sides:
+        absent = is_left and side is sides[1]
+        for name, of in side.carried(on).items():
+            own[name] = side.arc.fields[of].nullable if absent else side.arc.fields[of]
+    identity = tuple(own)
+    if event_time not in own:
+        own[event_time] = FieldType("timestamp-millis")
+    for name in expressions.keys() & own.keys():
+        found = f"{name!r}, which the join gives itself"
+        fault(typed, box, "results under names of their own", found, "rename the result")
+    if len(typed.faults) > before:
+        return
+    fields = own | {name: expression.type for name, expression in expressions.items()}
+    sides, shared = brought_together(typed, box, sides, (on, on))
+    arc = Arc(
+        box.name,
+        fields,
+        identity,
+        event_time,
+        (shared or sides[0].arc).partition_by,
+        event_time_shift_ms=shift,
+        keep_ms=keep,
+    )
+    typed.arcs[box.name] = arc
+    typed.boxes[box.name] = Join(arc, sides, on, is_left, expressions, names, shared)
+
+
+def judge_how(typed: Typed, box: declared.Join | declared.Lookup) -> None:
+    """Note a fault unless it is said what becomes of a left tuple without a right one."""
+    if box.how not in HOWS:
+        fault(typed, box, f"how={HOWS[0]!r} or how={HOWS[1]!r}", repr(box.how), "use one of those")
+
+
+def judge_keys(
+    typed: Typed, box: declared.Join | declared.Lookup, arcs: tuple[Arc, Arc], keys: Keys
+) -> None:
+    """Note what is wrong with the fields that are joined on."""
+    if not box.on:
+        remedy = 'name fields that both sides have, on=["key"]'
+        fault(typed, box, "fields to join on", "none", remedy)
+    sides = zip(keys, arcs, strict=True)
+    if not all([known(typed, box, names, visible(arc), "on") for names, arc in sides]):
+        return
+    left, right = arcs
+    for name, its in zip(*keys, strict=True):
+        one, other = left.fields[name].required, right.fields[its].required
+        if one.kind in _INEXACT:
+            remedy = "cast it to a decimal in a map"
+            fault(typed, box, "fields to join on whose values are exact", f"{name!r} {one}", remedy)
+        elif (one.kind, one.scale) != (other.kind, other.scale):
+            named = "" if its == name else f"{its!r} "
+            found = f"{name!r} {one} of {left.name!r} and {named}{other} of {right.name!r}"
+            fault(typed, box, "fields to join on of the same type", found, "map one of them")
+
+
+def _names(
+    aliases: tuple[str, str], arcs: list[Arc], on: tuple[str, ...], is_left: bool
+) -> tuple[dict[str, FieldType], dict[str, str]]:
+    """Return the types of a pair's columns, and the columns that need no alias to be named."""
+    columns: dict[str, FieldType] = {}
+    for number, (alias, arc) in enumerate(zip(aliases, arcs, strict=True)):
+        absent = is_left and number == 1
+        for name, kind in visible(arc).items():
+            columns[f"{alias}.{name}"] = kind.nullable if absent else kind
+    left, right = (visible(arc) for arc in arcs)
+    names = {name: f"{aliases[0]}.{name}" for name in left if name in on or name not in right}
+    names |= {name: f"{aliases[1]}.{name}" for name in right if name not in left}
+    return columns, names
+
+
+def type_expressions(
+    typed: Typed, box: declared.Join | declared.Lookup, fields: Mapping[str, FieldType]
+) -> dict[str, Expression]:
+    """Return the results over fields of both sides, and note what is wrong with them."""
+    found = {}
+    for name, text in box.expressions.items():
+        if bad_name(name):
+            fault(typed, box, NAME_RULE, repr(name), "rename the result")
+        try:
+            found[name] = compile_expression(text, fields)
+        except ErrataError as error:
+            fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
+    return found
+
+
+def _event_time(arcs: list[Arc]) -> tuple[str, int]:
+    """Return the event-time field of pairs, and what is added to it."""
+    (one, shift), (other, its) = ((arc.event_time, arc.event_time_shift_ms) for arc in arcs)
+    return (one, shift) if (one, shift) == (other, its) else (TIME, 0)
+
+
+def brought_together(
+    typed: Typed, box: declared.Join | declared.Lookup, sides: Sides, keys: Keys
+) -> tuple[Sides, Arc | None]:
+    """Return the sides so that tuples of equal keys meet, and the arc that both come from.
+
+    That arc, if they are joined on its identity, or else each side goes through an exchange where
+    it is not partitioned alike by what is joined on.
+    """
+    left, right = sides
+    alike = {name for name, its in zip(*keys, strict=True) if name == its}
+    ways = [upward(typed, side.arc.name) for side in sides]
+    for name in ways[0]:
+        top = typed.arcs[name]
+        if name in ways[1] and not top.exchange and set(top.identity) <= alike:
+            by = top.identity  # no box in between computes it
+            if box.partitions is not None or not set(top.partition_by) <= set(by):
+                top = repartitioned(typed, box.name, top, by=by, partitions=box.partitions)
+            one, other = (way[name] for way in ways)
+            return (replace(left, chain=one), replace(right, chain=other)), top
+    if box.partitions is None and _together(typed, [left.arc, right.arc], keys):
+        return sides, None
+    counts = box.partitions or (left.arc.name, right.arc.name)
+
+    def exchanged(side: Side, by: tuple[str, ...]) -> Side:
+        name = f"{box.name}-{side.alias}"
+        return replace(side, arc=repartitioned(typed, name, side.arc, by=by, partitions=counts))
+
+    return (exchanged(left, keys[0]), exchanged(right, keys[1])), None
+
+
+def _together(typed: Typed, arcs: list[Arc], keys: Keys) -> bool:
+    """Whether tuples of equal keys are in partitions of the same number on both sides."""
+    left, right = arcs
+    by = left.partition_by
+    its = dict(zip(*keys, strict=True))
+    if not by or tuple(map(its.get, by)) != right.partition_by:
+        return False
+    return _count_of(typed, left.name) == _count_of(typed, right.name)
+
+
+def _count_of(typed: Typed, arc: str) -> object:
+    """Return how many partitions an arc has, or the source's name or exchange's whose it has."""
+    if arc in typed.sources:
+        return typed.sources[arc].partitions or arc
+    if arc in typed.exchanged:
+        return typed.exchanged[arc] or arc
+    return _count_of(typed, typed.boxes[arc].inputs[0])

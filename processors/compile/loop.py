@@ -1,0 +1,144 @@
+"""The arc of a loop, and the boxes of its body: on one partition, with nothing seen outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from errata.processors.boxes.body import Body
+from errata.processors.boxes.iterate import Iterate
+from errata.processors.boxes.replay import Box
+from errata.processors.compile.aggregate import ON_UPDATE
+from errata.processors.compile.exchanges import repartitioned
+from errata.processors.compile.typed import Typed, carried, duration, fault, positive
+from errata.processors.declare import declarations as declared
+from errata.processors.declare.network import Network
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
+
+TURNING = (
+    declared.Where,
+    declared.Map,
+    declared.Union,
+    declared.Join,
+    declared.Lookup,
+    declared.Aggregate,
+)
+"""The boxes that a loop may hold."""
+
+OUTSIDE = ("keep", "scope", "partitions", "place_of_work", "horizon")
+"""What only a box outside of loops can have, as it is declared."""
+
+TypeAll = Callable[[Network, Iterable[declared.Declaration], Typed], None]
+
+
+def type_iterate(
+    network: Network, box: declared.Iterate, typed: Typed, *, type_all: TypeAll
+) -> None:
+    """Add the arc and the box of a loop to what is typed, or its faults.
+
+    Args:
+        network: What the user declared.
+        box: The loop.
+        typed: What is typed so far.
+        type_all: Types boxes, here those of the body.
+    """
+    before = len(typed.faults)
+    keep = duration(typed, box, box.keep, "keep")
+    positive(typed, box, box.rounds, "rounds")
+    for inner in box.body:
+        _judge(typed, box, inner)
+    for sink in box.sinks:
+        found, remedy = f"a sink of {sink.arc!r}", f"let {box.name!r} have it"
+        fault(typed, box, "no sinks within a loop", found, remedy)
+    if len(typed.faults) > before:
+        return
+    start = typed.arcs[box.input or ""]
+    arc = replace(
+        start, name=box.name, fields=carried(start), partition_by=(), keep_ms=keep, exchange=False
+    )
+    inside = Typed(
+        arcs={name: replace(typed.arcs[name], partition_by=()) for name in box.reads},
+        sources_of=dict(typed.sources_of),
+        faults=typed.faults,
+        is_loop=True,
+    )
+    inside.arcs[arc.name] = arc
+    seen = network.declarations | {inner.name: inner for inner in box.body}
+    type_all(replace(network, declarations=seen, sinks=[]), box.body, inside)
+    if len(typed.faults) > before:
+        return
+    _judge_result(typed, box, arc, inside.arcs[box.gives])
+    if len(typed.faults) > before:
+        return
+    boxes = tuple(reversed(list(_needed(inside, box.gives))))
+    body = Body(replace(arc, keep_ms=None), boxes, box.gives)
+    entering = {
+        name: repartitioned(typed, f"{box.name}-{name}", typed.arcs[name], by=(), partitions=1)
+        for name in dict.fromkeys([start.name, *body.enters])
+    }
+    typed.arcs[arc.name] = arc
+    typed.boxes[arc.name] = Iterate(arc, start.name, entering, body, box.rounds)
+
+
+def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> None:
+    """Note what a box within a loop can't be or have."""
+    if not isinstance(box, TURNING):
+        found = f"{type(box).__name__.lower()} {box.name!r}"
+        need = "within a loop where, route, map, union, join, lookup or aggregate"
+        fault(typed, box, need, found, "declare it outside of the loop")
+        return
+    for option in OUTSIDE:
+        if (value := getattr(box, option, None)) is not None:
+            name = "place" if option == "place_of_work" else option
+            remedy = f"leave it out, or give it to loop {loop.name!r}"
+            fault(typed, box, f"no {name}= within a loop", f"{name}={value!r}", remedy)
+    if isinstance(box, declared.Aggregate) and not (box.window is None and box.emit == ON_UPDATE):
+        found = f"window={box.window!r}, emit={box.emit!r}"
+        need = "within a loop an aggregate of whole histories, told in each round"
+        fault(typed, box, need, found, f"write window=None, emit={ON_UPDATE!r}")
+
+
+def _judge_result(typed: Typed, box: declared.Iterate, arc: Arc, made: Arc) -> None:
+    """Note where what a body gives is not what it takes."""
+    for what, needed, found in (
+        ("identity", ", ".join(arc.identity), ", ".join(made.identity)),
+        ("event time", _event_time(arc), _event_time(made)),
+    ):
+        if needed != found:
+            need = f"a body that keeps the {what} of {box.input!r}, {needed}"
+            fault(
+                typed, box, need, f"{found} of {made.name!r}", "look up from the tuples that turn"
+            )
+    for name, kind in arc.fields.items():
+        its = made.fields.get(name)
+        if its is None or not _fits(its, kind):
+            need = f"a body that gives the fields of {box.input!r}: {name!r} {kind}"
+            remedy = "cast it in the body, or map it to such a type before the loop"
+            fault(typed, box, need, f"{its or 'none'} of {made.name!r}", remedy)
+    if more := [name for name in made.visible if name not in arc.fields]:
+        need = f"a body that gives the fields of {box.input!r} and no others"
+        found = f"{', '.join(map(repr, more))} of {made.name!r} besides"
+        fault(typed, box, need, found, "map them to something before the loop")
+
+
+def _event_time(arc: Arc) -> str:
+    return f"{arc.event_time}{arc.event_time_shift_ms or ''}"
+
+
+def _fits(kind: FieldType, needed: FieldType) -> bool:
+    """Whether every value of one type is one of another."""
+    return (
+        (kind.kind, kind.scale) == (needed.kind, needed.scale)
+        and kind.precision <= needed.precision
+        and kind.optional <= needed.optional
+    )
+
+
+def _needed(inside: Typed, gives: str) -> Iterator[Box]:
+    """Yield the boxes of a loop that its result comes from, the last one first."""
+    wanted = {gives}
+    for name, box in reversed(inside.boxes.items()):
+        if name in wanted:
+            wanted.update(box.inputs)
+            yield box

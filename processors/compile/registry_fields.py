@@ -1,0 +1,172 @@
+"""Fields and identities that a network leaves to the schema registry (DESIGN 12)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from errata.processors.declare import declarations as declared
+from errata.processors.declare.declarations import NAME
+from errata.processors.declare.faults import Fault, NetworkError
+from errata.processors.declare.network import Network
+from errata.processors.envelopes.meanings import MEANINGS, NANOS, VARIABLE, ZONED
+from errata.schemas.arc import HIDDEN_PREFIX
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
+from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError
+from errata.schemas.resolver import layout_of
+from errata.topics.registry import NotAvroError, Registry
+
+_LOG = logging.getLogger("errata.network")
+_AFTER = "after"
+_SIDED = ("native", "debezium")
+_KINDS = {NANOS: "timestamp-micros", ZONED: "timestamp-micros"}
+
+
+class _UnresolvedError(ErrataError):
+    """What a source needs of the registry, what was found, and what to do."""
+
+    def __init__(self, need: str, found: str, remedy: str) -> None:
+        self.parts = need, found, remedy
+        super().__init__(need)
+
+
+def resolve(network: Network, registry: Registry) -> Network:
+    """Return a network whose sources all have fields and an identity.
+
+    Fields are those of the latest ``<topic>-value`` schema, of its record ``after`` if records are
+    native or Debezium's; what no field can hold is left out, with a warning. The identity is what
+    the latest ``<topic>-key`` schema has. The registry is asked for nothing that is declared.
+
+    Args:
+        network: The network as declared.
+        registry: Where the users' schemas are.
+
+    Raises:
+        NetworkError: If a source can't be completed.
+        ClusterError: If the registry gives no answer.
+    """
+    declarations, faults = dict(network.declarations), []
+    for name, box in network.declarations.items():
+        if isinstance(box, declared.Source) and (box.fields is None or box.identity is None):
+            try:
+                declarations[name] = _completed(box, registry)
+            except _UnresolvedError as error:
+                faults.append(Fault(name, *error.parts, box.place))
+    if faults:
+        raise NetworkError(network.name, faults)
+    return replace(network, declarations=declarations)
+
+
+def _completed(source: declared.Source, registry: Registry) -> declared.Source:
+    fields = source.fields
+    if fields is None:
+        fields = _fields(source, registry)
+    if source.identity is not None:
+        identity = tuple(source.identity)
+        missing: dict[str, FieldType] = {}
+    else:
+        subject = f"{source.topic}-key"
+        key = _record(registry, subject, source, "identity", 'identity=["..."]')
+        identity = tuple(key)
+        missing = {name: kind for name, kind in key.items() if name not in fields}
+    if source.fields is None:
+        named = {name: kind.required for name, kind in fields.items() if name in identity}
+        fields = {**missing, **fields, **named}
+    return replace(source, fields=fields, identity=identity)
+
+
+def _fields(source: declared.Source, registry: Registry) -> dict[str, FieldType]:
+    remedy = 'fields={"...": "..."}'
+    if source.format != "avro":
+        raise _UnresolvedError(
+            "fields", f"none, and format {source.format} has no schema", f"declare {remedy}"
+        )
+    return _record(registry, f"{source.topic}-value", source, "fields", remedy)
+
+
+def _record(
+    registry: Registry, subject: str, source: declared.Source, what: str, remedy: str
+) -> dict[str, FieldType]:
+    """Return the fields that the latest schema of a subject has for tuples, or for keys."""
+    need = f"{what}, declared or by a record schema of subject {subject!r}"
+    try:
+        latest = registry.latest(subject)
+        if latest is None:
+            found = "no such subject in the registry"
+            raise _UnresolvedError(need, found, f"register its schema, or declare {remedy}")
+        sided = what == "fields" and source.envelope in _SIDED
+        found_fields = fields_of(latest[1], subject, inside=_AFTER if sided else "")
+    except (UnsupportedSchemaError, NotAvroError) as error:
+        raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
+    if not found_fields:
+        raise _UnresolvedError(need, "a schema without such fields", f"declare {remedy}")
+    return found_fields
+
+
+def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, FieldType]:
+    """Return the fields of an Avro record that a source can have; warns of the others.
+
+    Args:
+        schema: The record's schema.
+        subject: Where it is registered, for the warning.
+        inside: The field whose record is meant; "": the record itself.
+
+    Raises:
+        UnsupportedSchemaError: If it is malformed, or no record.
+
+    Example:
+        >>> fields = [{"name": "id", "type": "long"}, {"name": "s", "type": ["null", "string"]}]
+        >>> found = fields_of({"type": "record", "name": "T", "fields": fields}, "t-value")
+        >>> {name: str(kind) for name, kind in found.items()}
+        {'id': 'long', 's': 'string?'}
+    """
+    prefix = f"{inside}." if inside else ""
+    found: dict[str, FieldType] = {}
+    for column in _columns(schema, inside):
+        name = column.removeprefix(prefix)
+        try:
+            kind = _kind(_leaf(schema, column))
+        except UnsupportedSchemaError as error:
+            kind, why = None, str(error)
+        else:
+            why = "no type of Errata's holds it"
+        if kind is None or not NAME.fullmatch(name) or name.startswith(HIDDEN_PREFIX):
+            why = why if kind is None else "a field can't have such a name"
+            _LOG.warning("subject '%s': field %r is left out: %s", subject, name, why)
+        else:
+            found[name] = kind
+    return found
+
+
+def _columns(schema: Any, inside: str) -> list[str]:
+    """Return the names of a record's fields, as columns."""
+    # no field has an empty name: all are skipped, and thereby named
+    layout = layout_of(schema, wanted={f"{inside}."} if inside else ())
+    if not inside:
+        return [part.name for part in layout]
+    nested = (part for part in layout if isinstance(part, Nested) and part.name == inside)
+    return [leaf.name for part in nested for leaf in part.leaves]
+
+
+def _leaf(schema: Any, column: str) -> Leaf | None:
+    parts = [
+        part
+        for outer in layout_of(schema, wanted={column})
+        for part in (outer.leaves if isinstance(outer, Nested) else (outer,))
+    ]
+    return next((part for part in parts if isinstance(part, Leaf) and part.name == column), None)
+
+
+def _kind(leaf: Leaf | None) -> FieldType | None:
+    """Return the type that holds a writer's field; None if there is none."""
+    if leaf is None or leaf.kind in ("null", VARIABLE):  # a scale of its own in each value
+        return None
+    optional = leaf.null_at is not None
+    if leaf.logical == "decimal":
+        return FieldType("decimal", min(leaf.precision, MAX_PRECISION), leaf.scale, optional)
+    meaning = MEANINGS.get(leaf.semantic, leaf.logical)
+    kind = _KINDS.get(meaning, meaning) or leaf.kind
+    kind = "string" if kind == "enum" else kind
+    return FieldType(kind, optional=optional) if kind in PHYSICAL else None

@@ -1,0 +1,174 @@
+"""Which boxes run together in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.replay import Box
+from errata.processors.boxes.where import Where
+from errata.processors.compile.typed import Typed
+from errata.processors.declare.faults import Fault
+from errata.processors.declare.network import Network
+from errata.processors.plan.exchanges import exchange_of, owner_of, owning_scope
+from errata.processors.plan.scope import INGEST, Scope
+from errata.processors.propagation.choice import choose_order
+from errata.processors.propagation.graph import Graph
+
+_READERS = "-readers"
+
+
+def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[str, str]:
+    """Return the scope of every box and source.
+
+    It is a box's own choice, else its input's; on a source: the source's name. A box that reads an
+    exchange, or arcs of several scopes, has one of its own name; so has an aggregate on Spark, in
+    whose scope are filters and maps that only it reads. What reads its arc has another one.
+    """
+    scopes = {name: f"{INGEST}{name}" for name in typed.sources}
+    chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
+    for name, box in typed.boxes.items():
+        above = box.inputs
+        near = {scopes[arc].removeprefix(INGEST) for arc in above}
+        apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
+        if name in chosen:
+            scopes[name] = _own_choice(network, name) or ""
+        elif apart or len(near) > 1:
+            scopes[name] = name.replace(".", "-")  # an exchange may be written by a box like that
+        elif above[0] in typed.spark:
+            scopes[name] = above[0] + _READERS
+        else:
+            scopes[name] = near.pop()
+    for name in reversed(typed.boxes):
+        readers = {scopes[reader] for reader, box in typed.boxes.items() if name in box.inputs}
+        if name not in chosen and len(readers) == 1 and _may_go_along(typed, name):
+            on_spark = {scopes[box] for box in typed.spark}
+            scopes[name] = readers.pop() if readers <= on_spark else scopes[name]
+    faults += scope_faults(network, typed, scopes)
+    faults += spark_faults(network, typed, scopes)
+    return scopes
+
+
+def _own_choice(network: Network, box: str) -> str | None:
+    declaration = network.declarations.get(box)
+    return None if declaration is None else declaration.scope
+
+
+def _may_go_along(typed: Typed, name: str) -> bool:
+    """Whether a box can run within the Spark job that reads it: it looks at one tuple only."""
+    arc, sunk = typed.arcs[name], any(sink.arc == name for sink in typed.sinks)
+    return isinstance(typed.boxes[name], Where | Map) and not (
+        arc.exchange or arc.is_connection_point or sunk
+    )
+
+
+def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> Iterator[Fault]:
+    """Yield what is wrong with the scopes of the aggregates on Spark."""
+    for aggregate in typed.spark:
+        scope, place = scopes[aggregate], network.declarations[aggregate].place
+        others = [box for box in typed.boxes if scopes[box] == scope and box != aggregate]
+        bad = [box for box in others if not _may_go_along(typed, box)]
+        below = [box for box in others if aggregate in typed.boxes[box].inputs]
+        if bad or below:
+            yield Fault(
+                aggregate,
+                "in its scope, beside it, only filters and maps in front of it that nobody else "
+                "reads, without keep= and sinks",
+                ", ".join(map(repr, dict.fromkeys(bad + below))),
+                "give these a scope of their own, with scope=",
+                place,
+            )
+
+
+def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iterator[Fault]:
+    """Yield what is wrong with a division into scopes."""
+    after: dict[str, set[str]] = {}
+    for name, box in typed.boxes.items():
+        place = network.declarations[owner_of(name)].place
+        for arc in box.inputs:
+            scope, above = scopes[name], scopes[arc]
+            if scope == above:
+                if typed.arcs[arc].exchange:
+                    yield Fault(
+                        name,
+                        "a scope of its own, since its tuples come from other partitions",
+                        f"scope {scope!r}, in which {typed.boxes[arc].inputs[0]!r} is read",
+                        "leave its scope= out, or name another one",
+                        place,
+                    )
+                continue
+            after.setdefault(scope, set()).add(above)
+            if reaches(after, above, scope):
+                yield Fault(
+                    name,
+                    "scopes without a circle",
+                    f"scope {scope!r} reads from {above!r}, which reads from {scope!r}",
+                    "put the boxes between them into one scope, or give this box a scope of its "
+                    "own",
+                    place,
+                )
+    for scope in dict.fromkeys(scopes.values()):
+        if ("." in scope and not scope.startswith(INGEST)) or not scope:
+            yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
+    taken = {owning_scope(name) for name, source in typed.sources.items() if source.rekey}
+    for scope in sorted(taken & set(scopes.values())):
+        yield Fault(
+            scope, "a scope name of its own", "that of a rekeyed source", "rename the scope"
+        )
+    for scope, sources in sources_by_scope(typed, scopes).items():
+        if len(sources) > 1:
+            told = " and ".join(sorted(", ".join(some) for some in sources))
+            yield Fault(
+                scope,
+                "boxes that come from the same sources",
+                f"boxes behind {told} in one scope",
+                "give the boxes behind each source a scope of their own, with scope=",
+            )
+
+
+def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[tuple[str, ...]]]:
+    """Return, for each scope, the sources behind each of its boxes."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for name in typed.boxes:
+        found.setdefault(scopes[name], set()).add(tuple(sorted(typed.sources_of[name])))
+    return found
+
+
+def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
+    """Whether `goal` is among what `start` reads from, near or far."""
+    return start == goal or any(reaches(after, above, goal) for above in after.get(start, ()))
+
+
+def make_scopes(
+    typed: Typed, scopes: Mapping[str, str], written: tuple[str, ...]
+) -> dict[str, Scope]:
+    """Return the scopes with their boxes, inputs and outputs."""
+    members: dict[str, list[str]] = {}
+    for name in typed.boxes:
+        members.setdefault(scopes[name], []).append(name)
+    owning = {
+        owning_scope(name): Scope(owning_scope(name), (), (exchange_of(name),), (name,))
+        for name, source in typed.sources.items()
+        if source.rekey
+    }
+    return owning | {
+        scope: Scope(
+            name=scope,
+            boxes=tuple(boxes),
+            inputs=tuple(
+                dict.fromkeys(
+                    arc for b in boxes for arc in typed.boxes[b].inputs if scopes[arc] != scope
+                )
+            ),
+            outputs=tuple(name for name in boxes if name in written),
+            on_spark=any(name in typed.spark for name in boxes),
+            order=choose_order(graph_of({name: typed.boxes[name] for name in boxes})),
+        )
+        for scope, boxes in members.items()
+    }
+
+
+def graph_of(boxes: Mapping[str, Box]) -> Graph:
+    """Return the graph of the boxes of a scope, given in topological order."""
+    numbers = {name: number for number, name in enumerate(boxes)}
+    return Graph([[numbers[arc] for arc in box.inputs if arc in numbers] for box in boxes.values()])

@@ -1,0 +1,145 @@
+"""The arc of a source: its fields, identity, event time, and how it is partitioned."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from errata.processors.compile.originals import original_arc
+from errata.processors.compile.partitioning import partition_fields
+from errata.processors.compile.typed import (
+    NAME_RULE,
+    Typed,
+    bad_name,
+    duration,
+    fault,
+    known,
+    positive,
+)
+from errata.processors.declare import declarations as declared
+from errata.processors.declare.network import Network
+from errata.processors.expressions.expression import Expression, compile_event_time
+from errata.processors.plan.source import Source
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
+
+FORMATS = {
+    "append": ("avro", "json", "csv"),
+    "upsert": ("avro", "json", "csv"),
+    "debezium": ("avro", "json"),
+    "native": ("avro", "json"),
+}
+"""Formats by envelope."""
+
+EVENT_TIME = HIDDEN_PREFIX + "event_time"
+"""Name of an event time that is no declared field."""
+
+TIMESTAMP = FieldType("timestamp-millis")
+
+
+def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
+    """Add the arc of a source to what is typed, or its faults."""
+    before = len(typed.faults)
+    fields = _fields(box, typed)
+    formats = FORMATS.get(box.envelope)
+    if formats is None:
+        found, remedy = repr(box.envelope), "use one of those"
+        fault(typed, box, f"an envelope of {', '.join(FORMATS)}", found, remedy)
+    elif box.format not in formats:
+        need = f"a format of {', '.join(formats)} for envelope {box.envelope!r}"
+        fault(typed, box, need, repr(box.format), "use one of those")
+    identity = tuple(box.identity or ())
+    if not identity:
+        remedy = 'name the fields that name a tuple, with identity=["..."]'
+        fault(typed, box, "an identity", "none", remedy)
+    if known(typed, box, identity, fields, "identity"):
+        for name in identity:
+            if fields[name].optional or fields[name].kind in ("double", "float"):
+                fault(
+                    typed,
+                    box,
+                    "identity fields that are never null and compare exactly",
+                    f"{name!r} of type {fields[name]}",
+                    "choose other fields, or another type",
+                )
+    event_time = _event_time(box, typed, fields) if fields else None
+    positive(typed, box, box.partitions, "partitions")
+    start = _start(box, typed)
+    lateness = duration(typed, box, box.lateness, "lateness")
+    idle_after = duration(typed, box, box.idle_after, "idle_after")
+    keep = duration(typed, box, box.keep, "keep")
+    if box.partition_by is not None:
+        known(typed, box, tuple(box.partition_by), fields, "partition_by")
+    if len(typed.faults) > before or lateness is None:
+        return
+    partition_by = box.partition_by
+    if partition_by is None:
+        partition_by = partition_fields(network, box.name, set(fields), identity=identity)
+    at = box.event_time
+    if event_time is not None:
+        at, fields = EVENT_TIME, {**fields, EVENT_TIME: TIMESTAMP}
+    arc = Arc(box.name, fields, identity, at, tuple(partition_by), keep_ms=keep)
+    typed.arcs[box.name] = arc
+    if box.rekey:
+        passing = original_arc(box.name)
+        typed.arcs[passing.name], typed.sources_of[passing.name] = passing, (box.name,)
+    typed.sources[box.name] = Source(
+        arc,
+        box.topic,
+        box.envelope,
+        box.format,
+        lateness,
+        idle_after,
+        box.partitions,
+        event_time,
+        box.rekey,
+        start,
+    )
+
+
+def _fields(box: declared.Source, typed: Typed) -> dict[str, FieldType]:
+    """Return the declared fields; notes faults."""
+    if not box.fields:
+        remedy = 'declare them, as fields={"name": "type", ...}, or name a schema registry'
+        fault(typed, box, "fields", "none", remedy)
+    fields: dict[str, FieldType] = {}
+    for name, text in (box.fields or {}).items():
+        if bad_name(name):
+            fault(typed, box, NAME_RULE + " for a field", repr(name), "rename the field")
+        try:
+            fields[name] = FieldType.parse(text)
+        except ErrataError as error:
+            fault(typed, box, f"a type for field {name!r}", error, "declare one of those")
+            fields[name] = FieldType("string", optional=False)
+    return fields
+
+
+def _event_time(
+    box: declared.Source, typed: Typed, fields: dict[str, FieldType]
+) -> Expression | None:
+    """Return what computes the event time; None if it is a field of the right type."""
+    kind = fields.get(box.event_time)
+    if kind is not None and kind.required == TIMESTAMP:
+        return None
+    try:
+        return compile_event_time(box.event_time, fields)
+    except ErrataError as error:
+        remedy = f"name a timestamp field, or an expression that gives one, of {', '.join(fields)}"
+        fault(typed, box, "an event time", error, remedy)
+        return None
+
+
+def _start(box: declared.Source, typed: Typed) -> str | int:
+    """Return where a first run begins: earliest, latest, or ms."""
+    start = box.start
+    if start in (declared.EARLIEST, declared.LATEST) or type(start) is int:
+        return start
+    try:
+        at = datetime.fromisoformat(str(start))
+    except ValueError:
+        remedy = 'write start="2026-07-15T09:30:00Z"'
+        need = "a start of earliest, latest, or a time"
+        fault(typed, box, need, repr(start), remedy)
+        return declared.EARLIEST
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,129 @@
+"""What typing a network gives: its arcs, boxes and sources, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.replay import Box
+from errata.processors.boxes.where import Where
+from errata.processors.declare import declarations as declared
+from errata.processors.declare.declarations import NAME
+from errata.processors.declare.faults import Fault
+from errata.processors.plan.source import Source
+from errata.processors.windows.time_windows import duration_ms
+from errata.schemas.arc import HIDDEN_PREFIX, Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
+
+Chain = tuple[Where | Map | Forward, ...]
+"""Boxes that look at one tuple each and keep its identity, in order."""
+
+NAME_RULE = "a name of letters, digits and _ that does not start with __"
+
+
+@dataclass
+class Typed:
+    """Arcs and boxes by name, in topological order; what could not be typed is in `faults`.
+
+    Args:
+        arcs: By name; an exchange has an arc of its own, ``<box>.exchange``.
+        boxes: By name of the arc that each writes.
+        sources: By name.
+        sources_of: By arc: the sources it comes from, in order.
+        exchanged: Partitions asked for of the arcs behind an exchange, by name of its arc; None:
+            as many as its input has; names: as many as the widest of these arcs.
+        sinks: The users' topics that results go to, each with the arc that is written there.
+        spark: By aggregate placed on Spark: the horizon asked for in ms, None if none was.
+        faults: What is wrong.
+        is_loop: Whether these are the arcs within a loop, which runs on one partition.
+    """
+
+    arcs: dict[str, Arc] = field(default_factory=dict)
+    boxes: dict[str, Box] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
+    sources_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    exchanged: dict[str, int | tuple[str, ...] | None] = field(default_factory=dict)
+    sinks: list[declared.Sink] = field(default_factory=list)
+    spark: dict[str, int | None] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    is_loop: bool = False
+
+
+def fault(typed: Typed, box: declared.Declaration, need: str, found: object, remedy: str) -> None:
+    """Note a fault of a box."""
+    typed.faults.append(Fault(box.name, need, str(found), remedy, box.place))
+
+
+def duration(typed: Typed, box: declared.Declaration, value: object, what: str) -> int | None:
+    """Return a length of time in ms; None if there is none, or it is at fault."""
+    if value is None:
+        return None
+    try:
+        return duration_ms(value, what=what)  # type: ignore[arg-type]
+    except ErrataError as error:
+        fault(typed, box, f"a duration for {what}", error, 'write it as "30s", "5m", "1d" or in ms')
+        return None
+
+
+def known(
+    typed: Typed,
+    box: declared.Declaration,
+    names: tuple[str, ...],
+    fields: Mapping[str, object],
+    what: str,
+) -> bool:
+    """Whether all names are fields, and each is there once; notes the faults if not."""
+    unknown = [name for name in names if name not in fields]
+    if unknown:
+        fault(
+            typed,
+            box,
+            f"{what} among the fields",
+            f"unknown {', '.join(map(repr, unknown))}",
+            f"use some of {', '.join(fields)}",
+        )
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        fault(typed, box, f"each field of {what} once", f"{doubles} twice", "name it once")
+    return not unknown and not doubles
+
+
+def positive(typed: Typed, box: declared.Declaration, value: object, what: str) -> None:
+    """Note a fault unless a value is a whole number above 0, or None."""
+    if value is not None and (type(value) is not int or value <= 0):
+        fault(typed, box, f"{what} above 0", value, "give a positive number")
+
+
+def bad_name(name: str) -> bool:
+    """Whether a field can't have this name."""
+    return not NAME.fullmatch(name) or name.startswith(HIDDEN_PREFIX)
+
+
+def visible(arc: Arc) -> dict[str, FieldType]:
+    """Return the fields of an arc that expressions may name."""
+    return {name: arc.fields[name] for name in arc.visible}
+
+
+def carried(arc: Arc) -> dict[str, FieldType]:
+    """Return the fields of an arc without the states behind results of an aggregate.
+
+    Of the hidden ones its identity and event time are left.
+    """
+    kept = {*arc.visible, *arc.identity, arc.event_time}
+    return {name: kind for name, kind in arc.fields.items() if name in kept}
+
+
+def upward(typed: Typed, arc: str) -> dict[str, Chain]:
+    """Return an arc and those above it that have each of its identities, and the boxes between.
+
+    Up to a source, an aggregate, a union or a join; the arc itself comes first.
+    """
+    found: dict[str, Chain] = {arc: ()}
+    while isinstance(box := typed.boxes.get(arc), Where | Map | Forward):
+        chain = (box, *found[arc])
+        arc = box.input
+        found[arc] = chain
+    return found

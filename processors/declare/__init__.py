@@ -1,0 +1,1 @@
+"""What a user declares: networks, streams, boxes; nothing is judged yet."""

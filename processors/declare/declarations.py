@@ -1,0 +1,184 @@
+"""The boxes of a network as a user declares them: names and texts, nothing judged yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from errata.processors.declare.faults import Place
+from errata.processors.windows.time_windows import AnyWindow
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What boxes, arcs, fields and aliases may be called."""
+Duration = str | int
+EARLIEST, LATEST = "earliest", "latest"
+REST = "rest"
+"""The predicate of a route's last output: whatever no other one took."""
+
+
+def names(given: Sequence[str]) -> tuple[str, ...]:
+    """Return names as they are given: several, or one as a text."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """What every box has: a name, which its output arc shares, and where it was declared."""
+
+    name: str
+    place: Place
+    input: str | None = None
+    scope: str | None = None
+    keep: Duration | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return () if self.input is None else (self.input,)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A user's topic that an arc's revisions are written to, without their hidden part."""
+
+    arc: str
+    topic: str
+    envelope: str
+    format: str
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(Declaration):
+    """A user's topic, taken in by ingest (DESIGN 4)."""
+
+    topic: str
+    envelope: str
+    format: str
+    fields: Mapping[str, Any] | None
+    identity: Sequence[str] | None
+    event_time: str
+    partition_by: Sequence[str] | None
+    partitions: int | None
+    lateness: Duration
+    idle_after: Duration | None
+    rekey: bool = False
+    start: str | int = EARLIEST
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where(Declaration):
+    """Filter: passes the tuples for which a predicate is true.
+
+    An output of a route passes them only if no earlier output of it does.
+    """
+
+    predicate: str
+    earlier: Sequence[str] = ()
+    is_route: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Union(Declaration):
+    """All tuples of several arcs with the same fields; `inputs` are their names."""
+
+    inputs: tuple[str, ...]
+    tag: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return self.inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Declaration):
+    """Pairs of tuples of two arcs that are equal in some fields; `aliases` name them."""
+
+    inputs: tuple[str, ...]
+    aliases: tuple[str, str]
+    on: Sequence[str]
+    how: str
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return tuple(dict.fromkeys(self.inputs))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup(Declaration):
+    """Tuples of an arc, each with the one of another arc, `other`, whose identity is in it."""
+
+    other: str
+    alias: str
+    on: Mapping[str, str]
+    how: str
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that the box reads."""
+        return tuple(dict.fromkeys((self.input or "", self.other)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Iterate(Declaration):
+    """A loop: `body` are its boxes, which read its own name as what goes round.
+
+    Args:
+        rounds: How often the body may change a tuple.
+        body: Its boxes, in the order in which they were declared.
+        gives: The one whose arc goes into the next round.
+        sinks: Sinks that were declared in it.
+    """
+
+    rounds: int
+    body: Sequence[Declaration] = ()
+    gives: str = ""
+    sinks: Sequence[Sink] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the arcs that enter the loop; what it starts with is the first."""
+        inside = {self.name, *(box.name for box in self.body)}
+        read = [name for box in self.body for name in box.reads if name not in inside]
+        return tuple(dict.fromkeys([self.input or "", *read]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Declaration):
+    """Keeps the fields; adds some, or replaces them."""
+
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lag(Declaration):
+    """Keeps the fields; adds some of the tuple that is `offset` before each in its group."""
+
+    by: Sequence[str]
+    offset: int
+    expressions: Mapping[str, Any]
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(Declaration):
+    """Windows by group."""
+
+    by: Sequence[str]
+    window: AnyWindow | None
+    mode: str
+    emit: str
+    place_of_work: str | None
+    results: Mapping[str, Any]
+    order_by: Sequence[str] = ()
+    partitions: int | None = None
+    horizon: Duration | None = None

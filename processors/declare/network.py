@@ -1,0 +1,300 @@
+"""What a user declares: a network of boxes and the arcs between them.
+
+Declaring never runs anything, so a network can be checked, drawn and explained. `processors.plan`
+turns it into something that runs, or says everything that keeps it from running. Boxes that read
+one arc are declared on it (`processors.stream`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from errata.processors.declare.declarations import (
+    EARLIEST,
+    NAME,
+    Declaration,
+    Duration,
+    Iterate,
+    Join,
+    Sink,
+    Source,
+    Union,
+    names,
+)
+from errata.processors.declare.faults import Fault, NetworkError, Place
+from errata.processors.declare.stream import Stream, arc_of
+from errata.schemas.arc import HIDDEN_PREFIX
+
+_NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_RESERVED_ARCS = {"progress", "plan"}
+
+
+@dataclass
+class Network:
+    """A query network of boxes, as in Borealis.
+
+    Args:
+        name: Prefix of all its topics: letters, digits, ``_`` and ``-``.
+
+    Example:
+        >>> from errata.processors.windows.time_windows import hopping
+        >>> net = Network("tape")
+        >>> trades = net.source("trades", fields={"key": "string", "at": "timestamp-millis",
+        ...     "price": "decimal(9,2)"}, identity=["key"], event_time="at", keep="1d")
+        >>> sums = trades.aggregate("sums", by=[], window=hopping("30m", every="20m"),
+        ...     total="sum(price)")
+        >>> list(net.declarations)
+        ['trades', 'sums']
+    """
+
+    name: str
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+    sinks: list[Sink] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NETWORK_NAME.fullmatch(self.name):
+            need = "a name of letters, digits, _ and -"
+            self.refuse(str(self.name), need, repr(self.name), "rename it")
+
+    def source(
+        self,
+        name: str,
+        *,
+        event_time: str,
+        fields: Mapping[str, Any] | None = None,
+        identity: Sequence[str] | None = None,
+        topic: str | None = None,
+        envelope: str = "native",
+        format: str = "avro",
+        partition_by: Sequence[str] | None = None,
+        partitions: int | None = None,
+        lateness: Duration = 0,
+        idle_after: Duration | None = None,
+        keep: Duration | None = None,
+        rekey: bool = False,
+        start: str | int = EARLIEST,
+    ) -> Stream:
+        """Declare a user's topic as the start of an arc.
+
+        Args:
+            name: Name of the source and of its arc.
+            event_time: The timestamp field that says when a tuple happened, or an expression over
+                the fields that gives one.
+            fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``; those
+                of the topic's latest value schema when not given.
+            identity: Fields that name a tuple; all records of an identity must be in one partition
+                of the topic, unless `rekey` is set. Those of the topic's latest key schema when not
+                given.
+            topic: The user's topic; the source's name when not given.
+            envelope: What a record is. ``append``: a new tuple. ``upsert``: the tuple of its
+                identity from now on, no value: there is none any more. ``debezium``: before, after
+                and op as Debezium's connectors write them. ``native``: op, before, after.
+            format: ``avro`` (with a schema id in front), ``json`` (one object a record) or ``csv``
+                (one line a record).
+            partition_by: Fields whose hash is the arc's partition. Not given: those that every
+                aggregate behind groups by.
+            partitions: Partitions of the arc; as many as the topic has when not given.
+            lateness: How far the watermark stays behind the newest event time.
+            idle_after: Silence after which a partition no longer holds the watermark back.
+            keep: How far behind the watermark tuples may still be revised; makes the arc a
+                connection point.
+            rekey: Whether records of an identity may come from several partitions of the topic:
+                they are brought together first.
+            start: Where a first run begins to read the topic: ``earliest``, ``latest``, or a record
+                timestamp, as ms or ISO-8601 text.
+        """
+        return self.declare(
+            Source,
+            name,
+            topic=name if topic is None else topic,
+            envelope=envelope,
+            format=format,
+            fields=None if fields is None else dict(fields),
+            identity=None if identity is None else names(identity),
+            event_time=event_time,
+            partition_by=None if partition_by is None else names(partition_by),
+            partitions=partitions,
+            lateness=lateness,
+            idle_after=idle_after,
+            keep=keep,
+            rekey=rekey,
+            start=start,
+        )
+
+    def union(
+        self,
+        name: str,
+        *streams: Stream,
+        tag: str = "source",
+        scope: str | None = None,
+        keep: Duration | None = None,
+    ) -> Stream:
+        """Bring all tuples of several arcs together; they must have the same fields.
+
+        Args:
+            name: Name of the box and of its arc.
+            streams: Two arcs or more, with the same fields, event time and partitioning.
+            tag: Arcs that may hold tuples of one identity (all but the outputs of one route) get a
+                field of this name, part of the identity: which arc a tuple comes from.
+            scope: The scope whose process runs the box.
+            keep: Makes the arc a connection point.
+        """
+        inputs = tuple(map(arc_of, streams))
+        unknown = [s for s in inputs if s not in self.declarations]
+        if len(set(inputs)) < max(2, len(inputs)) or unknown:
+            found = ", ".join(map(repr, inputs)) or "none"
+            self.refuse(name, "two or more different arcs of this network", found, "name them")
+        return self.declare(
+            Union, name, input=inputs[0], inputs=inputs, tag=tag, scope=scope, keep=keep
+        )
+
+    def join(
+        self,
+        name: str,
+        streams: Mapping[str, Stream],
+        *,
+        on: Sequence[str],
+        how: str = "inner",
+        scope: str | None = None,
+        partitions: int | None = None,
+        keep: Duration | None = None,
+        fields: Mapping[str, Any] | None = None,
+        **expressions: Any,
+    ) -> Stream:
+        """Pair the tuples of two arcs that have equal values in some fields.
+
+        A pair's fields are those of `on`, the rest of each side's identity as ``<alias>_<field>``,
+        the event time (the later of both), and the named results; its identity is that of both.
+        Either side may be revised at any time.
+
+        Args:
+            name: Name of the box and of its arc.
+            streams: The left and the right arc, by the alias that expressions have for them.
+            on: Fields of both sides; null equals nothing.
+            how: ``inner``, or ``left``: left tuples without a right one stay, with nulls for it.
+            scope: The scope whose process runs the box.
+            partitions: Partitions of its arc if its sides have to be brought together from several
+                partitions; as many as the wider of its sides when not given.
+            keep: Makes the arc a connection point.
+            fields: Results by name, for names that are also options.
+            expressions: SQL expression over both sides, by name of the field that it gives, as
+                ``r="n.x / d.x"``; what only one side has, or is joined on, needs no alias.
+        """
+        inputs = tuple(map(arc_of, streams.values()))
+        aliases = tuple(streams)
+        bad = [a for a in aliases if not isinstance(a, str) or not NAME.fullmatch(a)]
+        if len(inputs) != 2 or bad or any(s not in self.declarations for s in inputs):
+            found = ", ".join(f"{a!r}: {s!r}" for a, s in zip(aliases, inputs, strict=True))
+            need = "two arcs of this network, each by a name for it"
+            self.refuse(name, need, found or "none", 'write {"n": one, "d": other}')
+        return self.declare(
+            Join,
+            name,
+            input=inputs[0],
+            inputs=inputs,
+            aliases=aliases,
+            on=names(on),
+            how=how,
+            expressions=self.results(name, fields, expressions),
+            partitions=partitions,
+            scope=scope,
+            keep=keep,
+        )
+
+    def iterate(
+        self,
+        name: str,
+        start: Stream,
+        body: Callable[[Stream], Stream],
+        *,
+        rounds: int = 100,
+        scope: str | None = None,
+        keep: Duration | None = None,
+    ) -> Stream:
+        """Apply a body of boxes to an arc again and again, until nothing changes.
+
+        X(0) is the content of `start`, X(k + 1) = body(X(k)); the arc holds the X that stays. The
+        loop runs on one partition: let small relations go round, and look up in what they come to.
+
+        Args:
+            name: Name of the loop and of its arc, and within the loop of what goes round.
+            start: What it starts with.
+            body: Called once, now: declares the boxes of a round on the arc that it is given, and
+                returns the one whose arc goes into the next round, with the identity, the event
+                time and the fields of `start`. Filters, routes, maps, unions, joins, lookups and
+                aggregates of whole histories on every update; they may read arcs from outside,
+                and nobody outside sees them.
+            rounds: How often the body may change a tuple. One that would change again is left out
+                and is a dead letter; it comes back when a revision lets it settle.
+            scope: The scope whose process runs the loop.
+            keep: Makes the arc a connection point.
+        """
+        loop = {"input": arc_of(start), "rounds": rounds, "scope": scope, "keep": keep}
+        outside, sinks = self.declarations, self.sinks
+        self.declarations, self.sinks = dict(outside), []
+        try:
+            gives = body(self.declare(Iterate, name, **loop))
+        finally:
+            inside, sunk = self.declarations, self.sinks
+            self.declarations, self.sinks = outside, sinks
+        boxes = tuple(box for n, box in inside.items() if n not in outside and n != name)
+        if not isinstance(gives, Stream) or gives.name not in {name, *(box.name for box in boxes)}:
+            need = "a body that returns what goes into the next round, an arc of the loop"
+            found = repr(gives.name) if isinstance(gives, Stream) else repr(gives)
+            self.refuse(name, need, found, "return the last box of the round")
+        return self.declare(Iterate, name, **loop, body=boxes, gives=gives.name, sinks=tuple(sunk))
+
+    def declare(self, kind: type[Declaration], name: str, **given: Any) -> Stream:
+        """Add a box, with what its kind has besides name and place; refuse what can't be there."""
+        box = kind(name=name, place=Place.of_caller(), **given)
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            self.refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")
+        if name in _RESERVED_ARCS or name.startswith(HIDDEN_PREFIX):
+            self.refuse(name, "a name that is not reserved", repr(name), "rename it")
+        if name in self.declarations:
+            found = f"another box of that name at {self.declarations[name].place}"
+            self.refuse(name, "a name of its own", found, "rename one of them")
+        if name in self._inside:
+            found = f"a box of that name in loop {self._inside[name]!r}"
+            self.refuse(name, "a name of its own", found, "rename one of them")
+        for arc in box.reads:
+            self.check_arc(name, arc)
+        self.declarations[name] = box
+        return Stream(self, name)
+
+    def results(
+        self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return a box's results, those of ``fields=`` and the keywords; refuse none or doubles."""
+        doubles = set(fields or ()) & set(named)
+        if doubles:
+            found = f"{sorted(doubles)} both in fields= and as a keyword"
+            self.refuse(box, "each name once", found, "drop one of them")
+        results = {**(fields or {}), **named}
+        if not results:
+            self.refuse(box, "at least one named result", "none", "name one, as x='...'")
+        return results
+
+    def check_arc(self, box: str, arc: str) -> None:
+        """Refuse what reads an arc that is not there, or not there outside of a loop."""
+        if arc in self.declarations:
+            return
+        loop = self._inside.get(arc)
+        if loop is None:
+            self.refuse(box, "an arc of this network", repr(arc), "read one of its own")
+        found = f"{arc!r}, which is seen in loop {loop!r} only"
+        self.refuse(box, "an arc that is seen there", found, f"read {loop!r}, what it comes to")
+
+    @property
+    def _inside(self) -> dict[str, str]:
+        """The loops by the names of their boxes."""
+        loops = [box for box in self.declarations.values() if isinstance(box, Iterate)]
+        return {box.name: loop.name for loop in loops for box in loop.body}
+
+    def refuse(self, box: str, need: str, found: str, remedy: str) -> NoReturn:
+        """Raise a `NetworkError` with one fault, at the user's line."""
+        fault = Fault(box, need, found, remedy, Place.of_caller())
+        raise NetworkError(str(self.name), [fault])

@@ -1,0 +1,292 @@
+"""The ingest task: one partition of a user's topic, into the source's arc (DESIGN 4 and 5).
+
+It stamps what it takes with an epoch of its own choosing, at least the largest that any ingest has
+reported: the clock only picks a number, order comes from the reports. Of a rekeyed source it only
+decodes, and passes the records on to the owners of their identities (`owner_task`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import polars as pl
+
+from errata.processors.arcs.tombstones import Emission
+from errata.processors.compile.originals import NEWEST_MS, originals
+from errata.processors.declare.declarations import EARLIEST
+from errata.processors.envelopes.checks import ROW, Refusal
+from errata.processors.ingest.decoding import Intake, owners
+from errata.processors.ingest.held_tuples import Holdings
+from errata.processors.ingest.identity_index import FullIndexError
+from errata.processors.ingest.reconcile import NEWEST
+from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.source import Source
+from errata.processors.tasks.dead_letters import letters, tally
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.task import INTERVAL_MS, Task
+from errata.processors.wire.report import FOREVER, IDLE, NEVER, Floor
+from errata.schemas import revisions as frames
+from errata.topics.cluster import Reader, Records, TopicPartition
+from errata.topics.registry import RegistryAwayError
+
+WIDEST_MS = 2_000
+ROWS_A_BATCH = 50_000
+MOST_PAIRS = 5_000
+"""Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
+
+
+class IngestTask(Task):
+    """Takes in one partition of a source's topic.
+
+    Args:
+        shared: What its process shares.
+        source: The source.
+        partition: Partition of the user's topic.
+        folder: Where its index is kept.
+        clock_ms: The wall clock.
+        epoch_of: Gives the number to stamp with, and input is stamped at once; None: the clock
+            does, at intervals.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        source: Source,
+        *,
+        partition: int,
+        folder: Path,
+        clock_ms: Callable[[], int],
+        epoch_of: Callable[[], int] | None = None,
+    ) -> None:
+        arc = source.arc
+        output = exchange_of(arc.name) if source.rekey else arc.name
+        super().__init__(shared, f"ingest.{arc.name}.{partition}", outputs=(output,))
+        self.source, self.arc, self.clock_ms = source, arc, clock_ms
+        self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
+        self.paced = epoch_of is None
+        self.place = TopicPartition(source.topic, partition)
+        self.intake = Intake(source, shared.codec(arc.name))
+        self.holdings: Holdings | None = None
+        if not source.rekey:
+            self.holdings = Holdings(
+                shared, source, intake=self.intake, task=self.name, folder=folder
+            )
+        self.reader: Reader | None = None
+
+    def close(self) -> None:
+        """Give all connections and files back."""
+        if self.reader is not None:
+            self.reader.close()
+        if self.holdings is not None:
+            self.holdings.close()
+        super().close()
+
+    # ---------------------------------------------------------------- a new life
+
+    def first_positions(self) -> dict[TopicPartition, int]:
+        """Return where a first life begins to read."""
+        start = self.source.start
+        if start == EARLIEST:
+            return {}
+        if isinstance(start, int):
+            return {self.place: self.cluster.offset_at(self.place, start)}
+        return {self.place: self.cluster.end(self.place)}
+
+    def start(self) -> Iterator[bool]:
+        """Bring the index up to the arc, and go on reading where the report says."""
+        self.wait("")
+        if self.holdings is not None:
+            yield from self.holdings.open(self.report)
+            self.wait(self.holdings.full)
+        resume = self.report.resume.get(self.place, 0)
+        self.reader = self.cluster.reader({self.place: resume})
+        self.held: list[Records] = []
+        self.stamped_ms = self.heard_ms = self.clock_ms()
+        self.newest_ms = self.report.watermark
+        yield True
+
+    # ---------------------------------------------------------------- a step
+
+    def step(self) -> Iterator[bool]:
+        """Take a batch, stamp it, commit it; or follow the peers if there is none."""
+        self.view.poll()
+        now = self.clock_ms()
+        self._read(now)
+        busy = bool(self.held) or self._has_end() or self._falls_idle(now)
+        behind = self.holdings is not None and self.holdings.is_behind
+        busy &= not self.is_waiting
+        due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
+        if behind and not self.is_waiting:
+            yield from self._catch_up()
+        elif busy and (due or self._rows() >= ROWS_A_BATCH):
+            epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
+            yield from self._take(epoch, now)
+        elif self._largest() > self.report.done and not busy:
+            # Follow the peers, never push them: two idle tasks would push each other for ever.
+            yield from self.commit([], replace(self.report, done=self._largest()))
+        elif behind:
+            yield False  # it has yet to read the deletes that would be buried
+        else:
+            yield from self.bury()
+
+    def _read(self, now: int) -> None:
+        assert self.reader is not None
+        end = 0 if self.paced else self.cluster.end(self.place)
+        while self._rows() < ROWS_A_BATCH or self.reader.position(self.place) < end:
+            for records in self.reader.poll(limit=ROWS_A_BATCH - self._rows() % ROWS_A_BATCH):
+                self.held.append(records)
+                self.heard_ms = now
+            if self.reader.position(self.place) >= end:
+                break
+
+    def _rows(self) -> int:
+        return sum(map(len, self.held))
+
+    def _largest(self) -> int:
+        """Return the largest epoch in any ingest report."""
+        tasks = [t for s in self.plan.sources for t in self.view.tasks(f"ingest.{s}")]
+        return max(self.view.of(task).done for task in tasks)
+
+    def _interval_ms(self) -> int:
+        """Return the time between stamps: wider while the readers lag, so that they batch more."""
+        if self.report.done < 0:
+            return INTERVAL_MS
+        slowest = min(
+            (self.view.frontier(task) for task in self._readers()), default=self.report.done
+        )
+        lag_ms = (self.report.done - slowest) * INTERVAL_MS
+        return min(max(INTERVAL_MS, lag_ms // 2), WIDEST_MS)
+
+    def _readers(self) -> list[str]:
+        """Return the tasks whose watermark is this source's."""
+        return [
+            task
+            for scope in self.plan.scopes.values()
+            if self.arc.name in self.plan.sources_behind(scope.name)
+            for task in self.view.tasks(scope.name)
+        ]
+
+    # ---------------------------------------------------------------- watermarks
+
+    def _has_end(self) -> bool:
+        """Whether the source was declared ended, is read up to there, and that is not told yet."""
+        end = self.view.ends.get(self.arc.name, {}).get(self.place.partition)
+        told = self.report.watermarks and self.report.watermarks[-1][1] == FOREVER
+        if end is None or told or self.reader is None:
+            return False
+        return self.reader.position(self.place) >= end
+
+    def _falls_idle(self, now: int) -> bool:
+        after = self.source.idle_after_ms
+        if after is None or self.held or now - self.heard_ms < after:
+            return False
+        return not self.report.watermarks or self.report.watermarks[-1][1] not in (IDLE, FOREVER)
+
+    def _pairs(
+        self, epoch: int, watermark: int
+    ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
+        """Return the (epoch, watermark) pairs that some reader may still need, and the new one.
+
+        And what readers' watermarks were before that.
+        """
+        pairs = self.report.watermarks
+        passed = min(map(self.view.frontier, self._readers()), default=self.report.done)
+        last = max((e for e, _ in pairs if e <= passed), default=-1)
+        kept = tuple(pair for pair in pairs if pair[0] >= last)
+        floors = self.report.floors
+        if len(kept) < len(pairs):
+            floors = self.view.watermarks.floors(self.arc.name, upto=passed)
+        if (not kept or kept[-1][1] != watermark) and len(kept) < MOST_PAIRS:
+            kept += ((epoch, watermark),)
+        return kept, floors
+
+    # ---------------------------------------------------------------- a batch
+
+    def _take(self, epoch: int, now: int) -> Iterator[bool]:
+        """Process what is held as one epoch."""
+        assert self.reader is not None
+        held, idle, ends = self.held, self._falls_idle(now), self._has_end()
+        values = list(chain.from_iterable(records.values for records in held))
+        keys = list(chain.from_iterable(records.keys for records in held))
+        try:
+            decoded = self.intake.decode(values, keys)
+            if self.holdings is not None:
+                newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
+                taken = self.holdings.judge(decoded.frame.with_columns(newest))
+                emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+        except (RegistryAwayError, FullIndexError) as error:
+            # They wait, and what is behind them; epochs go on, as if nothing had come here.
+            self.wait(str(error))
+            yield False
+            return
+        self.held = []
+        refused, counts = list(decoded.refused), Counter(self.report.counts)
+        if self.holdings is None:
+            emissions = self._passed_on(decoded.frame, held, epoch)
+            at = decoded.frame[frames.AFTER + self.arc.event_time]  # null for deletes
+            newest_ms: int | None = at.max()  # type: ignore[assignment]
+        else:
+            found = taken.refused.select(ROW, "reason", "detail")
+            refused += [Refusal(*row) for row in found.iter_rows()]
+            newest_ms = taken.newest_ms
+            counts.update(taken.counts)
+        counts.update(read=len(values), passed=decoded.passed)
+        counts.update(tally(refused))
+        if newest_ms is not None:
+            self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
+        watermark = FOREVER if ends else IDLE if idle else self.newest_ms
+        told = self.report.watermarks[-1][1] if self.report.watermarks else NEVER
+        if told == FOREVER:
+            watermark = FOREVER
+        pairs, floors = self._pairs(epoch, watermark)
+        report = replace(
+            self.report,
+            done=epoch,
+            watermark=self.newest_ms,
+            watermarks=pairs,
+            floors=floors,
+            resume={self.place: self.reader.position(self.place)},
+            counts=dict(counts),
+        )
+        dead = letters(
+            self.shared,
+            refused,
+            originals(held if refused else []),
+            topic=self.place.topic,
+            report=self.report,
+            epoch=epoch,
+        )
+        yield from self.commit(emissions, report, records=dead)
+        self.wait("")
+        if self.holdings is not None:
+            self.holdings.commit()
+            self.wait(self.holdings.full)
+        self.stamped_ms = now
+        yield True
+
+    def _catch_up(self) -> Iterator[bool]:
+        """Bring the index up to the arc, where there was no room for it."""
+        assert self.holdings is not None
+        yield from self.holdings.catch_up(self.report)
+        self.wait(self.holdings.full)
+        yield not self.waits
+
+    def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
+        """Return the records of these revisions, each for the owners of its identities."""
+        if given.is_empty():
+            return []
+        (exchange,) = self.outputs
+        owner = owners(given, self.plan.partition_count(exchange)).alias("owner")
+        where = given.select(ROW, owner).unique(maintain_order=True)  # two, if it changes identity
+        records = originals(held)[where[ROW]].rename(lambda name: frames.AFTER + name)
+        inserts = records.with_columns(
+            pl.lit(frames.INSERT, pl.UInt8).alias("op"),
+            pl.lit(self.newest_ms, pl.Int64).alias(frames.AFTER + NEWEST_MS),
+        )
+        nothing = frames.none(self.plan.arcs[exchange].fields)
+        inserts = pl.concat([nothing, inserts], how="diagonal")
+        return [Emission(exchange, epoch, inserts, where["owner"])]

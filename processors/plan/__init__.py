@@ -1,0 +1,1 @@
+"""Plans: what runs, where, and what is deployed."""

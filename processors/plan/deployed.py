@@ -1,0 +1,297 @@
+"""What the plan topic holds: the deployed plan, and the declared ends of sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.plan import Plan, without_counts
+from errata.schemas.errors import ErrataError
+from errata.topics import names, settings
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import Cluster, MissingTopicError, TopicPartition
+from errata.topics.settings import TopicSpec
+
+PLAN_KEY, SWITCH_KEY = "plan", "switch"
+_END = "end."
+
+
+class NotDeployedError(ErrataError):
+    """A network was never started on this cluster."""
+
+
+class PlanMismatchError(ErrataError):
+    """The network differs from the one that is deployed under its name."""
+
+
+class NewVersionError(ErrataError):
+    """A process runs a version of the plan that is not deployed any more."""
+
+
+def declared_end(key: str) -> str | None:
+    """Return the source whose end a record of this key declares; None if it declares none."""
+    return key.removeprefix(_END) if key.startswith(_END) else None
+
+
+def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
+    """Declare that a source ends where its topic ends now; returns the offset by partition."""
+    topic = plan.sources[source].topic
+    ends = {p: cluster.end(TopicPartition(topic, p)) for p in range(cluster.partitions(topic))}
+    _write(cluster, plan, _END + source, ends)
+    return ends
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What the plan topic says of a network.
+
+    Args:
+        version: Of the plan.
+        first_epoch: The first that is processed by it.
+        deployment: Id of the deployment: local state belongs to one.
+        generations: By arc: the version that made its topic, if that is not the first.
+        plan: Its description.
+        under_way: The version that is being switched to; None: no switch is.
+    """
+
+    version: int
+    first_epoch: int
+    deployment: str
+    generations: dict[str, int]
+    plan: dict[str, Any]
+    under_way: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number of partitions that differs, or a field that is new.
+
+    Args:
+        kind: Of what: ``topic``, ``arc`` or ``field``.
+        name: Its name.
+        before: As it is deployed; None: it isn't.
+        after: As it is declared, or found.
+    """
+
+    kind: str
+    name: str
+    before: int | None
+    after: int | str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}: {self.before} -> {self.after}"
+
+
+def read_plan(cluster: Cluster, network: str) -> Deployed | None:
+    """Return what is deployed under a network's name; None if nothing is."""
+    place, found = TopicPartition(names.plan_topic(network), 0), dict[bytes, dict[str, Any]]()
+    try:
+        reader = cluster.reader({place: 0})
+    except MissingTopicError:
+        return None
+    try:
+        for records in catch_up(cluster, reader, place):
+            for key, value in zip(records.keys, records.values, strict=True):
+                if key in (PLAN_KEY.encode(), SWITCH_KEY.encode()) and value is not None:
+                    found[key] = json.loads(value)
+    finally:
+        reader.close()
+    plan = found.get(PLAN_KEY.encode())
+    if plan is None:
+        return None
+    switch = found.get(SWITCH_KEY.encode(), plan)["version"]
+    return Deployed(**plan, under_way=switch if switch > plan["version"] else None)
+
+
+def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:
+    """Return what is deployed under a network's name.
+
+    Args:
+        cluster: The cluster.
+        network: The name.
+        remedy: What to do if nothing is.
+
+    Raises:
+        NotDeployedError: If nothing is.
+    """
+    found = read_plan(cluster, network)
+    if found is None:
+        raise NotDeployedError(f"network {network!r} is not deployed on this cluster; {remedy}")
+    return found
+
+
+def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:
+    """Deploy a version of a plan."""
+    found = Deployed(plan.version, first_epoch, plan.deployment, plan.generations, plan.describe())
+    content = {name: value for name, value in vars(found).items() if name != "under_way"}
+    _write(cluster, plan, PLAN_KEY, content)
+
+
+def announce(cluster: Cluster, plan: Plan) -> None:
+    """Tell everybody who runs an older version that this one is coming."""
+    _write(cluster, plan, SWITCH_KEY, {"version": plan.version})
+
+
+def as_deployed(plan: Plan, found: Deployed) -> Plan:
+    """Return a network's plan with the numbers of partitions that are deployed.
+
+    Raises:
+        PlanMismatchError: If it differs from what is deployed in anything else.
+    """
+    new = added(plan, found)
+    if new:
+        raise PlanMismatchError(
+            f"network {plan.network!r} has boxes that are not deployed: {', '.join(new)}; `errata "
+            f"backfill NET {' '.join(new)}` fills what they would have written by now and deploys "
+            "them, or run the network as deployed"
+        )
+    described = found.plan
+    return replace(
+        plan,
+        partitions={arc: described["arcs"][arc]["partitions"] for arc in plan.arcs},
+        topic_partitions={s: described["sources"][s]["topic_partitions"] for s in plan.sources},
+        generations=found.generations,
+        version=found.version,
+        first_epoch=found.first_epoch,
+        deployment=found.deployment,
+    )
+
+
+def added(plan: Plan, found: Deployed) -> list[str]:
+    """Return the declared boxes of a network that are not deployed.
+
+    Raises:
+        PlanMismatchError: If anything that is deployed is not described equally.
+    """
+    wanted: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
+    there = without_counts(found.plan)
+    lost = [repr(box) for box in there["boxes"] if box not in wanted["boxes"]]
+    if lost:
+        raise PlanMismatchError(
+            f"network {plan.network!r} no longer has {', '.join(lost)}, which is deployed; put it "
+            "back, give the network another name, or give up what is deployed with `errata reset`"
+        )
+    changed = sorted(_differences(there, wanted))
+    if changed:
+        raise PlanMismatchError(
+            f"network {plan.network!r} is deployed with another plan ({', '.join(changed)} "
+            "differ); run the network as deployed, or give the changed one another name (new "
+            "optional fields of sources: `errata deploy` adds them)"
+        )
+    new = wanted["boxes"].keys() - there["boxes"].keys()
+    return list(dict.fromkeys(owner_of(box) for box in wanted["boxes"] if box in new))
+
+
+def deploy(cluster: Cluster, plan: Plan) -> Deployed:
+    """Deploy a first version of a plan, unless one is; return what is deployed then.
+
+    Local state is that of one deployment: if the cluster is made anew, so is the state.
+    """
+    found = read_plan(cluster, plan.network)
+    if found is None:
+        write_plan(cluster, replace(plan, deployment=uuid4().hex[:12]), first_epoch=0)
+        found = read_plan(cluster, plan.network)
+        assert found is not None  # it was acknowledged
+    return found
+
+
+def require_same(plan: Plan, found: Deployed) -> Plan:
+    """Return a plan as it is deployed.
+
+    Raises:
+        PlanMismatchError: If another one is.
+    """
+    there = as_deployed(plan, found)
+    changed = changes(there, plan)
+    if changed:
+        raise PlanMismatchError(
+            f"network {plan.network!r} is deployed with other numbers of partitions "
+            f"({', '.join(map(str, changed))}); `errata deploy` moves what is there, or run it as "
+            "it was"
+        )
+    return there
+
+
+def changes(old: Plan, new: Plan) -> list[Change]:
+    """Return what of the numbers of partitions of one network differs."""
+    sources = [
+        Change("topic", source.topic, old.topic_partitions[name], new.topic_partitions[name])
+        for name, source in new.sources.items()
+    ]
+    arcs = [Change("arc", arc, old.partitions[arc], new.partitions[arc]) for arc in new.topics]
+    return [change for change in sources + arcs if change.before != change.after]
+
+
+def plan_spec(network: str) -> TopicSpec:
+    """Return the topic that a network's plan is kept in."""
+    return TopicSpec(names.plan_topic(network), 1, settings.compacted())
+
+
+def topic_specs(
+    plan: Plan, *, compaction_lag_ms: int, existing: Collection[str] = ()
+) -> list[TopicSpec]:
+    """Return the topics that a network needs, with their settings (DESIGN 3).
+
+    Args:
+        plan: The plan, placed.
+        compaction_lag_ms: How long superseded records stay in connection points.
+        existing: Topics of sinks that are there, and are taken as they are.
+    """
+    net = plan.network
+    specs = [
+        TopicSpec(names.progress_topic(net), 1, settings.compacted()),
+        plan_spec(net),
+        TopicSpec(names.dead_letters_topic(net), 1, settings.dead_letters()),
+        TopicSpec(names.SCHEMAS_TOPIC, 1, settings.compacted()),
+    ]
+    for arc in plan.topics:
+        config = settings.passing()
+        if arc in plan.kept_ms:
+            lateness = max(plan.sources[source].lateness_ms for source in plan.sources_of[arc])
+            config = settings.connection_point(
+                retention_ms=plan.kept_ms[arc] + plan.radius_ms(arc) + lateness,
+                compaction_lag_ms=compaction_lag_ms,
+            )
+        specs.append(TopicSpec(plan.topic(arc), plan.partition_count(arc), config))
+    for sink in plan.sinks:
+        if sink.topic not in existing:
+            config = settings.upserts() if sink.envelope == "upsert" else {}
+            specs.append(TopicSpec(sink.topic, plan.sink_partitions[sink.topic], config))
+    for arc in plan.asked():
+        count = plan.partition_count(arc)
+        specs.append(TopicSpec(plan.requests(arc), count, settings.short()))
+    for scope in plan.scopes.values():
+        count = len(plan.tasks(scope.name))
+        specs.append(TopicSpec(plan.replies(scope.name), count, settings.short()))
+    return specs
+
+
+def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    """Yield what of a deployed plan is not the same in another one, which may have more boxes."""
+    for group, known in there.items():
+        own = wanted.get(group, {})
+        if group == "sinks":
+            ours = [sink for sink in own if sink["arc"] in there["arcs"]]
+            differing = [s for s in known + ours if s not in own or s not in known]
+            yield from (f"sink {sink['topic']!r}" for sink in differing)
+        elif group == "scopes":
+            for scope, boxes in known.items():
+                kept = [box for box in own.get(scope, ()) if box in there["boxes"]]
+                if kept != boxes:
+                    yield f"scope {scope!r}"
+        elif isinstance(known, dict):
+            yield from (f"{group} {n!r}" for n, value in known.items() if own.get(n) != value)
+        elif own != known:
+            yield group
+    yield from (f"sources {n!r}" for n in wanted["sources"] if n not in there["sources"])
+
+
+def _write(cluster: Cluster, plan: Plan, key: str, content: Any) -> None:
+    topic = names.plan_topic(plan.network)
+    value = json.dumps(content, sort_keys=True).encode()
+    cluster.send(topic, partition=0, key=key.encode(), value=value)
+    cluster.flush()

@@ -1,0 +1,38 @@
+"""A source as it is compiled: a user's topic, and how it is taken in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from errata.processors.declare import declarations as declared
+from errata.processors.expressions.expression import Expression
+from errata.schemas.arc import Arc
+
+
+@dataclass(frozen=True)
+class Source:
+    """A user's topic and how it is taken in.
+
+    Args:
+        arc: The arc that ingest writes.
+        topic: The user's topic.
+        envelope: ``append``, ``upsert``, ``debezium`` or ``native``.
+        format: ``avro``, ``json`` or ``csv``.
+        lateness_ms: How far the watermark stays behind the newest event time.
+        idle_after_ms: Silence after which a partition no longer holds the watermark; None: never.
+        partitions: Partitions of the arc; None: as many as the topic has.
+        event_time: Gives the arc's hidden event time; None if that is a declared field.
+        rekey: Whether records are brought together by identity first.
+        start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
+    """
+
+    arc: Arc
+    topic: str
+    envelope: str
+    format: str
+    lateness_ms: int
+    idle_after_ms: int | None
+    partitions: int | None
+    event_time: Expression | None = None
+    rekey: bool = False
+    start: str | int = declared.EARLIEST

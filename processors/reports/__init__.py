@@ -1,0 +1,1 @@
+"""Progress: reports read and validated, frontiers, watermarks."""

@@ -1,0 +1,226 @@
+"""What one process knows of everybody's progress.
+
+A task that has nothing to do writes nothing; how far it is is inferred from what it reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from time import monotonic
+
+import polars as pl
+
+from errata.processors.plan.deployed import PLAN_KEY, SWITCH_KEY, declared_end
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
+from errata.processors.reports.frontiers import Frontiers
+from errata.processors.reports.validation import Believable, Disbelief
+from errata.processors.reports.watermarks import Line, Watermarks
+from errata.processors.wire import report as reports
+from errata.processors.wire.report import FOREVER, NEVER, Report
+from errata.schemas import framing
+from errata.topics import names
+from errata.topics.catch_up import catch_up
+from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition
+
+
+class View:
+    """The newest report of every task, and what follows from them.
+
+    Args:
+        cluster: Where the progress topic is.
+        plan: Says which tasks there are.
+    """
+
+    def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
+        self.cluster, self.plan = cluster, plan
+        self.source = TopicPartition(names.progress_topic(plan.network), 0)
+        self.plans = TopicPartition(names.plan_topic(plan.network), 0)
+        self.reader = cluster.reader({self.source: 0, self.plans: 0})
+        self.reports: dict[str, Report] = {}
+        self.watermarks = Watermarks(plan, self.of)
+        self.disbelieved: dict[str, Disbelief] = {}
+        """By task: a report that is not gone by, until it reports better."""
+        self.lies: dict[str, Disbelief] = {}
+        """By task: the last report that was not gone by."""
+        self.lie_count = 0
+        """How many reports were not gone by."""
+        self.believable = Believable(plan, cluster.ends)
+        self._read: dict[str, Report] = {}
+        self._heard: list[tuple[str, Report, int]] = []
+        self.ends: dict[str, dict[int, int]] = {}
+        self.version = 1
+        """The newest version of the plan that was deployed or announced."""
+
+    def poll(self) -> None:
+        """Take in the reports, and the declared ends of sources, that have arrived."""
+        for records in self.reader.poll():
+            self._take(records)
+        with suppress(MovingLeaderError):  # looked at again at the next poll
+            self._judge()
+
+    def catch_up(self, *, limit_s: float = 30.0) -> None:
+        """Take in every report that is there now, and what has arrived of declared ends.
+
+        Raises:
+            ClusterError: If that takes too long: an open transaction may hold them back.
+        """
+        until_s = monotonic() + limit_s
+        self.poll()
+        for records in catch_up(self.cluster, self.reader, self.source, limit_s=limit_s):
+            self._take(records)
+        while True:
+            try:
+                return self._judge()
+            except MovingLeaderError:
+                if monotonic() > until_s:
+                    raise
+
+    def close(self) -> None:
+        """Stop reading; safe to call twice."""
+        self.reader.close()
+
+    def _take(self, records: Records) -> None:
+        take = self._hear if records.source == self.source else self._take_told
+        columns = records.keys, records.values, records.times_ms
+        for key, value, time_ms in zip(*columns, strict=True):
+            if key is not None and value is not None:
+                take(key.decode(errors="replace"), value, time_ms)
+
+    def _hear(self, key: str, value: bytes, time_ms: int) -> None:
+        try:
+            self._heard.append((key, reports.decode(value[framing.HEAD_BYTES :]), time_ms))
+        except reports.ReportError as error:
+            self._disbelieve(key, Disbelief(None, str(error), time_ms))
+
+    def _judge(self) -> None:
+        """Go by the reports that have arrived, unless they can't be true."""
+        self.believable.look(report for _, report, _ in self._heard)
+        heard, self._heard = self._heard, []
+        for key, report, time_ms in heard:
+            why = f"it speaks of task {report.task!r}"
+            if report.task == key:
+                why = self.believable.why_not(report, before=self._read.get(key, Report(key))) or ""
+            if why:
+                self._disbelieve(key, Disbelief(report, why, time_ms))
+                continue
+            self._read[key] = report
+            self.note(report)
+
+    def _disbelieve(self, key: str, lie: Disbelief) -> None:
+        self.disbelieved[key] = self.lies[key] = lie
+        self.lie_count += 1
+
+    def _take_told(self, key: str, value: bytes, _: int) -> None:
+        if key in (PLAN_KEY, SWITCH_KEY):
+            self.version = max(self.version, json.loads(value)["version"])
+        source = declared_end(key)
+        if source is not None:
+            self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}
+
+    def note(self, report: Report) -> None:
+        """Take in a report that is true, unless a newer one of the same task is known."""
+        self.believable.note(report)
+        self.disbelieved.pop(report.task, None)
+        known, scope = self.of(report.task), report.task.rpartition(".")[0]
+        if (report.attempt, report.done) < (known.attempt, known.done):
+            return
+        self.reports[report.task] = report
+        if scope.startswith(INGEST):
+            self.watermarks.changed(scope.removeprefix(INGEST))
+        self.frontiers.changed(known, report)
+
+    def has_read_to(self, end: int) -> bool:
+        """Whether all reports before this offset have been taken in."""
+        return self.reader.position(self.source) >= end and not self._heard
+
+    def of(self, task: str) -> Report:
+        """Return the newest report of a task; an empty one before its first."""
+        return self.reports.get(task) or Report(task)
+
+    # ---------------------------------------------------------------- who writes and reads what
+
+    def tasks(self, scope: str) -> list[str]:
+        """Return the tasks of a scope, a partition each."""
+        return self.plan.tasks(scope)
+
+    def writers(self, arc: str, partition: int) -> list[str]:
+        """Return the tasks that may write to one partition of an arc."""
+        return self.plan.writers(arc, partition)
+
+    # ---------------------------------------------------------------- belief
+
+    def committed(self, tasks: Iterable[str]) -> dict[str, dict[int, int]]:
+        """Return what to believe of some tasks now: by attempt, the last epoch."""
+        return {task: dict(self.of(task).committed) for task in tasks}
+
+    def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Return the revisions that exist: covered by the report of their task; copies once."""
+        return believed(revisions, self.committed(revisions["task"].unique()))
+
+    # ---------------------------------------------------------------- frontiers
+
+    @cached_property
+    def frontiers(self) -> Frontiers:
+        """The frontiers of all tasks."""
+        return Frontiers(self.plan, self.of, self.watermarks)
+
+    def frontier(self, task: str) -> int:
+        """Return the last epoch that a task can no longer produce."""
+        return self.frontiers.frontier(task)
+
+    def complete(self, arc: str, partition: int) -> tuple[int, int]:
+        """Return the last complete epoch of an arc's partition, and the offset it lies before."""
+        place = TopicPartition(self.plan.topic(arc), partition)
+        writers = self.writers(arc, partition)
+        end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
+        return min(self.frontier(writer) for writer in writers), end
+
+    # ---------------------------------------------------------------- watermarks
+
+    def line(self, scope: str) -> Line:
+        """Return where the watermark of a scope rises, as far as reports tell it."""
+        return self.watermarks.line(self.plan.sources_behind(scope))
+
+    def watermark(self, task: str, *, upto: int) -> int:
+        """Return wm(upto) as a task of a scope sees it, that has not processed later epochs."""
+        return max(self.of(task).watermark, self.line(task.rpartition(".")[0]).at(upto))
+
+    def settled(self, arc: str, *, upto: int) -> int:
+        """Return the event time before which no tuple of an arc can be revised after an epoch.
+
+        What is older than `keep` behind what a partition of a source has seen is refused there. Of
+        one that is idle, or has ended, it is not told what it had seen by then: NEVER.
+        """
+        plan, found = self.plan, [FOREVER]
+        for source in plan.sources_of[arc]:
+            keep_ms = plan.arcs[source].keep_ms
+            for task in self.tasks(f"{INGEST}{source}"):
+                pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
+                known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
+                found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
+        return NEVER if arc in plan.moved else min(found)
+
+
+def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
+    """Return the revisions that exist.
+
+    Args:
+        revisions: With the ``task``, ``attempt`` and ``epoch`` of each.
+        committed: By task and attempt, the last epoch that its reports cover.
+    """
+    if revisions.is_empty():
+        return revisions
+    writers = revisions.select("task", "attempt").unique()
+    last = [committed.get(task, {}).get(attempt, NEVER) for task, attempt in writers.iter_rows()]
+    known = writers.with_columns(pl.Series("__last", last, dtype=pl.Int64))
+    if len(last) == 1:
+        return revisions.filter(pl.col("epoch") <= last[0])
+    return (
+        revisions.join(known, on=["task", "attempt"], how="left", maintain_order="left")
+        .filter(pl.col("epoch") <= pl.col("__last"))
+        .drop("__last")
+    )

@@ -1,0 +1,150 @@
+"""What of a report gives the lie to it: nobody goes by such a one (DESIGN 5, 10).
+
+A report is of a task of the plan, speaks of what that task writes and reads, is cumulative, and was
+committed together with the records that it tells of: whoever sees it finds these written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import INGEST
+from errata.processors.wire.report import Report
+from errata.topics.cluster import TopicPartition
+
+SWEEPER = "sweep."
+
+
+@dataclass(frozen=True)
+class Disbelief:
+    """A report that nobody goes by.
+
+    Args:
+        report: It; None if it could not be read as one.
+        reason: What gives the lie to it.
+        time_ms: When it was written.
+    """
+
+    report: Report | None
+    reason: str
+    time_ms: int
+
+
+class Believable:
+    """Judges the reports of a network.
+
+    Args:
+        plan: What is deployed. What a report of another plan says of other topics is not judged.
+        ends: Tells where partitions end.
+    """
+
+    def __init__(
+        self, plan: Plan, ends: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
+    ) -> None:
+        self.plan, self._ask_ends = plan, ends
+        self._own: dict[str, tuple[set[TopicPartition], set[TopicPartition]]] = {}
+        self._ends: dict[TopicPartition, int] = {}
+
+    def knows(self, task: str) -> bool:
+        """Whether the plan has a task, or a sweeper, of this name."""
+        plan, scope = self.plan, task.rpartition(".")[0]
+        if scope.startswith(SWEEPER):
+            return scope.removeprefix(SWEEPER) in plan.arcs
+        is_source = scope.startswith(INGEST) and scope.removeprefix(INGEST) in plan.sources
+        return (is_source or scope in plan.scopes) and task in plan.tasks(scope)
+
+    def look(self, reports: Iterable[Report]) -> None:
+        """See how far the partitions go that some reports tell of; asks at most once.
+
+        To be called with reports that have arrived, before they are judged.
+        """
+        unseen = {
+            place
+            for report in reports
+            for place, end in self._claims(report)
+            if end > self._end(place)
+        }
+        if unseen:
+            self._ends |= self._ask_ends(unseen)
+
+    def note(self, report: Report) -> None:
+        """Take note that what a report tells of is there: it was acknowledged to this process."""
+        for place, end in self._claims(report):
+            self._ends[place] = max(end, self._end(place))
+
+    def why_not(self, report: Report, *, before: Report) -> str | None:
+        """Return why a report is not believed; None if nothing is against it.
+
+        Args:
+            report: The report.
+            before: The one before it of that task.
+        """
+        return next(self._against(report, before), None)
+
+    def _against(self, report: Report, before: Report) -> Iterator[str]:
+        task, ours = report.task, report.plan in ("", self.plan.fingerprint)
+        if not self.knows(task):
+            if ours:
+                yield f"the plan has no task {task!r}"
+            return
+        if ours and not task.startswith(SWEEPER):
+            for what, told, own in zip(
+                ("written to", "read"),
+                (report.ends, report.resume),
+                self._places(task),
+                strict=True,
+            ):
+                for place in told:
+                    if place not in own:
+                        yield f"it has not {what} {told_of(place)}, which is not its own"
+        for place, end in self._claims(report):
+            if end > self._end(place):
+                wrote = f"it has written up to offset {end} of {told_of(place)}"
+                yield f"{wrote}, which ends at {self._end(place)}"
+        if report.attempt < before.attempt:
+            yield f"its attempt {report.attempt} follows attempt {before.attempt}"
+        if report.attempt != before.attempt:
+            return  # what an older life told last may have been undone with its transaction
+        if report.done < before.done:
+            yield f"it goes back from epoch {before.done} to {report.done}"
+        for place, (offset, _) in report.ends.items():
+            if offset < before.ends.get(place, (0, 0))[0]:
+                yield f"the end of what it wrote to {told_of(place)} goes back to {offset}"
+
+    def _claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield the partitions of its own that a report tells of, and where its records end."""
+        if not report.task.startswith(SWEEPER) and self.knows(report.task):
+            written, _ = self._places(report.task)
+            yield from ((at, end) for at, (end, _) in report.ends.items() if at in written)
+
+    def _end(self, place: TopicPartition) -> int:
+        return self._ends.get(place, 0)
+
+    def _places(self, task: str) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        """Return what a task that is no sweeper writes, and what it reads."""
+        if task not in self._own:
+            self._own[task] = set(self._written(task)), set(self._read(task))
+        return self._own[task]
+
+    def _written(self, task: str) -> Iterator[TopicPartition]:
+        plan, scope = self.plan, task.rpartition(".")[0]
+        for arc in plan.arcs:
+            if plan.scope_of(arc) == scope and (arc in plan.topics or plan.arcs[arc].exchange):
+                for number in range(plan.partition_count(arc)):
+                    if task in plan.writers(arc, number):
+                        yield TopicPartition(plan.topic(arc), number)
+
+    def _read(self, task: str) -> Iterator[TopicPartition]:
+        plan, (scope, _, number) = self.plan, task.rpartition(".")
+        if scope.startswith(INGEST):
+            yield TopicPartition(plan.sources[scope.removeprefix(INGEST)].topic, int(number))
+            return
+        for arc in plan.scopes[scope].inputs:
+            yield TopicPartition(plan.topic(arc), int(number))
+
+
+def told_of(place: TopicPartition) -> str:
+    """Return a partition as it is told to people."""
+    return f"partition {place.partition} of {place.topic}"

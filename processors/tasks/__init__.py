@@ -1,0 +1,1 @@
+"""The task loop, scope tasks, the replay client, rebuilds, dead letters."""

@@ -1,0 +1,74 @@
+"""The dead letters of a batch: what was refused, verbatim, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import polars as pl
+
+from errata.processors.envelopes.checks import Refusal
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire import dead_letter
+from errata.processors.wire.dead_letter import DeadLetter
+from errata.processors.wire.report import Report
+from errata.schemas import framing
+from errata.topics import names
+
+
+def letters(
+    shared: Shared,
+    refused: Sequence[Refusal],
+    originals: pl.DataFrame,
+    *,
+    topic: str,
+    report: Report,
+    epoch: int,
+) -> dict[str, list[tuple[bytes | None, bytes]]]:
+    """Return dead letters as keys and values by topic, as `Task.commit` takes them.
+
+    Args:
+        shared: Says which network, and where schemas are.
+        refused: What was refused; each `row` is one of `originals`.
+        originals: The records of the batch (`originals`).
+        topic: The user's topic that they come from.
+        report: Of the task that refuses them.
+        epoch: The epoch in which it does.
+    """
+    return posted(
+        shared,
+        [
+            DeadLetter(
+                task=report.task,
+                attempt=report.attempt,
+                epoch=epoch,
+                reason=refusal.reason,
+                detail=refusal.detail,
+                topic=topic,
+                **originals.row(refusal.row, named=True),
+            )
+            for refusal in sorted(refused, key=lambda r: r.row)
+        ],
+    )
+
+
+Posted: TypeAlias = dict[str, list[tuple[bytes | None, bytes]]]
+"""Keys and values by topic, as `Task.commit` takes them."""
+
+
+def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
+    """Return dead letters as keys and values by topic, as `Task.commit` takes them."""
+    if not found:
+        return {}
+    told_in = names.dead_letters_topic(shared.plan.network)
+    schema_id = shared.registry.register(f"{told_in}-value", dead_letter.SCHEMA)
+    bodies = [dead_letter.encode(letter) for letter in found]
+    return {told_in: [(None, value) for value in framing.frame(bodies, schema_id)]}
+
+
+def tally(refused: Sequence[Refusal]) -> Counter[str]:
+    """Return how many records were refused, in all and by reason, for a report's counts."""
+    found = Counter(f"refused.{refusal.reason}" for refusal in refused)
+    found["dead_letters"] = len(refused)
+    return found

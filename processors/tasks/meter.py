@@ -1,0 +1,87 @@
+"""What a process counts for its metrics besides what tasks report: per batch, never per record.
+
+The totals of reports are exactly once and outlive the process; these begin at 0 with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from errata.processors.arcs.tombstones import Emission
+from errata.schemas.revisions import OPS
+
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds, inclusive, of the buckets of `Durations`; one more is open."""
+
+
+@dataclass
+class Durations:
+    """How long something took, each time.
+
+    Args:
+        buckets: How many times by bound of `BOUNDS_S`, and beyond them all.
+        total_s: All together.
+    """
+
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    total_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one time."""
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+
+class Meter:
+    """Running totals of one process.
+
+    Example:
+        >>> meter = Meter()
+        >>> meter.answered["trades"] += 1
+        >>> meter.committed("prices.0", seconds=0.02)
+        >>> meter.commits["prices"].total_s
+        0.02
+    """
+
+    def __init__(self) -> None:
+        self.revisions: Counter[tuple[str, str]] = Counter()
+        """Revisions that were committed, by arc and op."""
+        self.epochs: Counter[str] = Counter()
+        """Epochs in which something was written, by scope."""
+        self.commits: dict[str, Durations] = {}
+        """Commits by scope."""
+        self.doubtful: Counter[str] = Counter()
+        """Commits of unknown outcome, and fencings by a time-out, by scope: each a new attempt."""
+        self.answered: Counter[str] = Counter()
+        """Replays that were given, by connection point."""
+        self.refused: Counter[str] = Counter()
+        """Replays that were refused since history is gone, by connection point."""
+        self.tuples: Counter[str] = Counter()
+        """Tuples in replays, by connection point."""
+
+    def wrote(self, task: str, emissions: Sequence[Emission]) -> None:
+        """Count what a task has committed."""
+        for emission in emissions:
+            counts = np.bincount(emission.revisions["op"].to_numpy(), minlength=len(OPS))
+            for op, count in zip(OPS, counts.tolist(), strict=True):
+                self.revisions[emission.arc, op] += count
+        self.epochs[scope_of(task)] += len({emission.epoch for emission in emissions})
+
+    def committed(self, task: str, *, seconds: float) -> None:
+        """Count a commit of a task."""
+        self.commits.setdefault(scope_of(task), Durations()).add(seconds)
+
+
+def scope_of(task: str) -> str:
+    """Return the scope of a task.
+
+    Example:
+        >>> scope_of("ingest.trades.3")
+        'ingest.trades'
+    """
+    return task.rpartition(".")[0]

@@ -1,0 +1,121 @@
+"""What boxes refuse of an epoch: dead letters, or the end of the process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import polars as pl
+
+from errata.processors.arcs.arc_topic import ArcCodec, Meta
+from errata.processors.boxes.answers import Refused
+from errata.processors.envelopes.checks import LONGEST_VALUE
+from errata.processors.expressions.plain_values import plain
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks.scope_run import BoxError, EpochResult
+from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.dead_letter import NO_RECORD, DeadLetter
+from errata.processors.wire.report import Report
+from errata.schemas import revisions as frames
+
+_LONGEST_TEXT = 1_000
+"""Characters of a reason, and of a tuple, that a message holds at most."""
+
+_REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to leave them out'
+
+
+def check(plan: Plan, result: EpochResult) -> None:
+    """Stop at what is refused, where that is asked for.
+
+    Raises:
+        BoxError: If something is.
+    """
+    for box, refused in result.refused.items():
+        for some in refused:
+            raise BoxError(box, result.memory.done, next(_told(plan, box, some)), remedy=_REMEDY)
+
+
+class Codecs(Protocol):
+    """A plan, and how the records of its arcs are made."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+    def codec(self, arc: str) -> ArcCodec:
+        """Return the codec of an arc."""
+
+
+def letters_of(
+    codecs: Codecs, results: Sequence[EpochResult], *, partition: int, report: Report
+) -> list[DeadLetter]:
+    """Return the dead letters of some epochs.
+
+    Args:
+        codecs: Says how the arcs' records are made.
+        results: What the epochs gave.
+        partition: That of the task.
+        report: Of the task.
+    """
+    return [
+        DeadLetter(
+            task=report.task,
+            attempt=report.attempt,
+            epoch=result.memory.done,
+            reason=refused.kind,
+            detail=f"box {box!r}, epoch {result.memory.done}: {told}",
+            topic=codecs.plan.topic(refused.arc),
+            partition=partition,
+            offset=NO_RECORD,
+            time_ms=result.memory.done * INTERVAL_MS,
+            key=key,
+            value=value,
+        )
+        for result in results
+        for box, several in result.refused.items()
+        for refused in several
+        for told, key, value in zip(
+            _told(codecs.plan, box, refused),
+            *_records(
+                codecs.codec(refused.arc),
+                refused.tuples,
+                Meta(report.task, report.attempt, result.memory.done),
+            ),
+            strict=True,
+        )
+    ]
+
+
+def tally(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
+    """Return how many there are, in all and by reason, for a report's counts."""
+    found = Counter(f"refused.{letter.reason}" for letter in letters)
+    return found + Counter(dead_letters=len(letters))
+
+
+def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
+    """Yield the reason and the tuple, of each."""
+    arc, what = plan.arcs[refused.arc], "result" if refused.arc == box else "tuple"
+    names = [name for name in arc.visible if name in refused.tuples.columns]
+    columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
+    for number, reason in enumerate(refused.reasons):
+        row = {name: column[number] for name, column in zip(names, columns, strict=True)}
+        yield f"{_short(reason)}; {what} {_short(str(row))} of arc {arc.name!r}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+def _records(
+    codec: ArcCodec, tuples: pl.DataFrame, meta: Meta
+) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+    """Return keys and values of tuples, as their arc has them; neither where it is not whole."""
+    if not set(codec.arc.identity) <= set(tuples.columns):  # of an arc within a loop
+        return [None] * tuples.height, [None] * tuples.height
+    keys = codec.keys(tuples.select(codec.arc.identity))
+    if not set(codec.arc.fields) <= set(tuples.columns):
+        return keys, [None] * len(keys)
+    whole = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
+    values = codec.values(frames.between(tuples, ~whole, tuples, whole), meta)
+    return keys, [value if len(value) <= LONGEST_VALUE else None for value in values]

@@ -1,0 +1,309 @@
+"""One epoch through the boxes of a scope, in the order that its plan chose (`propagation`).
+
+Glitch-free by construction: a box runs once an epoch, after all boxes above it (Streamulus). What
+boxes lack of history is gathered, so that the questions of boxes that don't wait for one another
+travel together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+
+import polars as pl
+
+from errata.processors.arcs.partitioner import Spread
+from errata.processors.boxes.aggregate import Aggregate
+from errata.processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused
+from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.map import Map
+from errata.processors.boxes.replay import Ask, Revising, overlay
+from errata.processors.boxes.where import Where
+from errata.processors.compile.scopes import graph_of
+from errata.processors.expressions.errors import UserFunctionError
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import Scope
+from errata.processors.propagation.choice import ORDERS
+from errata.processors.wire.report import FOREVER
+from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a scope remembers between epochs.
+
+    Args:
+        done: The last epoch.
+        watermark: wm(done).
+        live: By box that looks at more than an epoch: what it keeps, as its open windows.
+        closes: By such a box, if it has open windows: the watermark at which the first one closes.
+    """
+
+    done: int
+    watermark: int
+    live: Mapping[str, Live]
+    closes: Mapping[str, int]
+
+    @classmethod
+    def of(
+        cls, boxes: Mapping[str, Asking], live: Mapping[str, Live], *, done: int, watermark: int
+    ) -> Memory:
+        """Return what is to be remembered if the boxes keep this."""
+        found = {name: box.closes(live[name], wm=watermark) for name, box in boxes.items()}
+        closes = {name: end for name, end in found.items() if end is not None}
+        return cls(done, watermark, live, closes)
+
+
+@dataclass
+class EpochResult:
+    """What one epoch gave.
+
+    Args:
+        memory: What to remember.
+        revisions: By arc, of the scope's boxes and of its inputs, where there are any.
+        counts: Running totals to add.
+        refused: By box, what goes to the dead letters of what entered it.
+    """
+
+    memory: Memory
+    revisions: dict[str, pl.DataFrame]
+    counts: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, list[Refused]] = field(default_factory=dict)
+
+    def take(self, box: str, outcome: Outcome) -> None:
+        """Take in what a box gave."""
+        if outcome.revisions.height:
+            self.revisions[box] = outcome.revisions
+        self.count(box, outcome.counts)
+        if outcome.refused:
+            self.refused[box] = list(outcome.refused)
+            self.counts[f"{box}.refused"] = sum(r.tuples.height for r in outcome.refused)
+
+    def count(self, box: str, counts: Mapping[str, int]) -> None:
+        """Take in what a box counted."""
+        for what, count in counts.items():
+            self.counts[f"{box}.{what}"] = count
+
+
+class BoxError(ErrataError):
+    """A box can't go on: a user's function failed, or a tuple is refused and that is to stop it.
+
+    Args:
+        box: Name of the box.
+        epoch: The epoch that it was working on.
+        told: What failed, and for which tuple.
+        remedy: What to do.
+    """
+
+    def __init__(
+        self,
+        box: str,
+        epoch: int,
+        told: str,
+        *,
+        remedy: str = "correct the function, or keep such tuples from it",
+    ) -> None:
+        self.box, self.epoch = box, epoch
+        super().__init__(f"box {box!r}, epoch {epoch}: {told}; {remedy}")
+
+
+@contextmanager
+def _told_of(box: str, epoch: int) -> Iterator[None]:
+    """Say in which box and epoch a user's function failed."""
+    try:
+        yield
+    except UserFunctionError as error:
+        told = "; ".join([str(error), *getattr(error, "__notes__", [])])
+        raise BoxError(box, epoch, told) from error
+
+
+Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
+
+
+def _revised(box: Revising, given: Sequence[pl.DataFrame]) -> Outcome:
+    """Return what a box gives that looks at nothing but the revisions of an epoch."""
+    if isinstance(box, Where | Map):
+        return box.outcome(*given)
+    return Outcome(Live(), box.revise(*given))
+
+
+class ScopeRun:
+    """Takes a scope through epochs.
+
+    Args:
+        plan: The whole plan, placed.
+        scope: The scope to run.
+        partition: The partition of the task.
+    """
+
+    def __init__(self, plan: Plan, scope: Scope, *, partition: int) -> None:
+        self.plan, self.scope, self.partition = plan, scope, partition
+        self.boxes = {name: plan.boxes[name] for name in scope.boxes}
+        self.asking = {n: b for n, b in self.boxes.items() if isinstance(b, Asking)}
+        self.aggregates = {n: b for n, b in self.boxes.items() if isinstance(b, Aggregate)}
+        self.graph, self.order = graph_of(self.boxes), ORDERS[scope.order]
+        self.names = list(self.boxes)
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.readers = {
+            arc: [n for n, box in enumerate(self.boxes.values()) if arc in box.inputs]
+            for arc in scope.inputs
+        }
+        self.nothing = {
+            name: frames.none(plan.arcs[name].fields) for name in (*scope.inputs, *self.boxes)
+        }
+
+    def closes(self, memory: Memory) -> int:
+        """Return when the first open window of any box ends; `FOREVER` if none is open."""
+        return min(memory.closes.values(), default=FOREVER)
+
+    def epoch(
+        self,
+        epoch: int,
+        inputs: Mapping[str, pl.DataFrame],
+        *,
+        memory: Memory,
+        watermark: int,
+        own: Mapping[str, list[pl.DataFrame]],
+        committed: int,
+    ) -> Questions:
+        """Process one epoch; yields questions and is sent the answers.
+
+        Args:
+            epoch: Its number.
+            inputs: Its revisions by input arc.
+            memory: As of the epoch before.
+            watermark: wm(epoch).
+            own: By arc, what this task made since `committed`, in the order of epochs.
+            committed: Last epoch this task committed: own arcs are asked as of then, and what was
+                made since is laid over the answer.
+        """
+        netted = {name: self._net(name, revisions) for name, revisions in inputs.items()}
+        made = {name: revisions for name, revisions in netted.items() if revisions.height}
+        live, closes = dict(memory.live), dict(memory.closes)
+        result = EpochResult(Memory(epoch, watermark, live, closes), made)
+        counts = result.counts
+        running: dict[str, tuple[Answers, Need]] = {}
+        order = self.order(self.graph, self._active(made, closes, watermark))
+
+        def advance(name: str, run: Answers, answers: list[pl.DataFrame] | None) -> None:
+            with _told_of(name, epoch):
+                try:
+                    running[name] = run, next(run) if answers is None else run.send(answers)
+                except StopIteration as stop:
+                    outcome: Outcome = stop.value
+                    live[name] = outcome.live
+                    closes.pop(name, None)
+                    end = self.asking[name].closes(outcome.live, wm=watermark)
+                    if end is not None:
+                        closes[name] = end
+                    result.take(name, outcome)
+                    order.done(self.numbers[name], emitted=name in made)
+                else:
+                    order.wait(self.numbers[name])
+
+        while True:
+            for number in iter(order.next, None):
+                name = self.names[number]
+                box = self.boxes[name]
+                given = [made.get(arc, self.nothing[arc]) for arc in box.inputs]
+                if isinstance(box, Asking):
+                    working = box.process(
+                        *given, live=live[name], wm_before=memory.watermark, wm=watermark
+                    )
+                    advance(name, working, None)
+                    continue
+                if any(revisions.height for revisions in given):  # static runs others too
+                    result.take(name, _revised(box, given))
+                order.done(number, emitted=name in made)
+            if not running:
+                return result
+            asked = list(running.items())
+            asks = [self._asks(name, need, epoch, committed) for name, (_, need) in asked]
+            replies = yield [ask for put in asks for ask in put]
+            left = iter(replies)
+            running = {}
+            for (name, (run, need)), put in zip(asked, asks, strict=True):
+                counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
+                answers = list(islice(left, len(put)))
+                if need.kind == RESULTS:
+                    found = [self._results(name, answers[0], own)]
+                else:
+                    answers = [
+                        self._with_own(ask.arc, answer, own, made)
+                        for ask, answer in zip(put, answers, strict=True)
+                    ]
+                    with _told_of(name, epoch):
+                        found = self.inputs(name, answers, watermark=watermark)
+                advance(name, run, found)
+
+    def _active(
+        self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int
+    ) -> Iterator[int]:
+        """Yield the boxes that have something to do, before any of them has run."""
+        for arc in inputs:
+            yield from self.readers[arc]
+        yield from (self.numbers[name] for name, end in closes.items() if end <= watermark)
+
+    def _net(self, name: str, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Return the revisions of an input, one for each identity: exchanges have many writers."""
+        arc = self.plan.arcs[name]
+        if not arc.exchange:
+            return revisions
+        plain = revisions.select(list(frames.schema(arc.fields)))
+        return frames.net(plain, arc.identity, list(arc.fields))
+
+    def inputs(
+        self, name: str, replayed: Sequence[pl.DataFrame], *, watermark: int
+    ) -> list[pl.DataFrame]:
+        """Return a box's inputs on this partition, from what its anchors replayed."""
+        path = self.plan.paths[name]
+        found = path.inputs(replayed, wm=watermark)
+        if not path.everywhere:
+            return found
+        spreads = [Spread(arc, self.plan.partition_count(arc.name)) for arc in path.targets]
+        return [
+            tuples.filter(spread.places(tuples) == self.partition)
+            for spread, tuples in zip(spreads, found, strict=True)
+        ]
+
+    def _asks(self, name: str, need: Need, epoch: int, committed: int) -> list[Ask]:
+        """Return the questions that a need becomes."""
+        if need.kind == INPUTS:
+            return [
+                Ask(
+                    anchor.arc.name,
+                    committed if anchor.arc.name in self.boxes else epoch,
+                    anchor.ranges(need.ranges),
+                    anchor.everywhere,
+                )
+                for anchor in self.plan.paths[name].anchors
+            ]
+        return [Ask(self.plan.choices[name].results or name, committed, need.ranges)]
+
+    def _results(
+        self,
+        name: str,
+        tuples: pl.DataFrame,
+        own: Mapping[str, list[pl.DataFrame]],
+    ) -> pl.DataFrame:
+        """Return stored results with what was made since laid over them.
+
+        They may be kept in another scope, further down, that has seen what is committed only.
+        """
+        return overlay(tuples, self.aggregates[name].stored, own.get(name, []))
+
+    def _with_own(
+        self,
+        anchor: str,
+        tuples: pl.DataFrame,
+        own: Mapping[str, list[pl.DataFrame]],
+        made: Mapping[str, pl.DataFrame],
+    ) -> pl.DataFrame:
+        """Return what an anchor replayed, with what this task made of it since laid over it."""
+        if anchor not in self.boxes:
+            return tuples
+        since = [*own.get(anchor, []), made.get(anchor, self.nothing[anchor])]
+        return overlay(tuples, self.plan.arcs[anchor], since)

@@ -1,0 +1,310 @@
+"""The task of a scope of boxes on one partition."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import polars as pl
+
+from errata.processors.arcs.arc_topic import ArcInput, history
+from errata.processors.arcs.partitioner import Spread
+from errata.processors.arcs.tombstones import Emission
+from errata.processors.boxes.replay import Ask
+from errata.processors.plan.scope import Scope
+from errata.processors.tasks import rebuild
+from errata.processors.tasks.dead_letters import Posted, posted
+from errata.processors.tasks.refused_tuples import check, letters_of, tally
+from errata.processors.tasks.replay_client import Answering, Desk, ReplayRefusedError
+from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
+from errata.processors.tasks.shared import STOP, Shared
+from errata.processors.tasks.task import INTERVAL_MS, Task
+from errata.processors.wire.report import NEVER, SETTLED, Report
+from errata.schemas import revisions as frames
+from errata.schemas.fields import physical
+from errata.topics.cluster import FencedError, LostOffsetError, TopicPartition
+
+log = logging.getLogger("errata")
+
+ROWS_A_COMMIT = 100_000
+EPOCHS_A_COMMIT = 100
+REPORTS_A_LAG = 4
+"""How often an idle task reports in the time that connection points keep superseded records."""
+
+
+class ScopeTask(Task):
+    """Processes every epoch that its input has completed, as one batch.
+
+    Args:
+        shared: What its process shares.
+        scope: The scope.
+        partition: Its partition.
+        desk: Where it asks for history.
+    """
+
+    def __init__(self, shared: Shared, scope: Scope, *, partition: int, desk: Desk) -> None:
+        super().__init__(shared, f"{scope.name}.{partition}", outputs=scope.outputs)
+        self.scope, self.desk = scope, desk
+        self.run = ScopeRun(self.plan, scope, partition=self.partition)
+        self.spreads: dict[str, Spread] = {}
+        self.inputs: dict[str, ArcInput] = {}
+
+    def start(self) -> Iterator[bool]:
+        """Rebuild the open windows as of the last committed epoch, from the connection points."""
+        self._open_inputs(done=self.report.done, resume=self.report.resume)
+        done, wm = self.report.done, self.report.watermark
+        live = {name: box.no_live() for name, box in self.run.asking.items()}
+        if done >= 0:
+            since = {name: box.live_from_ms(wm) for name, box in self.run.asking.items()}
+            kept = {name: from_ms for name, from_ms in since.items() if from_ms is not None}
+            asks = [
+                Ask(anchor.arc.name, done, anchor.ranges_from(from_ms), anchor.everywhere)
+                for name, from_ms in kept.items()
+                for anchor in self.plan.paths[name].anchors
+            ]
+            try:
+                answers = iter((yield from self._answers(asks, done)))
+            except (LostOffsetError, ReplayRefusedError) as error:
+                yield from self._rebuild(str(error))
+                return
+            for name in kept:
+                replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
+                found = self.run.inputs(name, replayed, watermark=wm)
+                live[name] = self.run.asking[name].restore(*found, wm=wm)
+        self.memory = Memory.of(self.run.asking, live, done=done, watermark=wm)
+        yield True
+
+    def _open_inputs(self, *, done: int, resume: Mapping[TopicPartition, int]) -> None:
+        for reader in self.inputs.values():
+            reader.close()
+        for arc in self.scope.inputs:
+            codec = self.shared.codec(arc)
+            offset = resume.get(TopicPartition(codec.topic, self.partition), 0)
+            self.inputs[arc] = ArcInput(self.view, codec, self.partition, done=done, resume=offset)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        for reader in self.inputs.values():
+            reader.close()
+        super().close()
+
+    def _answers(self, asks: list[Ask], epoch: int) -> Answering:
+        """Put questions; what is asked as of before the first epoch is empty, and not asked."""
+        put = [ask for ask in asks if ask.as_of >= 0]
+        found: list[pl.DataFrame] = []
+        if put:
+            found = yield from self._reading_ahead(
+                self.desk.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
+            )
+        given = iter(found)
+        return [
+            next(given)
+            if ask.as_of >= 0
+            else pl.DataFrame(schema=physical(self.plan.arcs[ask.arc].fields))
+            for ask in asks
+        ]
+
+    def _reading_ahead(self, answering: Answering) -> Answering:
+        """Read and decode what has arrived while the answers are on their way.
+
+        Reports too: who should answer may have gone on to a new version of the plan.
+        """
+        try:
+            while True:
+                next(answering)
+                self.view.poll()
+                yield any([reader.poll() for reader in self.inputs.values()])
+        except StopIteration as stop:
+            answers: list[pl.DataFrame] = stop.value
+            return answers
+
+    def step(self) -> Iterator[bool]:
+        """Take the epochs that are complete, process them one by one, commit them together."""
+        self.view.poll()
+        try:
+            for reader in self.inputs.values():
+                reader.poll()
+            frontier = min(reader.frontier() for reader in self.inputs.values())
+            results = yield from self._process(frontier)
+        except (LostOffsetError, ReplayRefusedError) as error:
+            yield from self._rebuild(str(error))
+            return
+        if not results:
+            yield from self._rest(frontier)
+            return
+        last = results[-1].memory
+        records, counts = self._told(results)
+        report = self._reported(last, counts)
+        emissions = [
+            emission
+            for result in results
+            for arc in self.plan.emitted(self.scope)
+            if arc in result.revisions
+            for emission in self._emissions(arc, result.revisions[arc], result.memory.done)
+        ]
+        yield from self.commit(emissions, report, records=records)
+        self.memory = last
+
+    def _told(self, results: Sequence[EpochResult]) -> tuple[Posted, dict[str, int]]:
+        """Return the dead letters of some epochs, as records, and the counts of their report."""
+        dead = letters_of(self.shared, results, partition=self.partition, report=self.report)
+        counts = Counter(self.report.counts)
+        for found in (*(result.counts for result in results), tally(dead)):
+            counts.update(found)
+        counts[SETTLED] = self._settled(results[-1].memory.done)
+        return posted(self.shared, dead), dict(counts)
+
+    def _rest(self, frontier: int) -> Iterator[bool]:
+        """Do what there is to do while no epoch brings anything.
+
+        How far it is others infer; but history is kept as of its last report, so that one must not
+        become too old. And the first one after a switch does not know which windows are open.
+        """
+        idle_ms, closes = (frontier - self.report.done) * INTERVAL_MS, self.run.closes(self.memory)
+        is_old = idle_ms * REPORTS_A_LAG > self.shared.compaction_lag_ms
+        if self.report.done < 0 or (closes == self.report.closes and not is_old):
+            yield from self.bury()
+            return
+        done = max(frontier, self.report.done)
+        memory = replace(
+            self.memory, done=done, watermark=self.view.watermark(self.name, upto=done)
+        )
+        yield from self.commit([], self._reported(memory, self.report.counts))
+        self.memory = memory
+
+    def _reported(self, memory: Memory, counts: Mapping[str, int]) -> Report:
+        """Return the report of what is done by now; epochs up to there are read no more."""
+        return replace(
+            self.report,
+            done=memory.done,
+            watermark=memory.watermark,
+            closes=self.run.closes(memory),
+            resume={reader.place: reader.drop(memory.done) for reader in self.inputs.values()},
+            counts=counts,
+        )
+
+    def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
+        """Return an arc's revisions with their partitions: all in one's own, but in an exchange."""
+        if revisions.is_empty():
+            return []
+        if self.plan.arcs[arc].exchange:
+            if arc not in self.spreads:
+                self.spreads[arc] = Spread(self.plan.arcs[arc], self.plan.partition_count(arc))
+            return self.spreads[arc].emissions(revisions, epoch)
+        here = pl.Series([self.partition], dtype=pl.Int32).new_from_index(0, revisions.height)
+        return [Emission(arc, epoch, revisions, here)]
+
+    def _rebuild(self, why: str) -> Iterator[bool]:
+        """Catch up in one coalesced epoch, without the history that is gone (`rebuild`)."""
+        for _ in self.read_reports():
+            yield True
+        if self.is_superseded:
+            raise FencedError(f"task {self.name}: a newer life of it has taken over; {why}")
+        rebuild.check(self.plan, self.scope, why=why)
+        log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
+        self._open_inputs(done=-1, resume={})
+        while (epoch := min(i.frontier() for i in self.inputs.values())) <= self.report.done:
+            self.view.poll()
+            for reader in self.inputs.values():
+                reader.poll()
+            yield False
+        wm = self.view.watermark(self.name, upto=epoch)
+        made, result = self._recomputed(epoch, wm)
+        if result.refused:
+            _, before = self._recomputed(self.report.done, self.report.watermark)
+            result = rebuild.beyond(result, before)
+        if self.shared.on_error == STOP:
+            check(self.plan, result)
+        emissions = []
+        for name in self.scope.outputs:
+            codec, arc = self.shared.codec(name), self.plan.arcs[name]
+            place = TopicPartition(codec.topic, self.partition)
+            found = yield from history(self.cluster, codec, place, 0)
+            own = self.view.believed(found.filter(pl.col("task") == self.name))
+            emitted = frames.fold(own, arc.identity, list(arc.fields))
+            settled = self.report.counts.get(SETTLED, NEVER)
+            changed = rebuild.difference(arc, emitted, made[name], settled=settled)
+            emissions += self._emissions(name, changed, epoch)
+            if box := self.run.asking.get(name):
+                result.count(name, box.kinds(changed, wm_before=self.report.watermark))
+        result.counts["rebuilt"] = 1
+        records, counts = self._told([result])
+        report = self._reported(result.memory, counts)
+        yield from self.commit(emissions, report, records=records)
+        self.memory = result.memory
+
+    def _recomputed(self, epoch: int, wm: int) -> tuple[dict[str, pl.DataFrame], EpochResult]:
+        """Return what boxes make, from scratch, of what inputs hold as of an epoch."""
+        content = dict[str, pl.DataFrame]()
+        for name, reader in self.inputs.items():
+            arc = self.plan.arcs[name]
+            content[name] = frames.fold(reader.take(epoch), arc.identity, list(arc.fields))
+        return rebuild.recompute(self.plan, self.scope, content, epoch=epoch, watermark=wm)
+
+    def _settled(self, epoch: int) -> int:
+        """Return the event time before which nothing that is written can change after an epoch."""
+        found = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
+        return max(min(found, default=NEVER), self.report.counts.get(SETTLED, NEVER))
+
+    def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
+        """Return the results of some complete epochs, oldest first; [] when there is nothing.
+
+        Epochs that bring no input and close no window are passed over.
+        """
+        if frontier <= self.report.done:
+            return []
+        found = [reader.epochs(frontier) for reader in self.inputs.values()]
+        given = sorted({epoch for own in found for epoch in own})[:EPOCHS_A_COMMIT]
+        upto = given[-1] if len(given) == EPOCHS_A_COMMIT else frontier
+        memory, rows = self.memory, 0
+        epoch = self._following(given, memory, upto)
+        if epoch is None:
+            return []
+        taken = {arc: reader.take(upto) for arc, reader in self.inputs.items()}
+        results: list[EpochResult] = []
+        own: dict[str, list[pl.DataFrame]] = {}
+        line = self.view.line(self.scope.name)
+        while epoch is not None and rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
+            given = [later for later in given if later > epoch]
+            inputs = {arc: frame.filter(pl.col("epoch") == epoch) for arc, frame in taken.items()}
+            wm = max(memory.watermark, line.at(epoch))
+            result = yield from self._epoch(epoch, inputs, memory, wm, own)
+            memory, rows = result.memory, rows + sum(map(len, inputs.values()))
+            results.append(result)
+            for arc, revisions in result.revisions.items():
+                own.setdefault(arc, []).append(revisions)
+            epoch = self._following(given, memory, upto)
+        return results
+
+    def _following(self, given: list[int], memory: Memory, upto: int) -> int | None:
+        """Return the next epoch that brings input or closes a window; None if there is none yet."""
+        closing = self.view.frontiers.closing(
+            self.name, after=memory.done, closes=self.run.closes(memory)
+        )
+        closings = [] if closing is None or closing > upto else [closing]
+        return min([*given[:1], *closings], default=None)
+
+    def _epoch(
+        self,
+        epoch: int,
+        inputs: dict[str, pl.DataFrame],
+        memory: Memory,
+        wm: int,
+        own: dict[str, list[pl.DataFrame]],
+    ) -> Generator[bool, None, EpochResult]:
+        run = self.run.epoch(
+            epoch, inputs, memory=memory, watermark=wm, own=own, committed=self.report.done
+        )
+        try:
+            asks = next(run)
+            while True:
+                answers = yield from self._answers(asks, epoch)
+                asks = run.send(answers)
+        except StopIteration as stop:
+            result: EpochResult = stop.value
+            if self.shared.on_error == STOP:
+                check(self.plan, result)
+            return result

@@ -1,0 +1,298 @@
+"""Windows by event time: which of them hold a tuple, and which event times they span.
+
+A window is named by its start, in ms UTC, and holds the event times from there to its end, which is
+exclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, overload
+
+import numpy as np
+import polars as pl
+
+from errata.processors.windows.durations import DurationError as DurationError
+from errata.processors.windows.durations import duration_ms as duration_ms
+from errata.processors.windows.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
+from errata.processors.windows.event_times import EventTimeError as EventTimeError
+from errata.processors.windows.event_times import Times, checked
+from errata.processors.windows.row_windows import HoppingRows, RowWindow, SlidingRows
+from errata.processors.windows.specification import WindowSpecError as WindowSpecError
+from errata.processors.windows.specification import given, origin_ms, rows_alone
+from errata.processors.windows.wall_time import Zone, zone
+
+FOREVER_MS = 2**62
+"""Beyond every event time, and as an extent longer than all of them."""
+
+HISTORY_START_MS, HISTORY_END_MS = -30_610_224_000_000, 221_845_392_000_001
+"""The years 1000 to 8999, which sources' event times lie in: the window that holds all tuples."""
+
+
+@dataclass(frozen=True)
+class Hopping:
+    """Half-open windows of one size that start every so often, also before 1970.
+
+    Without a zone they start at ``origin_ms`` plus multiples of ``slide_ms``. With one the same is
+    true of its clocks: windows begin and end when clocks first show their ends or have jumped past
+    them, so a day may have 23 or 25 hours. What comes out empty is no window; of windows that start
+    at the same instant only the longest is one.
+
+    Args:
+        size_ms: Window length in ms, on the zone's clocks.
+        slide_ms: Distance between window starts in ms, in (0, size_ms]. Tumbling windows have a
+            slide of their size.
+        origin_ms: Where one window starts: ms since 1970, UTC or on the zone's clocks.
+        tz: IANA name of the zone.
+
+    Raises:
+        WindowSpecError: If the slide is outside (0, size_ms]: tuples would be lost.
+        TimeZoneError: If there is no such zone.
+
+    Example:
+        The 2:00 price of Borealis figure 1 touches 1:40-2:09 and 2:00-2:29:
+
+        >>> windows, minute = hopping("30m", every="20m"), 60_000
+        >>> _, starts = windows.touched(pl.Series([120 * minute]))
+        >>> list(zip(starts // minute, windows.ends(starts) // minute))
+        [(100, 130), (120, 150)]
+    """
+
+    size_ms: int
+    slide_ms: int
+    origin_ms: int = 0
+    tz: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slide_ms <= self.size_ms <= EVENT_TIME_BOUND_MS:
+            raise WindowSpecError(
+                f"windows of {self.size_ms} ms every {self.slide_ms} ms: needs 0 < every <= size "
+                f"<= {EVENT_TIME_BOUND_MS} ms, else tuples between two windows are lost"
+            )
+        if self.tz is not None:
+            zone(self.tz)
+
+    @property
+    def _zone(self) -> Zone | None:
+        return None if self.tz is None else zone(self.tz)
+
+    @property
+    def extent_ms(self) -> int:
+        """The most event time that a result depends on, in ms; radii add these up."""
+        return self.size_ms + (self._zone.spread_ms if self._zone else 0)
+
+    def ends(self, starts: pl.Series) -> pl.Series:
+        """Return the exclusive ends of windows from their starts, in ms."""
+        clocks = self._zone
+        if clocks is None:
+            return starts + self.size_ms
+        return pl.Series(
+            clocks.instants(self._grid(clocks.walls(starts.to_numpy())) + self.size_ms)
+        )
+
+    def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Return every pair of a tuple and a window that holds it, by tuple, oldest window first.
+
+        Args:
+            event_times: In ms, Int64, never null, within `EVENT_TIME_BOUND_MS`.
+
+        Returns:
+            ``row``, the tuple's index in `event_times` (UInt32), and ``window_start`` in ms
+            (Int64), of the same length.
+
+        Raises:
+            EventTimeError: If an event time is null or out of bounds.
+        """
+        times, clocks = checked(event_times), self._zone
+        if clocks is not None:
+            times = clocks.reached(times)
+        newest = self._grid(times)
+        every, more = divmod(self.size_ms, self.slide_ms)
+        # A tuple is in one window more during the first `more` ms of each slide.
+        counts = every + (times - newest < more)
+        rows = np.repeat(np.arange(len(times), dtype=np.uint32), counts)
+        later = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
+        starts = np.repeat(newest, counts) - later * self.slide_ms
+        if clocks is not None:
+            walls, starts = starts, clocks.instants(starts)
+            there = self._grid(clocks.walls(starts)) == walls
+            rows, starts = rows[there], starts[there]
+        return pl.Series("row", rows), pl.Series("window_start", starts)
+
+    def _grid(self, times: Times) -> Times:
+        """Return the last possible start at or before some times."""
+        return times - (times - self.origin_ms) % self.slide_ms
+
+    def describe(self) -> dict[str, Any]:
+        """Return what defines the windows, as plain data."""
+        found: dict[str, Any] = {"size_ms": self.size_ms, "slide_ms": self.slide_ms}
+        if self.origin_ms:
+            found["origin_ms"] = self.origin_ms
+        if self.tz is not None:
+            found["tz"] = self.tz
+        return found
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """For each instant at which a group has a tuple, the window of one size that ends with it.
+
+    The window of event time t is [t + 1 - size, t + 1): SQL's ``RANGE BETWEEN size PRECEDING AND
+    CURRENT ROW``, the last ms of the size excluded, and EEP's sliding window.
+
+    Args:
+        size_ms: Window length in ms.
+
+    Raises:
+        WindowSpecError: If it is not positive.
+    """
+
+    size_ms: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.size_ms <= EVENT_TIME_BOUND_MS:
+            raise WindowSpecError(
+                f"sliding windows of {self.size_ms} ms: needs a size from 1 to "
+                f"{EVENT_TIME_BOUND_MS} ms"
+            )
+
+    @property
+    def extent_ms(self) -> int:
+        """How much event time a result depends on, in ms; radii add these up."""
+        return self.size_ms
+
+    def ends(self, starts: pl.Series) -> pl.Series:
+        """Return the exclusive ends of windows from their starts, in ms."""
+        return starts + self.size_ms
+
+    def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Return for every tuple the window that ends with it, as `Hopping.touched` does."""
+        starts = checked(event_times) + (1 - self.size_ms)
+        return _one_each(starts)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what defines the windows, as plain data."""
+        return {"sliding_ms": self.size_ms}
+
+
+@dataclass(frozen=True)
+class History:
+    """One window that holds all tuples; it closes when the sources end."""
+
+    @property
+    def extent_ms(self) -> int:
+        """As good as for ever."""
+        return FOREVER_MS
+
+    def ends(self, starts: pl.Series) -> pl.Series:
+        """Return the end of all event times for each start."""
+        return pl.Series([HISTORY_END_MS], dtype=pl.Int64).new_from_index(0, len(starts))
+
+    def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Return the one window for every tuple, as `Hopping.touched` does."""
+        return _one_each(np.full(len(checked(event_times)), HISTORY_START_MS))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what defines the window, as plain data."""
+        return {"window": None}
+
+
+Window = Hopping | Sliding
+AnyWindow = Window | RowWindow
+
+
+def _one_each(starts: Times) -> tuple[pl.Series, pl.Series]:
+    rows = np.arange(len(starts), dtype=np.uint32)
+    return pl.Series("row", rows), pl.Series("window_start", starts)
+
+
+@overload
+def hopping(
+    size: str | int,
+    *,
+    every: str | int,
+    origin: str | int | None = None,
+    tz: str | None = None,
+) -> Hopping: ...
+@overload
+def hopping(*, rows: int, every: int) -> HoppingRows: ...
+def hopping(
+    size: str | int | None = None,
+    *,
+    every: str | int,
+    rows: int | None = None,
+    origin: str | int | None = None,
+    tz: str | None = None,
+) -> Hopping | HoppingRows:
+    """Return windows of a size, or of so many tuples, that start every so often.
+
+    Args:
+        size: Window length, as ``"30m"`` or in ms.
+        every: Distance between window starts, at most the size; in tuples, beside `rows`.
+        rows: Tuples in a window, instead of a size, an origin and a zone.
+        origin: When one of the windows starts: ms since 1970 UTC, or ISO-8601 text, which without
+            an offset of its own is UTC, or what clocks in `tz` show. 1970-01-01 when not given.
+        tz: IANA name of a zone: windows start and end by its clocks.
+
+    Raises:
+        DurationError: If a length can't be read.
+        WindowSpecError: If tuples would be lost, or the origin can't be read.
+        TimeZoneError: If there is no such zone.
+
+    Example:
+        >>> hopping("30m", every="20m", origin="2026-07-15T00:10")
+        Hopping(size_ms=1800000, slide_ms=1200000, origin_ms=600000, tz=None)
+        >>> hopping(rows=100, every=20)
+        HoppingRows(rows=100, every=20)
+    """
+    if rows is not None:
+        return HoppingRows(rows_alone(rows, size, origin, tz), every)  # type: ignore[arg-type]  # refused there
+    slide_ms = duration_ms(every, what="window slide (every)")
+    windows = Hopping(duration_ms(given(size), what="window size"), slide_ms, tz=tz)
+    if origin is None:
+        return windows
+    return replace(windows, origin_ms=origin_ms(origin, tz) % slide_ms)
+
+
+@overload
+def tumbling(
+    size: str | int, *, origin: str | int | None = None, tz: str | None = None
+) -> Hopping: ...
+@overload
+def tumbling(*, rows: int) -> HoppingRows: ...
+def tumbling(
+    size: str | int | None = None,
+    *,
+    rows: int | None = None,
+    origin: str | int | None = None,
+    tz: str | None = None,
+) -> Hopping | HoppingRows:
+    """Return windows of a size, each starting where the one before it ends; see `hopping`.
+
+    Example:
+        >>> tumbling("1d", tz="America/New_York")
+        Hopping(size_ms=86400000, slide_ms=86400000, origin_ms=0, tz='America/New_York')
+        >>> tumbling(rows=100)
+        HoppingRows(rows=100, every=100)
+    """
+    if rows is not None:
+        return HoppingRows(rows_alone(rows, size, origin, tz), rows)
+    return hopping(given(size), every=given(size), origin=origin, tz=tz)
+
+
+@overload
+def sliding(size: str | int) -> Sliding: ...
+@overload
+def sliding(*, rows: int) -> SlidingRows: ...
+def sliding(size: str | int | None = None, *, rows: int | None = None) -> Sliding | SlidingRows:
+    """Return, for each instant at which a group has a tuple, the window of a size that ends there.
+
+    With `rows`, for each tuple of a group the window of so many tuples that ends with it.
+
+    Example:
+        >>> sliding("1000s"), sliding(rows=20)
+        (Sliding(size_ms=1000000), SlidingRows(rows=20))
+    """
+    if rows is not None:
+        return SlidingRows(rows_alone(rows, size))
+    return Sliding(duration_ms(given(size), what="window size"))

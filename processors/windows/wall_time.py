@@ -1,0 +1,158 @@
+"""Wall time: what clocks show in a zone, and back, for whole columns of times.
+
+Wall times are ms since 1970-01-01 00:00 on the zone's clocks. As time goes on they jump ahead (a
+gap: some wall times never are) and back (some are twice). The zone's transitions are tabulated once
+with the rules that polars brings; it knows them to the end of the year 2099, and as the Gregorian
+calendar repeats itself the table is carried on from there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import zoneinfo
+from functools import lru_cache
+
+import numpy as np
+import polars as pl
+
+from errata.processors.windows.event_times import Times
+from errata.schemas.errors import ErrataError
+
+_DAY_MS = 86_400_000
+_FIRST_YEAR = 1800  # before any zone left its mean solar time
+_KNOWN_YEARS = 2100  # the rules are known for the years before
+_LIKE_YEARS = 28  # so many years have every calendar there is, as long as no leap day is left out
+_CYCLE_YEARS = 400
+_LAST_YEAR = _KNOWN_YEARS + _CYCLE_YEARS + 2
+
+
+class TimeZoneError(ErrataError):
+    """There is no such time zone."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+        known = sorted(zoneinfo.available_timezones())
+        folded = {zone.lower(): zone for zone in reversed(known)}
+        near = difflib.get_close_matches(str(name).lower(), folded, n=3, cutoff=0.5)
+        hint = f"; perhaps {', '.join(repr(folded[zone]) for zone in near)}" if near else ""
+        super().__init__(
+            f"time zone {name!r}: needs an IANA name as 'Europe/Berlin' or 'UTC', found none "
+            f"of that name{hint}"
+        )
+
+
+class Zone:
+    """The clocks of one time zone.
+
+    Args:
+        name: Its IANA name.
+
+    Raises:
+        TimeZoneError: If there is no such zone.
+
+    Example:
+        In New York 2:30 did not exist on 9 March 2025; clocks jumped from 2:00 to 3:00:
+
+        >>> minute, clocks = 60_000, Zone("America/New_York")
+        >>> two = int(np.datetime64("2025-03-09T02:00", "ms").astype(np.int64))
+        >>> walls = np.array([two - minute, two + 30 * minute, two + 60 * minute])
+        >>> ((clocks.instants(walls) - clocks.instants(walls[:1])) // minute).tolist()
+        [0, 1, 1]
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        known = _years(_FIRST_YEAR, _KNOWN_YEARS)
+        days = np.arange(known[0], known[-1] + 1, _DAY_MS)
+        found = self._found(days)
+        at = np.flatnonzero(np.diff(found))
+        before, after = days[at].copy(), days[at + 1].copy()
+        while (apart := after - before > 1).any():
+            middle = np.where(apart, (before + after) // 2, after)
+            same = self._found(middle) == found[at]
+            before, after = np.where(same, middle, before), np.where(same, after, middle)
+        moments, offsets = _carried_on(after, found[at + 1], known)
+        self._moments = moments
+        self._offsets = np.concatenate([found[:1], offsets])
+        # the wall time that clocks have not yet reached when each transition comes
+        self._peaks = np.maximum.accumulate(moments + self._offsets[:-1])
+        self._repeats_from = int(_years(_KNOWN_YEARS + 1, _KNOWN_YEARS + 1)[0])
+
+    def _found(self, instants: Times) -> Times:
+        """Return how far clocks are ahead of UTC, for years with known rules."""
+        utc = pl.Series(instants).cast(pl.Datetime("ms", "UTC"))
+        try:
+            walls = utc.dt.convert_time_zone(self.name).dt.replace_time_zone(None)
+        except (pl.exceptions.ComputeError, TypeError) as error:
+            raise TimeZoneError(self.name) from error
+        return walls.to_physical().to_numpy() - instants
+
+    @property
+    def spread_ms(self) -> int:
+        """The most that two times are further apart in UTC than on the clocks."""
+        return int(self._offsets.max() - self._offsets.min())
+
+    def walls(self, instants: Times) -> Times:
+        """Return what clocks show at some instants."""
+        times, shift = self._early(instants)
+        walls: Times = times + self._offsets[np.searchsorted(self._moments, times, side="right")]
+        return walls + shift
+
+    def reached(self, instants: Times) -> Times:
+        """Return the latest wall time that clocks have shown by some instants; it never falls."""
+        times, shift = self._early(instants)
+        place = np.searchsorted(self._moments, times, side="right")
+        peaks = np.concatenate([[-(2**62)], self._peaks])
+        highest: Times = np.maximum(times + self._offsets[place], peaks[place] - 1)
+        return highest + shift
+
+    def instants(self, walls: Times) -> Times:
+        """Return when clocks first showed some wall times, or had jumped past them."""
+        times, shift = self._early(walls)
+        place = np.searchsorted(self._peaks, times, side="right")
+        starts = np.concatenate([[-(2**62)], self._moments])
+        first: Times = np.maximum(times - self._offsets[place], starts[place])
+        return first + shift
+
+    def _early(self, times: Times) -> tuple[Times, Times]:
+        """Return times within the table that have the same calendar, and how much later they are.
+
+        The calendar repeats itself after 400 years, which are a whole number of weeks.
+        """
+        cycle = 146_097 * _DAY_MS
+        shift = np.maximum((times - self._repeats_from) // cycle, 0) * cycle
+        return times - shift, shift
+
+
+@lru_cache(maxsize=64)
+def zone(name: str) -> Zone:
+    """Return a zone, tabulated once.
+
+    Raises:
+        TimeZoneError: If there is no such zone.
+    """
+    return Zone(name)
+
+
+def _years(first: int, last: int) -> Times:
+    """Return when the years from `first` to `last` begin."""
+    years = np.arange(first, last + 1, dtype=np.int64)
+    return (years - 1970).astype("datetime64[Y]").astype("datetime64[ms]").astype(np.int64)
+
+
+def _carried_on(moments: Times, offsets: Times, known: Times) -> tuple[Times, Times]:
+    """Return transitions with those of the years after the known ones.
+
+    Each such year has those of the latest known year with the same calendar: equally long, and
+    beginning on the same weekday.
+    """
+    years = _years(_KNOWN_YEARS - _LIKE_YEARS, _LAST_YEAR)
+    length, weekday = np.diff(years), years // _DAY_MS % 7
+    parts, values = [moments], [offsets]
+    for year in range(_LIKE_YEARS, len(length)):
+        alike = (length == length[year]) & (weekday[:-1] == weekday[year])
+        like = int(np.flatnonzero(alike[:_LIKE_YEARS])[-1])
+        inside = slice(*np.searchsorted(moments, years[like : like + 2]))
+        parts.append(moments[inside] + years[year] - years[like])
+        values.append(offsets[inside])
+    return np.concatenate(parts), np.concatenate(values)

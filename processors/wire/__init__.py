@@ -1,0 +1,1 @@
+"""What processes write for one another: schemas, encoding, decoding."""
