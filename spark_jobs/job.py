@@ -8,9 +8,8 @@ from functools import cached_property
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.states import UPSTREAM
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import Stateless
+from errata.processors.boxes.modes import UPSTREAM
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.shared import DEAD_LETTER
@@ -57,15 +56,15 @@ class Job:
     def box(self) -> Aggregate:
         """The aggregate, with states kept to its horizon, older windows replayed."""
         box = self.plan.boxes[self.name]
-        assert isinstance(box, Aggregate)
+        assert isinstance(box, Aggregate)  # its states are what Spark's store holds
         horizon_ms = self.plan.spark[self.name]
         return replace(box, mode=UPSTREAM, filters=(), horizon_ms=horizon_ms)
 
     @cached_property
-    def chain(self) -> list[Where | Map]:
+    def chain(self) -> list[Stateless]:
         """The boxes in front of the aggregate, in order."""
         boxes = [self.plan.boxes[name] for name in self.scope.boxes[:-1]]
-        return [box for box in boxes if isinstance(box, Where | Map)]
+        return [box for box in boxes if isinstance(box, Stateless)]  # all are: see `scopes`
 
     @cached_property
     def slabs(self) -> Slabs:

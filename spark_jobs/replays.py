@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 
 import polars as pl
 
-from errata.processors.boxes.answers import Need
+from errata.processors.boxes.base import Need
 from errata.processors.boxes.replay import Ask
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicDesk

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from errata.processors.boxes.answers import Refused
+from errata.processors.boxes.base import Refused
 from errata.processors.reports.progress_view import believed
 from errata.processors.wire.report import NEVER, SETTLED
 from errata.schemas import revisions as frames
@@ -158,7 +158,7 @@ def _sides(
         net = frames.coalesced(found, arc.identity, list(arc.fields))
     refused: dict[str, Sequence[Refused]] = {}
     for box in job.chain:
-        outcome = box.outcome(net)
+        outcome = box.revise(net)
         refused[box.arc.name], net = outcome.refused, outcome.revisions
     # judged here, not in each of the slabs that a tuple is in
     leaving, _ = job.box.taken(frames.leaving(net, names))

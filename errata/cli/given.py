@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
+from errata.client.source_record import declared
 from errata.processors.plan.source import Source
-from errata.read.source_record import declared
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
 

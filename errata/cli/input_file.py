@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from errata.cli.csv_lines import CsvLines
-from errata.read import rows
+from errata.client import rows
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 

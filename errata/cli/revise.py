@@ -16,15 +16,15 @@ from errata.cli.deployed import deployed
 from errata.cli.given import RefusedRevisionError, given_fields, given_identity
 from errata.cli.output import for_people, print_lines
 from errata.cli.tail import told
+from errata.client import rows
+from errata.client.delivery import Parcel, deliver
+from errata.client.source_record import source_records
+from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.decoding import Intake
 from errata.processors.plan.scope import INGEST
 from errata.processors.plan.source import Source
-from errata.read import rows
-from errata.read.delivery import Parcel, deliver
-from errata.read.source_record import source_records
-from errata.read.what_if import Content, consequences, content_of
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from errata.processors.boxes.where import Where
 from errata.processors.plan.plan import Plan
 
 
@@ -21,7 +20,7 @@ def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]
         total.update(own)
     return [
         f"filter {name!r} has let none of {total[f'{name}.judged']} revisions pass: "
-        f"{box.predicate.text}"
+        f"{box.filter.text}"
         for name, box in plan.boxes.items()
-        if isinstance(box, Where) and total[f"{name}.judged"] and not total[f"{name}.passed"]
+        if box.filter is not None and total[f"{name}.judged"] and not total[f"{name}.passed"]
     ]

@@ -1,4 +1,4 @@
-"""The metrics of a process's work (`errata.metrics`): names, labels and what they tell."""
+"""The metrics of a process's work (`errata.observe.metrics`): names, labels and what they tell."""
 
 from __future__ import annotations
 

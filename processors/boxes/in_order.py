@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from errata.processors.boxes.answers import Answers, Live, Outcome, without
+from errata.processors.boxes.base import Answers, Live, Outcome, without
 from errata.processors.boxes.difference import difference
 from errata.processors.boxes.sliding import LAST, SlidingAggregate
 from errata.processors.boxes.states import ROWS, number_rows
@@ -72,7 +72,7 @@ class SlidingInOrder(SlidingAggregate):
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions of the input; see `Asking.process`."""
+        """Take one epoch's revisions of the input; see `Box.process`."""
         if not isinstance(live, InOrder):
             return (yield from super().process(*revisions, live=live, wm_before=wm_before, wm=wm))
         outcome = self._followed(revisions[0], live, wm_before, wm)

@@ -23,8 +23,16 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome, Refused
-from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.base import (
+    INPUTS,
+    Above,
+    Answers,
+    Box,
+    Live,
+    Need,
+    Outcome,
+    Refused,
+)
 from errata.processors.boxes.body import Body, Contents
 from errata.processors.boxes.difference import difference, undone
 from errata.processors.boxes.raised import Raised
@@ -38,7 +46,7 @@ FIRST_MARK = 8
 
 
 @dataclass(frozen=True)
-class Iterate(Asking):
+class Iterate(Box):
     """A loop, seen from outside: a box.
 
     Args:
@@ -59,6 +67,11 @@ class Iterate(Asking):
     def above(self) -> list[Above]:
         """All that enters, as a whole: a chain may pass through any key."""
         return [Above(arc, (), list(arc.fields)) for arc in self.entering.values()]
+
+    @property
+    def kind(self) -> str:
+        """What `errata explain` calls it."""
+        return "iterate"
 
     @property
     def asks(self) -> bool:
@@ -87,12 +100,8 @@ class Iterate(Asking):
 
     # ---------------------------------------------------------------- whole collections
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return the fixpoint over whole collections, in the order of `inputs`."""
-        return self.applied(*inputs)[0]
-
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return that, and what is refused."""
+        """Return the fixpoint over whole collections, and what is refused."""
         made, unsettled, raised = self._settled(dict(zip(self.entering, inputs, strict=True)))
         return made, [*raised.refused(), *self._refused(unsettled, unsettled.tuples)]
 

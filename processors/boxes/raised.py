@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from errata.processors.boxes.answers import FUNCTION_RAISED, WHY, Refused
+from errata.processors.boxes.base import FUNCTION_RAISED, WHY, Refused
 from errata.processors.boxes.body import Body
 from errata.schemas.arc import Arc
 

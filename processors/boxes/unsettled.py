@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.boxes.answers import Refused
+from errata.processors.boxes.base import Refused
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 

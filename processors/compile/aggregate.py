@@ -23,8 +23,6 @@ from errata.schemas.fields import FieldType
 MOST_WINDOWS = 1_000
 """Windows that may hold one tuple: every one of them is worked on for every tuple."""
 
-ON_CLOSE, ON_UPDATE = "on_close", "on_update"
-
 SPARK = "spark"
 """The place of an aggregate that a Structured Streaming job works out."""
 
@@ -45,9 +43,16 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
                 "map it to another name first",
             )
     _judge_window(box, above, typed)
-    if box.emit not in (ON_CLOSE, ON_UPDATE):
+    if box.emit not in (declared.ON_CLOSE, declared.ON_UPDATE):
+        needed = f"emit={declared.ON_CLOSE!r} or emit={declared.ON_UPDATE!r}"
         remedy = "leave emit out for results once a window is closed"
-        fault(typed, box, f"emit={ON_CLOSE!r} or emit={ON_UPDATE!r}", repr(box.emit), remedy)
+        fault(
+            typed,
+            box,
+            needed,
+            repr(box.emit),
+            remedy,
+        )
     positive(typed, box, box.partitions, "partitions")
     horizon_ms = duration(typed, box, box.horizon, "horizon")
     on_spark = _judge_place(box, typed)
@@ -67,7 +72,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         "results": results,
         "states": states,
         "mode": box.mode,
-        "on_update": box.emit == ON_UPDATE,
+        "on_update": box.emit == declared.ON_UPDATE,
     }
     if isinstance(box.window, RowWindow):
         arc = counting_arc(box.name, box.window, above, by, results)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
 
 
@@ -34,18 +33,11 @@ def partition_fields(
 def _groups(network: Network, arc: str, usable: frozenset[str]) -> Iterator[list[str]]:
     """Yield the fields of the source that each box behind an arc groups by, or matches."""
     for box in network.declarations.values():
-        if arc not in box.reads or isinstance(box, declared.Iterate):  # that is on one partition
+        if arc not in box.reads:
             continue
-        below = usable
-        if isinstance(box, declared.Map):
-            below = usable - set(box.expressions)
-        elif isinstance(box, declared.Lag):
-            yield [name for name in box.by if name in usable]
-        elif isinstance(box, declared.Lookup):
-            matched = box.on if arc == box.input else box.on.values()
-            yield [name for name in matched if name in usable]
-            below = usable - set(box.expressions) if arc == box.input else frozenset()
-        elif isinstance(box, declared.Aggregate):
-            yield [name for name in box.by if name in usable]
-            below = usable & set(box.by)
-        yield from _groups(network, box.name, below)
+        groups = box.grouped_by(arc)
+        if groups is not None:
+            yield [name for name in groups if name in usable]
+        below = box.keeps(arc, usable)
+        if below is not None:
+            yield from _groups(network, box.name, below)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
-from errata.processors.boxes.asking import Asking
-from errata.processors.boxes.map import Map
+from errata.processors.boxes.base import Box
 from errata.processors.boxes.replay import Anchor, ReplayPath
-from errata.processors.boxes.union import Union
 from errata.processors.compile.typed import Typed
 from errata.schemas.arc import Arc
 
 
-def find_path(typed: Typed, box: Asking) -> ReplayPath | None:
+def find_path(typed: Typed, box: Box) -> ReplayPath | None:
     """Return the ways from the nearest connection points upstream to a box that asks.
 
     None if there is a way without one, or with a map on it that replaces the event time (nothing
@@ -35,36 +31,22 @@ def find_path(typed: Typed, box: Asking) -> ReplayPath | None:
             )
             return True
         producer = typed.boxes.get(arc.name)
-        if producer is None or (isinstance(producer, Map) and producer.moves):
+        if producer is None or arc.name in typed.spark:
+            return False  # Spark coalesces epochs: what it held at one can't be had from above it
+        asked = producer.replayed_from(pushed)
+        if asked is None:
             return False
-        if arc.name in typed.spark:
-            return False  # it coalesces epochs: what it held at one can't be had from above it
         between.add(arc.name)
-        if isinstance(producer, Map):
-            pushed = _without(pushed, producer.expressions)
-        elif isinstance(producer, Union):
-            pushed = _without(pushed, (producer.tag,))
         everywhere |= arc.exchange
-        if not isinstance(producer, Asking):
-            above = [(typed.arcs[name], pushed) for name in producer.inputs]
-        else:
-            pushed = _without(pushed, producer.computed)
-            extent_ms += producer.extent_ms
-            ahead |= producer.looks_ahead
-            above = [(arc, _passed(pushed, by)) for arc, by in producer.keyed]
-        return all(walk(arc, pushed, extent_ms, everywhere, ahead) for arc, pushed in above)
+        extent_ms += producer.extent_ms
+        ahead |= producer.looks_ahead
+        return all(
+            walk(typed.arcs[name], fields, extent_ms, everywhere, ahead)
+            for name, fields in asked.items()
+        )
 
     asked = [(arc, {own: name for name, own in by.items()}) for arc, by in box.keyed]
     if not all([walk(arc, pushed, 0, False, False) for arc, pushed in asked]):
         return None
     ordered = tuple(found for name, found in typed.boxes.items() if name in between)
     return ReplayPath(tuple(anchors.values()), ordered, box)
-
-
-def _passed(pushed: Mapping[str, str], by: Mapping[str, str]) -> dict[str, str]:
-    """Return what is pushed to an arc through a box, of its keys there."""
-    return {by[name]: asked for name, asked in pushed.items() if name in by}
-
-
-def _without(pushed: Mapping[str, str], names: Collection[str | None]) -> dict[str, str]:
-    return {name: asked for name, asked in pushed.items() if name not in names}

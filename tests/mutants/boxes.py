@@ -27,8 +27,8 @@ BOXES = [
     Mutant(
         "a union deletes and inserts what left one input for another",
         "processors/boxes/union.py",
-        "return frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))",
-        "return pl.concat(found)",
+        "net = frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))",
+        "net = pl.concat(found)",
         network=RANDOM,
     ),
     Mutant(

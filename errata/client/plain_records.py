@@ -22,7 +22,7 @@ from errata.topics.registry import Registry
 
 _EXACT = decimal.Context(prec=60)
 _FRAMES = {"ranges", "tuples"}
-"""Fields of requests and replies that hold a frame (`processors.desk.pack`)."""
+"""Fields of requests and replies that hold a frame (`processors.tasks.replay_client.pack`)."""
 
 
 class PlainDecoder:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from errata.client.tailing import Tail
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.difference import difference
 from errata.processors.tasks.rebuild import recompute
-from errata.read.tailing import Tail
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
