@@ -66,7 +66,7 @@ class Aggregating(Box):
 
     def hides_results(self, identity: Collection[str]) -> str | None:
         """Return why results of an aggregate above can't be revised from its own."""
-        return f"aggregate {self.arc.name!r} below it does not keep its results' identity"
+        return f"{self.kind} {self.arc.name!r} below it does not keep its results' identity"
 
     @property
     def waits(self) -> bool:

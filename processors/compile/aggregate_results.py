@@ -57,15 +57,19 @@ class Results:
         by_order = self._ordering(self.order_by, visible(self.above)) if self.order_by else by_time
         self._orderings = {"": Ordering(), BY_TIME: by_time, BY_ORDER: by_order}
 
-    def make(self, given: str | UserWritten) -> Result:
+    def make(self, given: str | UserWritten, *, fields: Fields | None = None) -> Result:
         """Return the result that a user's text or function means.
+
+        Args:
+            given: The text or the function.
+            fields: The fields that the text may name; those that users see when not given.
 
         Raises:
             ErrataError: If it means none.
         """
         if isinstance(given, UserWritten):
             return self._of_user(given)
-        parsed = parse_aggregate(given, visible(self.above))
+        parsed = parse_aggregate(given, fields or visible(self.above))
         emissions = tuple(self._emission(given, call) for call in parsed.calls)
         if parsed.is_bare:
             return Result(emissions, given)
