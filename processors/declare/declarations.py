@@ -222,6 +222,22 @@ class Lag(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distinct(Declaration):
+    """One tuple for each combination of values of some fields."""
+
+    by: Sequence[str]
+    partitions: int | None = None
+
+    def grouped_by(self, arc: str) -> Sequence[str] | None:
+        """Return the fields that tell its tuples apart."""
+        return self.by
+
+    def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str] | None:
+        """Return those fields: its arc has no others."""
+        return fields & set(self.by)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Aggregate(Declaration):
     """Windows by group."""
 
