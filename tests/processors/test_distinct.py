@@ -108,9 +108,8 @@ def test_a_history_that_is_not_kept_is_asked_for_by_name():
 
 def test_an_aggregate_above_does_not_fetch_its_results_from_behind_it():
     net = Network("shares")
-    sums = trades(net).aggregate(
-        "sums", by=["symbol"], window=None, mode="downstream", n="count(*)"
-    )
+    counted = {"by": ["symbol"], "window": None, "n": "count(*)"}
+    sums = trades(net).aggregate("sums", mode="downstream", **counted)
     sums.distinct("once", by=["symbol"], keep="1d")
     with pytest.raises(NetworkError, match="distinct 'once' below it does not keep"):
         compile_network(net)
