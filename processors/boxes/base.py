@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
-from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
 if TYPE_CHECKING:
@@ -427,8 +426,6 @@ class Stateless(Box):
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Take one epoch's revisions; yields nothing."""
         yield from ()
-        if not any(some.height for some in revisions):
-            return Outcome(live, frames.none(self.arc.fields))
         return self.revise(*revisions)
 
     def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
