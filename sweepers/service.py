@@ -15,7 +15,7 @@ import polars as pl
 
 from errata.processors.tasks import replay_client as desk
 from errata.processors.tasks.shared import Shared
-from errata.sweepers.refusals import HistoryGoneError
+from errata.sweepers.ranges import HistoryGoneError
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.cluster import TopicPartition
 

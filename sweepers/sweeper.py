@@ -22,7 +22,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
 from errata.processors.wire.report import Report
 from errata.schemas import framing
-from errata.sweepers.refusals import HistoryGoneError, NotYetCompleteError
+from errata.sweepers.ranges import HistoryGoneError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 from errata.topics import names

@@ -14,9 +14,8 @@ import msgspec
 import polars as pl
 
 from errata.schemas import revisions as frames
-from errata.schemas.arc import Arc
+from errata.schemas.arc import Arc, visible
 from errata.schemas.fields import FieldType
-from errata.schemas.visible import visible
 
 _EXACT = decimal.Context(prec=60)
 _JSON = msgspec.json.Encoder(decimal_format="number")

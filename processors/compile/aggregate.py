@@ -1,16 +1,16 @@
-"""The arc of an aggregate: group, window, named results, and the hidden part behind them."""
+"""The arc of an aggregate, over windows of time or of rows: group, window, results, hidden part."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.counting import Counting
+from errata.processors.boxes.counting import TIME, Counting
 from errata.processors.boxes.in_order import SlidingInOrder
-from errata.processors.boxes.states import END, START
+from errata.processors.boxes.states import END, START, Result
 from errata.processors.compile.aggregate_results import type_results
-from errata.processors.compile.counting import counting_arc
 from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import Typed, duration, fault, known, positive, visible
 from errata.processors.declare import declarations as declared
@@ -19,6 +19,31 @@ from errata.processors.windows.row_windows import HoppingRows, RowWindow, Slidin
 from errata.processors.windows.time_windows import AnyWindow, History, Hopping, Sliding
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.fields import FieldType
+
+
+def counting_arc(
+    name: str, window: RowWindow, above: Arc, by: tuple[str, ...], results: Mapping[str, Result]
+) -> Arc:
+    """Return the arc: no stored result is ever revised, so no states are behind results.
+
+    Args:
+        name: Its name.
+        window: Which tuples a window holds.
+        above: The arc that is read.
+        by: Group fields.
+        results: By name.
+    """
+    found = {field: result.type for field, result in results.items()}
+    found |= dict.fromkeys(Counting.counted, FieldType("long"))
+    groups = {field: above.fields[field] for field in by}
+    if isinstance(window, SlidingRows):
+        identity = tuple(dict.fromkeys((*by, *above.identity)))
+        fields = groups | {field: above.fields[field] for field in (*identity, above.event_time)}
+        shift = above.event_time_shift_ms
+        return Arc(name, fields | found, identity, above.event_time, (), event_time_shift_ms=shift)
+    fields = groups | dict.fromkeys((START, END), FieldType("long")) | found
+    return Arc(name, fields | {TIME: FieldType("timestamp-millis")}, (*by, START), TIME, ())
+
 
 MOST_WINDOWS = 1_000
 """Windows that may hold one tuple: every one of them is worked on for every tuple."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from errata.processors.aggregates.accumulating import Accumulating
 from errata.processors.aggregates.aggregate_call import AggregateCall, parse_aggregate
 from errata.processors.aggregates.calls import AggregateTypeError, Call
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.function import BY_ORDER, BY_TIME
 from errata.processors.aggregates.functions import FUNCTIONS, aggregate_function
 from errata.processors.aggregates.ladder import Key
-from errata.processors.aggregates.user_function import UserFunction, UserWritten
+from errata.processors.aggregates.user_function import Accumulating, UserFunction, UserWritten
 from errata.processors.boxes.states import END, START, Emission, Result, State
 from errata.processors.compile.typed import NAME_RULE, Typed, bad_name, fault, visible
 from errata.processors.declare import declarations as declared

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from errata import Network
-from errata.cli.csv_lines import CsvLines
+from errata.cli.input_file import CsvLines
 from errata.cli.output import shown
 from errata.client import rows
 from errata.testing import Driver

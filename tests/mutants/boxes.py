@@ -40,7 +40,7 @@ BOXES = [
     ),
     Mutant(
         "a replay through an exchange asks one partition",
-        "processors/compile/replay_path.py",
+        "processors/compile/modes.py",
         "everywhere |= arc.exchange",
         "everywhere |= False",
         network=RANDOM,

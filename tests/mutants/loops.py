@@ -47,7 +47,7 @@ LOOPS = [
     ),
     Mutant(
         "what is looked up is not replayed if it happened later",
-        "processors/compile/replay_path.py",
+        "processors/compile/modes.py",
         "ahead |= producer.looks_ahead",
         "ahead &= producer.looks_ahead",
         network=WITH_LOOPS,
