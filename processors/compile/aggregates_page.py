@@ -1,6 +1,6 @@
 """The page ``docs/aggregates.md``, written from the table of functions.
 
-``python -m processors.aggregates.document docs/aggregates.md`` writes it anew, down to `BY_HAND`.
+``python -m errata.processors.compile.aggregates_page docs/aggregates.md`` writes it anew, down to `BY_HAND`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes ``docs/expressions.md`` from the vocabulary; every value in it is computed.
 
-Run as ``python -m processors.expressions.document > docs/expressions.md``.
+Run as ``python -m errata.processors.expressions.document > docs/expressions.md``.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def _form(function: Function) -> str:
 
 
 def _row(name: str, form: str, example: str) -> str:
-    return f"| {_code(name)} | {_escaped(form)} | {_code(example)} | {_code(shown(example))} |"
+    form = _escaped(form).replace("[", "\\[")  # no link
+    return f"| {_code(name)} | {form} | {_code(example)} | {_code(shown(example))} |"
 
 
 def _code(text: str) -> str:
