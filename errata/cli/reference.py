@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import typer.main
@@ -61,7 +63,7 @@ def _section(path: str, command: Any) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and p.name not in _SHARED]
     usage = " ".join([path, *map(_usage, arguments), *(["[OPTIONS]"] if options else [])])
-    parts = [f"\n## `{path}`\n", _plain(command.help or "") + "\n", f"    {usage}\n"]
+    parts = [f"\n## `{path}`\n", _wrapped(_plain(command.help or "")), f"    {usage}\n"]
     rows = [f"| `{_name(p)}` | {_about(p)} |" for p in arguments]
     rows += [f"| {_spelled(p)} | {_about(p)} |" for p in options]
     if rows:
@@ -70,6 +72,12 @@ def _section(path: str, command: Any) -> str:
         example = _MARKUP.sub("", command.epilog).removeprefix("Example: ")
         parts.append(f"Example:\n\n    {example}\n")
     return "\n".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    """Return paragraphs in lines of up to 100 columns."""
+    wrap = partial(textwrap.fill, width=100, break_long_words=False, break_on_hyphens=False)
+    return "\n\n".join(wrap(paragraph) for paragraph in text.split("\n\n")) + "\n"
 
 
 def _name(parameter: Any) -> str:
