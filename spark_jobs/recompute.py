@@ -23,7 +23,7 @@ from errata.processors.boxes.map import Map
 from errata.processors.boxes.union import Union
 from errata.processors.boxes.where import Where
 from errata.processors.plan.plan import Plan
-from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
 from errata.schemas.arc import Arc
 from errata.schemas.fields import physical

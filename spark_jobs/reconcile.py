@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from errata.processors.boxes.difference import difference
-from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.replay import pack, unpack
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError

@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.tasks import replay_client as desk
 from errata.processors.wire import report as reports
+from errata.processors.wire.replay import BlockError, unpack
 from errata.schemas import framing
 from errata.schemas.decode import Decoder
 from errata.schemas.errors import ErrataError
@@ -22,7 +22,7 @@ from errata.topics.registry import Registry
 
 _EXACT = decimal.Context(prec=60)
 _FRAMES = {"ranges", "tuples"}
-"""Fields of requests and replies that hold a frame (`processors.desk.pack`)."""
+"""Fields of requests and replies that hold a frame (`processors.wire.replay.pack`)."""
 
 
 class PlainDecoder:
@@ -134,8 +134,8 @@ def _values(leaf: Leaf, column: pl.Series) -> list[Any]:
 def _packed(value: bytes, is_frame: bool) -> Any:
     if is_frame and value:
         try:
-            return desk.unpack(value).to_dicts()
-        except (pl.exceptions.PolarsError, OSError, ValueError):
+            return unpack(value).to_dicts()
+        except BlockError:
             pass
     return as_text(value)
 
