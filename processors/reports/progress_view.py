@@ -5,7 +5,6 @@ A task that has nothing to do writes nothing; how far it is is inferred from wha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -13,13 +12,14 @@ from time import monotonic
 
 import polars as pl
 
-from errata.processors.plan.deployed import PLAN_KEY, SWITCH_KEY, declared_end
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import INGEST
 from errata.processors.reports.frontiers import Frontiers
 from errata.processors.reports.validation import Believable, Disbelief
 from errata.processors.reports.watermarks import Line, Watermarks
+from errata.processors.wire import plan_records
 from errata.processors.wire import report as reports
+from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord
 from errata.processors.wire.report import FOREVER, NEVER, Report
 from errata.schemas import framing
 from errata.topics import names
@@ -84,11 +84,12 @@ class View:
         self.reader.close()
 
     def _take(self, records: Records) -> None:
-        take = self._hear if records.source == self.source else self._take_told
         columns = records.keys, records.values, records.times_ms
         for key, value, time_ms in zip(*columns, strict=True):
-            if key is not None and value is not None:
-                take(key.decode(errors="replace"), value, time_ms)
+            if records.source != self.source:
+                self._take_planned(plan_records.decode(key, value))
+            elif key is not None and value is not None:
+                self._hear(key.decode(errors="replace"), value, time_ms)
 
     def _hear(self, key: str, value: bytes, time_ms: int) -> None:
         try:
@@ -114,12 +115,11 @@ class View:
         self.disbelieved[key] = self.lies[key] = lie
         self.lie_count += 1
 
-    def _take_told(self, key: str, value: bytes, _: int) -> None:
-        if key in (PLAN_KEY, SWITCH_KEY):
-            self.version = max(self.version, json.loads(value)["version"])
-        source = declared_end(key)
-        if source is not None:
-            self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}
+    def _take_planned(self, record: AnyPlanRecord | None) -> None:
+        if isinstance(record, EndRecord):
+            self.ends[record.source] = dict(record.offsets)
+        elif record is not None:
+            self.version = max(self.version, record.version)
 
     def note(self, report: Report) -> None:
         """Take in a report that is true, unless a newer one of the same task is known."""
