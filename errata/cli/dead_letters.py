@@ -15,11 +15,10 @@ from errata.cli.output import as_time, for_people, print_lines, print_table
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.plan import Plan
-from errata.processors.wire.dead_letter import DeadLetter, decode
+from errata.processors.wire.dead_letter import DeadLetter, decode_value
 from errata.read import rows
 from errata.read.delivery import Parcel, deliver
 from errata.read.plain_records import PlainDecoder
-from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.topics import names
 from errata.topics.catch_up import catch_up
@@ -211,17 +210,9 @@ def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
     view.close()
     for records in found:
         for value in records.values:
-            letter = _letter(value)
+            letter = decode_value(value)
             if letter and view.of(letter.task).covers(letter.attempt, letter.epoch):
                 yield letter
-
-
-def _letter(value: bytes | None) -> DeadLetter | None:
-    """Return a dead letter; None for what is none, whoever wrote it."""
-    try:
-        return decode((value or b"")[framing.HEAD_BYTES :])
-    except (ValueError, EOFError, IndexError, TypeError, StopIteration):
-        return None
 
 
 def _line(letter: DeadLetter) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import base64
 import decimal
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import polars as pl
@@ -145,19 +144,12 @@ def _report(body: bytes) -> dict[str, Any] | None:
         report = reports.decode(body)
     except reports.ReportError:
         return None
-    places = {
+    return {
+        **vars(report),
+        "committed": {str(attempt): epoch for attempt, epoch in report.committed.items()},
         "ends": [[*place, *end] for place, end in report.ends.items()],
         "resume": [[*place, offset] for place, offset in report.resume.items()],
-    }
-    return asdict(reports.Report(report.task)) | {
-        "attempt": report.attempt,
-        "plan": report.plan,
-        "done": report.done,
-        "watermark": report.watermark,
-        "committed": {str(attempt): epoch for attempt, epoch in report.committed.items()},
-        "watermarks": report.watermarks,
-        "counts": dict(report.counts),
-        **places,
+        "floors": [floor._asdict() for floor in report.floors],
     }
 
 

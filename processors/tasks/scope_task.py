@@ -22,7 +22,7 @@ from errata.processors.tasks.replay_client import Answering, Desk, ReplayRefused
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
 from errata.processors.tasks.task import INTERVAL_MS, Task
-from errata.processors.wire.report import NEVER, SETTLED, Report
+from errata.processors.wire.report import NEVER, Report
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.topics.cluster import FencedError, LostOffsetError, TopicPartition
@@ -137,7 +137,7 @@ class ScopeTask(Task):
             return
         last = results[-1].memory
         records, counts = self._told(results)
-        report = self._reported(last, counts)
+        report = self._reported(last, counts, settled_ms=self._settled(last.done))
         emissions = [
             emission
             for result in results
@@ -154,7 +154,6 @@ class ScopeTask(Task):
         counts = Counter(self.report.counts)
         for found in (*(result.counts for result in results), tally(dead)):
             counts.update(found)
-        counts[SETTLED] = self._settled(results[-1].memory.done)
         return posted(self.shared, dead), dict(counts)
 
     def _rest(self, frontier: int) -> Iterator[bool]:
@@ -172,10 +171,11 @@ class ScopeTask(Task):
         memory = replace(
             self.memory, done=done, watermark=self.view.watermark(self.name, upto=done)
         )
-        yield from self.commit([], self._reported(memory, self.report.counts))
+        report = self._reported(memory, self.report.counts, settled_ms=self.report.settled_ms)
+        yield from self.commit([], report)
         self.memory = memory
 
-    def _reported(self, memory: Memory, counts: Mapping[str, int]) -> Report:
+    def _reported(self, memory: Memory, counts: Mapping[str, int], *, settled_ms: int) -> Report:
         """Return the report of what is done by now; epochs up to there are read no more."""
         return replace(
             self.report,
@@ -184,6 +184,7 @@ class ScopeTask(Task):
             closes=self.run.closes(memory),
             resume={reader.place: reader.drop(memory.done) for reader in self.inputs.values()},
             counts=counts,
+            settled_ms=settled_ms,
         )
 
     def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
@@ -225,14 +226,14 @@ class ScopeTask(Task):
             found = yield from history(self.cluster, codec, place, 0)
             own = self.view.believed(found.filter(pl.col("task") == self.name))
             emitted = frames.fold(own, arc.identity, list(arc.fields))
-            settled = self.report.counts.get(SETTLED, NEVER)
-            changed = rebuild.difference(arc, emitted, made[name], settled=settled)
+            settled_ms = self.report.settled_ms
+            changed = rebuild.difference(arc, emitted, made[name], settled=settled_ms)
             emissions += self._emissions(name, changed, epoch)
             if box := self.run.asking.get(name):
                 result.count(name, box.kinds(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
         records, counts = self._told([result])
-        report = self._reported(result.memory, counts)
+        report = self._reported(result.memory, counts, settled_ms=self._settled(epoch))
         yield from self.commit(emissions, report, records=records)
         self.memory = result.memory
 
@@ -247,7 +248,7 @@ class ScopeTask(Task):
     def _settled(self, epoch: int) -> int:
         """Return the event time before which nothing that is written can change after an epoch."""
         found = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
-        return max(min(found, default=NEVER), self.report.counts.get(SETTLED, NEVER))
+        return max(min(found, default=NEVER), self.report.settled_ms)
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] when there is nothing.
