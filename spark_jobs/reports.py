@@ -12,8 +12,10 @@ from errata.processors.tasks.dead_letters import posted
 from errata.processors.tasks.refused_tuples import tally
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import TaskId
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.letters import unpacked
@@ -25,15 +27,15 @@ class JobTask(Task):
 
     Args:
         shared: What the process shares.
-        name: Of the task.
+        task: Which one.
         outputs: The job's arc.
         transactions: The driver's.
     """
 
     def __init__(
-        self, shared: Shared, name: str, *, outputs: tuple[str, ...], transactions: Transactions
+        self, shared: Shared, task: TaskId, *, outputs: tuple[str, ...], transactions: Transactions
     ) -> None:
-        super().__init__(shared, name, outputs=outputs)
+        super().__init__(shared, task, outputs=outputs)
         self._driver = transactions
 
     def connect(self) -> Transactions:
@@ -140,7 +142,10 @@ class Reports:
             yield True
         self.tasks = [
             JobTask(
-                self.shared, job.task(p), outputs=job.scope.outputs, transactions=self.transactions
+                self.shared,
+                TaskId.parse(job.task(p)),
+                outputs=job.scope.outputs,
+                transactions=self.transactions,
             )
             for p in range(job.partition_count)
         ]
@@ -186,10 +191,12 @@ class Reports:
             place = TopicPartition(plan.topic(self.job.name), own)
             ends[place] = told.ends[own], batch.epoch
         mine = [(box, letter) for box, letter in dead if letter.task == task.name]
-        counts.update(f"{box}.refused" for box, _ in mine)
+        counts.update(str(CountKey("refused", box)) for box, _ in mine)
         counts.update(tally([letter for _, letter in mine]))
         if own == 0:
-            counts.update({f"{self.job.name}.{what}": n for what, n in told.counts.items()})
+            counts.update(
+                {str(CountKey(what, self.job.name)): n for what, n in told.counts.items()}
+            )
             settled_ms = max(batch.settled, old.settled_ms)
             held = self._held(old, told)
         return replace(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from errata.processors.boxes.where import Where
 from errata.processors.plan.plan import Plan
+from errata.processors.wire.count_key import CountKey
 
 
 def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:
@@ -16,12 +17,13 @@ def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]
         plan: The network.
         counts: Running totals of its tasks.
     """
-    total: Counter[str] = Counter()
+    total: Counter[CountKey] = Counter()
     for own in counts:
-        total.update(own)
+        total.update({CountKey.parse(text): count for text, count in own.items()})
     return [
-        f"filter {name!r} has let none of {total[f'{name}.judged']} revisions pass: "
-        f"{box.predicate.text}"
+        f"filter {name!r} has let none of {judged} revisions pass: {box.predicate.text}"
         for name, box in plan.boxes.items()
-        if isinstance(box, Where) and total[f"{name}.judged"] and not total[f"{name}.passed"]
+        if isinstance(box, Where)
+        and (judged := total[CountKey("judged", name)])
+        and not total[CountKey("passed", name)]
     ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from errata.processors.boxes.forward import Forward
 from errata.processors.compile.typed import Typed
-from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.arc_name import exchange_of
 from errata.schemas.arc import Arc
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.arc_name import exchange_of
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 from errata.topics.cluster import Records

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.plan import Plan, without_counts
 from errata.processors.wire import plan_records
 from errata.processors.wire.plan_records import (

@@ -13,7 +13,7 @@ from time import monotonic
 import polars as pl
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.frontiers import Frontiers
 from errata.processors.reports.validation import Believable, Disbelief
 from errata.processors.reports.watermarks import Line, Watermarks
@@ -21,6 +21,7 @@ from errata.processors.wire import plan_records
 from errata.processors.wire import report as reports
 from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord
 from errata.processors.wire.report import FOREVER, NEVER, Report
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
 from errata.topics.catch_up import catch_up
@@ -125,12 +126,12 @@ class View:
         """Take in a report that is true, unless a newer one of the same task is known."""
         self.believable.note(report)
         self.disbelieved.pop(report.task, None)
-        known, scope = self.of(report.task), report.task.rpartition(".")[0]
+        known, task = self.of(report.task), TaskId.parse_or_none(report.task)
         if (report.attempt, report.done) < (known.attempt, known.done):
             return
         self.reports[report.task] = report
-        if scope.startswith(INGEST):
-            self.watermarks.changed(scope.removeprefix(INGEST))
+        if task is not None and task.scope.is_ingest:
+            self.watermarks.changed(task.scope.name)
         self.frontiers.changed(known, report)
 
     def has_read_to(self, end: int) -> bool:
@@ -187,7 +188,8 @@ class View:
 
     def watermark(self, task: str, *, upto: int) -> int:
         """Return wm(upto) as a task of a scope sees it, that has not processed later epochs."""
-        return max(self.of(task).watermark, self.line(task.rpartition(".")[0]).at(upto))
+        line = self.line(str(TaskId.parse(task).scope))
+        return max(self.of(task).watermark, line.at(upto))
 
     def settled(self, arc: str, *, upto: int) -> int:
         """Return the event time before which no tuple of an arc can be revised after an epoch.
@@ -198,7 +200,7 @@ class View:
         plan, found = self.plan, [FOREVER]
         for source in plan.sources_of[arc]:
             keep_ms = plan.arcs[source].keep_ms
-            for task in self.tasks(f"{INGEST}{source}"):
+            for task in self.tasks(ingest_scope(source)):
                 pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
                 known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
                 found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)

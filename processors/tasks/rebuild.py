@@ -20,6 +20,7 @@ from errata.processors.boxes.asking import Asking
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
+from errata.processors.wire.count_key import CountKey
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 
@@ -93,7 +94,7 @@ def beyond(result: EpochResult, before: EpochResult) -> EpochResult:
         known = before.refused.get(box, [])
         if left := [one for some in several if (one := _beyond(some, known)).reasons]:
             fresh.refused[box] = left
-            fresh.counts[f"{box}.refused"] = sum(len(some.reasons) for some in left)
+            fresh.counts[str(CountKey("refused", box))] = sum(len(some.reasons) for some in left)
     return fresh
 
 

@@ -26,6 +26,7 @@ from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.propagation.choice import ORDERS
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
@@ -80,12 +81,14 @@ class EpochResult:
         self.count(box, outcome.counts)
         if outcome.refused:
             self.refused[box] = list(outcome.refused)
-            self.counts[f"{box}.refused"] = sum(r.tuples.height for r in outcome.refused)
+            self.counts[str(CountKey("refused", box))] = sum(
+                r.tuples.height for r in outcome.refused
+            )
 
     def count(self, box: str, counts: Mapping[str, int]) -> None:
         """Take in what a box counted."""
         for what, count in counts.items():
-            self.counts[f"{box}.{what}"] = count
+            self.counts[str(CountKey(what, box))] = count
 
 
 class BoxError(ErrataError):

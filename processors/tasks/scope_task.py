@@ -23,6 +23,7 @@ from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
 from errata.processors.tasks.task import INTERVAL_MS, Task
 from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.topics.cluster import FencedError, LostOffsetError, TopicPartition
@@ -46,7 +47,9 @@ class ScopeTask(Task):
     """
 
     def __init__(self, shared: Shared, scope: Scope, *, partition: int, desk: Desk) -> None:
-        super().__init__(shared, f"{scope.name}.{partition}", outputs=scope.outputs)
+        super().__init__(
+            shared, ScopeId.of_boxes(scope.name).task(partition), outputs=scope.outputs
+        )
         self.scope, self.desk = scope, desk
         self.run = ScopeRun(self.plan, scope, partition=self.partition)
         self.spreads: dict[str, Spread] = {}

@@ -10,7 +10,6 @@ from typing import Any
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan.exchanges import is_sink
 from errata.processors.plan.plan import Plan
 from errata.processors.wire import dead_letter, replay
 from errata.processors.wire import report as reports
@@ -51,7 +50,7 @@ def planned(plan: Plan) -> dict[str, dict[str, Any]]:
     """
     found = _Noted({})
     for name, arc in plan.arcs.items():
-        if not is_sink(name):
+        if not arc.sink:
             ArcCodec(arc, plan.topic(name), found)
     for sink in plan.sinks:
         Outgoing(plan.arcs[sink.arc], sink.topic, sink.envelope, sink.format, found)

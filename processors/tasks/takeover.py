@@ -18,6 +18,7 @@ from errata.processors.arcs.arc_topic import Meta, history
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import Report
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import Fields
 from errata.topics.cluster import TopicPartition, Transactions
@@ -68,7 +69,7 @@ class Takeover(Task):
 
     Args:
         shared: What its process shares.
-        name: The task.
+        task: Which one.
         outputs: The arcs of which dead last words are covered.
         to: Fingerprint of the plan that it is moved to.
         come: Fingerprint of the plan that it comes from.
@@ -78,14 +79,14 @@ class Takeover(Task):
     def __init__(
         self,
         shared: Shared,
-        name: str,
+        task: TaskId,
         *,
         outputs: tuple[str, ...],
         to: str,
         come: str,
         transactions: Transactions | None = None,
     ) -> None:
-        super().__init__(shared, name, outputs=outputs)
+        super().__init__(shared, task, outputs=outputs)
         self.plan_name = mark(to)
         self.accepted = {"", come, mark(to)}
         self._given = transactions
