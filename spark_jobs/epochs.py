@@ -1,6 +1,6 @@
 """Which epochs a batch takes: whole ones only, told by the progress topic.
 
-A batch of Spark is one coalesced epoch (DESIGN 5): it takes everything between two bounds at which
+A batch of Spark is one coalesced epoch: it takes everything between two bounds at which
 the input was complete, and its report names the upper one.
 """
 

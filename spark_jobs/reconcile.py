@@ -1,4 +1,4 @@
-"""The audit: recompute arcs from the connection points above them, and compare (DESIGN 9).
+"""The audit: recompute arcs from the connection points above them, and compare.
 
 An arc is compared as of one epoch, with all the tuples that an epoch of its boxes gives: law L1, on
 what the topics really hold. What the arc says and what it has to say meet by hash of the identity;

@@ -1,4 +1,4 @@
-"""A sweeper: follows one partition of a connection point and answers from its copy (DESIGN 7).
+"""A sweeper: follows one partition of a connection point and answers from its copy.
 
 Borealis' sweeper puts historical tuples into the input queue of the box that asked. Ours does so
 either directly, beside the task, or over topics, as a process of its own (`sweepers.service`).

@@ -199,7 +199,10 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
 
 
 def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
-    """Yield the dead letters that exist, oldest first: those that a report covers (DESIGN 3)."""
+    """Yield the dead letters that exist, oldest first: those that a report covers.
+
+    See ``docs/protocol.md#5-what-a-reader-believes``.
+    """
     source = TopicPartition(names.dead_letters_topic(plan.network), 0)
     reader = cluster.reader({source: 0})
     try:

@@ -1,6 +1,7 @@
 """How far a network has come: every task's frontier, and who holds it back since when.
 
-An epoch's number is a clock's reading (DESIGN 5): lags between epochs are told as time.
+An epoch's number is a clock's reading: lags between epochs are shown as time
+(``docs/protocol.md#9-epochs-frontiers-and-watermarks``).
 """
 
 from __future__ import annotations

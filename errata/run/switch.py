@@ -1,4 +1,4 @@
-"""From a version of a plan to the next: other partitions, more fields, more boxes (DESIGN 5).
+"""From a version of a plan to the next: other partitions, more fields, more boxes.
 
 Each step can be taken again by whoever comes after one that died:
 

@@ -2,9 +2,9 @@
 
 *Upstream* needs an anchor: the nearest connection point above. *Downstream* needs one at or below
 the box's own arc, with nothing in between that loses the way back from a stored result to the box's
-own: DESIGN 7 (a) and (b), judged here, and that its results carry their states at all; (c), whether
-a stored result can be revised for the very change at hand, is judged per change and falls back to
-upstream.
+own. That is judged here, and that its results carry their states at all. Whether a stored result
+can be revised for the very change at hand is judged per change, and falls back to upstream
+(``docs/architecture.md``).
 """
 
 from __future__ import annotations

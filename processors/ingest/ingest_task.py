@@ -1,4 +1,4 @@
-"""The ingest task: one partition of a user's topic, into the source's arc (DESIGN 4 and 5).
+"""The ingest task: one partition of a user's topic, into the source's arc.
 
 It stamps what it takes with an epoch of its own choosing, at least the largest that any ingest has
 reported: the clock only picks a number, order comes from the reports. Of a rekeyed source it only

@@ -2,7 +2,7 @@
 
 Records of one identity lie anywhere in the user's topic; ingest tasks pass them on, as they are, to
 the task that owns the identity. It takes every epoch's in the order of partition and offset, as if
-they came from one partition, and alone writes what they make of the arc (DESIGN 4).
+they came from one partition, and alone writes what they make of the arc.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ def plan_spec(network: str) -> TopicSpec:
 def topic_specs(
     plan: Plan, *, compaction_lag_ms: int, existing: Collection[str] = ()
 ) -> list[TopicSpec]:
-    """Return the topics that a network needs, with their settings (DESIGN 3).
+    """Return the topics that a network needs, with their settings (``docs/protocol.md#1-topics``).
 
     Args:
         plan: The plan, placed.

@@ -1,4 +1,4 @@
-"""What of a report gives the lie to it: nobody goes by such a one (DESIGN 5, 10).
+"""Validates progress reports; invalid ones are ignored (``docs/protocol.md#4-reports``).
 
 A report is of a task of the plan, speaks of what that task writes and reads, is cumulative, and was
 committed together with the records that it tells of: whoever sees it finds these written.

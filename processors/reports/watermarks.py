@@ -1,4 +1,4 @@
-"""wm(e): event time up to which some sources had been seen in epochs up to e (DESIGN 5).
+"""wm(e): event time up to which some sources had been seen in epochs up to e.
 
 It is data: what the reports of ingest tasks tell, combined by minimum, idle partitions left out,
 never falling. Whoever reads it gets the same, whenever.

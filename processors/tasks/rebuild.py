@@ -2,7 +2,7 @@
 
 Connection points keep superseded records for the compaction lag only. A task whose last report is
 older cannot be answered as of the epochs it missed. It says so, computes what its boxes make of its
-inputs as they are at the frontier, and emits the difference to what it emitted last (DESIGN 3).
+inputs as they are at the frontier, and emits the difference to what it emitted last.
 
 What it refuses of that goes to the dead letters, but for what it refuses as well of what its inputs
 have had since before its last report: of that it has told.

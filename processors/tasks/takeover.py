@@ -1,10 +1,10 @@
 """A task between two versions of a plan: what it wrote is moved, and it goes on from there.
 
-Numbers of partitions never change in place (DESIGN 5), and neither do fields: an arc gets a new
-topic, in which each tuple that is alive is an insert of the last epoch of the old version, written
-by the task that owns it in the new one, in a life of that task like any other. Its report covers
-them at once, or not at all. So it is with all that an arc holds which the old version didn't have:
-others write that, in the name of this life.
+Numbers of partitions never change in place (``docs/protocol.md#7-the-plan-topic``), and neither do
+fields: an arc gets a new topic, in which each tuple that is alive is an insert of the last epoch of
+the old version, written by the task that owns it in the new one, in a life of that task like any
+other. Its report covers them at once, or not at all. So it is with all that an arc holds which the
+old version didn't have: others write that, in the name of this life.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loop that all tasks share: one life of it is one attempt (DESIGN 5).
+"""The loop that all tasks share: one life of it is one attempt (``docs/protocol.md``).
 
 A task is a generator that is advanced step by step by its process: every ``yield`` gives way, and
 is a place where the process may die. What it has done is in its report, committed in the

@@ -1,4 +1,4 @@
-"""The broker's log cleaner, as eager as DESIGN 3 allows: behind every reader's frontier."""
+"""The broker's log cleaner, as eager as docs/protocol.md allows: behind every reader's frontier."""
 
 from collections.abc import Iterable
 

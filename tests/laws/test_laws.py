@@ -1,4 +1,6 @@
-"""The laws of DESIGN 2 on random scenarios: late and moving tuples, crashes, zombies, a cleaner.
+"""The laws of docs/architecture.md on random scenarios.
+
+Late and moving tuples, crashes, zombies, a cleaner.
 
 ``ERRATA_LAWS_EXAMPLES=100`` tries so many scenarios a network instead of a few.
 """

@@ -1,4 +1,4 @@
-"""The laws of DESIGN 2 on random networks, each with a random scenario.
+"""The laws of docs/architecture.md on random networks, each with a random scenario.
 
 ``ERRATA_LAWS_EXAMPLES=300`` tries so many networks instead of a few.
 """
