@@ -304,4 +304,5 @@ class Switch:
             owner = owners(pl.DataFrame({KEY: keys}), len(plan.tasks(scope)))
         else:
             return found
-        return found.with_columns(pl.format(f"{scope}.{{}}", owner).alias("task"))
+        tasks = pl.Series("task", plan.tasks(scope))
+        return found.with_columns(tasks.gather(owner))
