@@ -10,7 +10,7 @@ from typing import Protocol
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.scope import Scope, ingest_scope
-from errata.processors.tasks.replay_client import Desk, TopicDesk
+from errata.processors.tasks.replay_client import ReplayClient, TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId
@@ -87,14 +87,14 @@ class Parts:
         if source is not None:
             return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
         found, sweepers = self.plan.scopes[scope], []
-        desk: Desk
+        replays: ReplayClient
         if scope in self.beside:
             near = self._near(found, partition)
             sweepers = [sweeper for own in near.values() for sweeper in own.values()]
-            desk = Beside(near, partition=partition)
+            replays = Beside(near, partition=partition)
         else:
-            desk = TopicDesk(self.shared, scope=scope, partition=partition)
-        return [ScopeTask(self.shared, found, partition=partition, desk=desk), *sweepers]
+            replays = TopicReplayClient(self.shared, scope=scope, partition=partition)
+        return [ScopeTask(self.shared, found, partition=partition, replays=replays), *sweepers]
 
     def _near(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
         """Return sweepers of all that a task asks, of its own."""

@@ -32,7 +32,7 @@ class ReplayRefusedError(ErrataError):
     """A sweeper can't give a complete answer, and never gives a short one."""
 
 
-class Desk(Protocol):
+class ReplayClient(Protocol):
     """Answers questions about connection points."""
 
     def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
@@ -62,7 +62,7 @@ class _Question:
             self.whole = [known[number] for number in range(reply.blocks)]
 
 
-class TopicDesk:
+class TopicReplayClient:
     """Asks sweepers in processes of their own, and waits for their replies.
 
     Args:

@@ -229,7 +229,8 @@ class ScopeRun:
             left = iter(replies)
             running = {}
             for (name, (run, need)), put in zip(asked, asks, strict=True):
-                counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
+                key = str(CountKey("requests", name))
+                counts[key] = counts.get(key, 0) + 1
                 answers = list(islice(left, len(put)))
                 if need.kind == RESULTS:
                     found = [self._results(name, answers[0], own)]

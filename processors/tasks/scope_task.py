@@ -18,7 +18,7 @@ from errata.processors.plan.scope import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.dead_letters import Posted, posted
 from errata.processors.tasks.refused_tuples import check, letters_of, tally
-from errata.processors.tasks.replay_client import Answering, Desk, ReplayRefusedError
+from errata.processors.tasks.replay_client import Answering, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
 from errata.processors.tasks.task import INTERVAL_MS, Task
@@ -43,14 +43,16 @@ class ScopeTask(Task):
         shared: What its process shares.
         scope: The scope.
         partition: Its partition.
-        desk: Where it asks for history.
+        replays: Where it asks for history.
     """
 
-    def __init__(self, shared: Shared, scope: Scope, *, partition: int, desk: Desk) -> None:
+    def __init__(
+        self, shared: Shared, scope: Scope, *, partition: int, replays: ReplayClient
+    ) -> None:
         super().__init__(
             shared, ScopeId.of_boxes(scope.name).task(partition), outputs=scope.outputs
         )
-        self.scope, self.desk = scope, desk
+        self.scope, self.replays = scope, replays
         self.run = ScopeRun(self.plan, scope, partition=self.partition)
         self.spreads: dict[str, Spread] = {}
         self.inputs: dict[str, ArcInput] = {}
@@ -100,7 +102,7 @@ class ScopeTask(Task):
         found: list[pl.DataFrame] = []
         if put:
             found = yield from self._reading_ahead(
-                self.desk.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
+                self.replays.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
             )
         given = iter(found)
         return [

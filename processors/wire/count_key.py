@@ -13,6 +13,23 @@ _REFUSED = "refused"
 DEAD_LETTERS = "dead_letters"
 """The total of all dead letters of a task."""
 
+OF_BOXES = frozenset(
+    {
+        "judged",
+        "passed",
+        "closed",
+        "revised",
+        "requests",
+        "replayed",
+        "fetched",
+        "fallbacks",
+        _REFUSED,
+    }
+)
+"""What is counted of a box. No reason of a dead letter is called so: ``refused.closed`` is of a box
+that a user named ``refused``.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class CountKey:
@@ -43,7 +60,7 @@ class CountKey:
     def parse(cls, text: str) -> CountKey:
         """Return the key that a text is; every text is one."""
         first, _, rest = text.partition(".")
-        if first == _REFUSED and rest:
+        if first == _REFUSED and rest and rest not in OF_BOXES:
             return cls.of_reason(rest)
         box, _, what = text.rpartition(".")
         return cls(what, box) if box else cls(text)
