@@ -8,7 +8,7 @@ KAFKA_TAG ?= errata-kafka:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
+.PHONY: help demo test lint docs mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ lint: .venv/ready ## style, types, layers
 	@$(BIN)/ruff format -q --check .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo > .cache/lint-imports.log || { cat .cache/lint-imports.log; exit 1; }
+
+docs: .venv/ready ## the docs site, in .cache/site; a broken link or reference fails it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict > .cache/docs.log 2>&1 \
+	  || { grep -v '^INFO' .cache/docs.log; exit 1; }
 
 mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each
 	@$(BIN)/python -m tests.mutants.run $(ARGS)

@@ -200,8 +200,8 @@ def measure_idle(kind: str, *, boxes: int = 4) -> int:
     found = {}
     for order in (STATIC, DYNAMIC):
         run = ScopeRun(plan, replace(scope, order=order), partition=0)
-        live = {name: box.no_live() for name, box in run.asking.items()}
-        memory = Memory.of(run.asking, live, done=0, watermark=0)
+        live = {name: box.no_live() for name, box in run.keeping.items()}
+        memory = Memory.of(run.keeping, live, done=0, watermark=0)
         for warm in (True, False):  # what is made once and kept is not counted
             cost = Cost()
             epoch = run.epoch(1, given, memory=memory, watermark=0, own={}, committed=0)

@@ -34,6 +34,7 @@ from confluent_kafka import TopicPartition as Assigned
 from bench import tape
 from bench.processes import Settings, broker_pid, processes, processor_s
 from bench.variants import VARIANTS, Variant, trades_left
+from errata.client import rows
 from errata.deploy.preparation import prepare
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
@@ -42,7 +43,6 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER
-from errata.read import rows
 from errata.schemas import framing
 from errata.settings.place import Place
 from errata.topics import names

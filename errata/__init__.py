@@ -4,6 +4,7 @@ A network of boxes over Kafka topics, in which every result that a correction in
 revised, however old it is, with its value before and after.
 """
 
+from errata.client.reading import Table, read
 from errata.processors.aggregates.by_value import CompensatingByValue
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.ohlc import ohlc
@@ -12,7 +13,6 @@ from errata.processors.declare.network import Network
 from errata.processors.declare.stream import Stream
 from errata.processors.expressions.opaque import python
 from errata.processors.windows.time_windows import hopping, sliding, tumbling
-from errata.read.reading import Table, read
 from errata.schemas.errors import ErrataError
 from errata.version import VERSION
 

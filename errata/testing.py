@@ -10,6 +10,8 @@ from typing import Any
 
 import polars as pl
 
+from errata.client import rows
+from errata.client.recorded import Borrowed
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.declarations import EARLIEST
@@ -23,8 +25,6 @@ from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.dead_letter import decode as decode_letter
-from errata.read import rows
-from errata.read.recorded import Borrowed
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.sweepers.beside import Beside

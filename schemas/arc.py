@@ -1,4 +1,7 @@
-"""An arc's tuple type: what its tuples hold, which fields name them, and when they happened."""
+"""An arc's tuple type: what its tuples hold, which fields name them, and when they happened.
+
+People and sinks see the revisions without the hidden part, and none that change only that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from errata.schemas import revisions as frames
 from errata.schemas.fields import FieldType
 
 HIDDEN_PREFIX = "__"
@@ -55,3 +59,16 @@ class Arc:
         """Event time of each tuple in ms, null where the field is null."""
         times = tuples[self.event_time]
         return times + self.event_time_shift_ms if self.event_time_shift_ms else times
+
+
+def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
+    """Leave out revisions that change the hidden part only.
+
+    Args:
+        arc: What the revisions are of.
+        revisions: A frame of revisions; all its columns stay.
+    """
+    same = pl.all_horizontal(
+        pl.col(frames.BEFORE + name).eq_missing(pl.col(frames.AFTER + name)) for name in arc.visible
+    )
+    return revisions.filter((pl.col("op") != frames.REPLACE) | ~same)

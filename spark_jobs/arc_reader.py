@@ -16,9 +16,8 @@ from errata.processors.reports.progress_view import View, believed
 from errata.processors.tasks.task import INTERVAL_MS
 from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
-from errata.schemas.arc import Arc
+from errata.schemas.arc import Arc, visible
 from errata.schemas.errors import ErrataError
-from errata.schemas.visible import visible
 from errata.spark_jobs import reading
 from errata.spark_jobs.connected import connected
 from errata.spark_jobs.epochs import NOTHING

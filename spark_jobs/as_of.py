@@ -7,10 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.join import Join
-from errata.processors.boxes.map import Map
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
@@ -240,7 +236,7 @@ class Auditor:
         for name in self._recomputed(arc):
             wm = self.view.watermark_then(self.plan.scope_of(name), epoch)
             box = computed(self.plan, name)
-            if wm is None and isinstance(box, Aggregating) and not box.on_update:
+            if wm is None and box.waits:
                 raise NotAuditableError(
                     f"arc {arc!r} can't be audited as of epoch {epoch}: reports that tell which "
                     f"windows of {name!r} were closed then are gone; take a later epoch"
@@ -270,7 +266,7 @@ class Auditor:
 
         Its pairs tell when the later half happened; the earlier one may be gone.
         """
-        if not way.is_computed or isinstance(computed(self.plan, way.start), Aggregate):
+        if not way.is_computed or computed(self.plan, way.start).result_delay_ms is not None:
             return False
         return self._told_from(replace(way, boxes=())) > NEVER
 
@@ -283,9 +279,9 @@ class Auditor:
         box = computed(self.plan, way.start)
         read = [way for a in box.above for way in ways_from(self.plan, a.arc.name)]
         above = max(map(self._told_from, read))
-        if not isinstance(box, Aggregate) or above == NEVER:
+        if box.result_delay_ms is None or above == NEVER:
             return above
-        return above + box.window.extent_ms - 1
+        return above + box.result_delay_ms
 
     def _kept_from(self, arc: str) -> int:
         """Return the event time from which on a connection point keeps all, NEVER if always."""
@@ -298,9 +294,8 @@ class Auditor:
 
 
 def _is_inner(plan: Plan, name: str) -> bool:
-    box = computed(plan, name)
-    return isinstance(box, Join) and not box.is_left
+    return computed(plan, name).only_adds
 
 
 def _moves(way: Way) -> bool:
-    return any(isinstance(box, Map) and box.moves for box in way.boxes)
+    return any(box.moves_event_time for box in way.boxes)

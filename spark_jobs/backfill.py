@@ -74,7 +74,7 @@ def check(old: Plan, new: Plan, arc: str) -> None:
 
 @dataclass(frozen=True)
 class Backfill:
-    """Fills new arcs by jobs on Spark: a `processors.takeover.Fill`.
+    """Fills new arcs by jobs on Spark: a `processors.tasks.takeover.Fill`.
 
     Args:
         session: The Spark session.

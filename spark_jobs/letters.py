@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from errata.processors.boxes.answers import Refused
+from errata.processors.boxes.base import Refused
 from errata.processors.tasks.refused_tuples import check, letters_of
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.tasks.shared import STOP

@@ -17,11 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from errata.processors.arcs.partitioner import Spread, parted
-from errata.processors.boxes.asking import Asking
-from errata.processors.boxes.forward import Forward
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.union import Union
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import Box
 from errata.processors.plan.plan import Plan
 from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
@@ -31,8 +27,6 @@ from errata.spark_jobs.reading import Arcs, Part
 
 SCHEMA = "bucket int, side int, block binary"
 _ARROW = pa.schema([("bucket", pa.int32()), ("side", pa.int32()), ("block", pa.binary())])
-
-Stateless = Where | Map | Union | Forward
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Way:
 
     start: str
     is_computed: bool
-    boxes: tuple[Stateless, ...] = ()
+    boxes: tuple[Box, ...] = ()
 
 
 def ways_to(plan: Plan, arc: str) -> list[Way]:
@@ -59,10 +53,10 @@ def ways_to(plan: Plan, arc: str) -> list[Way]:
         arc: An arc that a box writes.
     """
     box = plan.boxes[arc]
-    if isinstance(box, Asking):
+    if not box.is_stateless:
         return [Way(arc, is_computed=True)]
     return [
-        replace(way, boxes=(*way.boxes, _part(box, above)))
+        replace(way, boxes=(*way.boxes, box.of_input(above)))
         for above in box.inputs
         for way in ways_from(plan, above)
     ]
@@ -73,11 +67,6 @@ def ways_from(plan: Plan, arc: str) -> list[Way]:
     if arc in plan.sources or plan.arcs[arc].is_connection_point:
         return [Way(arc, is_computed=False)]
     return ways_to(plan, arc)
-
-
-def _part(box: Stateless, above: str) -> Stateless:
-    """Return what a box does to one of its inputs alone."""
-    return replace(box, inputs=(above,)) if isinstance(box, Union) else box
 
 
 def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
@@ -100,11 +89,9 @@ def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list
     return list(dict.fromkeys(found))
 
 
-def computed(plan: Plan, name: str) -> Asking:
+def computed(plan: Plan, name: str) -> Box:
     """Return the box of a name that looks at more than one tuple."""
-    box = plan.boxes[name]
-    assert isinstance(box, Asking)
-    return box
+    return plan.boxes[name]
 
 
 @dataclass(frozen=True)
@@ -120,7 +107,7 @@ class Division:
         side: What the rows are marked with.
     """
 
-    chains: tuple[tuple[Stateless, ...], ...]
+    chains: tuple[tuple[Box, ...], ...]
     arc: Arc
     by: tuple[str, ...]
     columns: tuple[str, ...]
@@ -178,7 +165,7 @@ class Recomputation:
             columns: The fields that are wanted.
             side: What the rows are marked with.
         """
-        chains = dict[tuple[str, bool], list[tuple[Stateless, ...]]]()
+        chains = dict[tuple[str, bool], list[tuple[Box, ...]]]()
         for way in ways:
             chains.setdefault((way.start, way.is_computed), []).append(way.boxes)
         found = []

@@ -12,8 +12,7 @@ import polars as pl
 
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.answers import Need, Refused
-from errata.processors.boxes.sliding import SlidingAggregate
+from errata.processors.boxes.base import Need, Refused
 from errata.processors.tasks import rebuild
 from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
@@ -171,7 +170,7 @@ class Share:
 
     def _own(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of windows in the slab: sliding ones end in the next one too."""
-        if not isinstance(self.job.box, SlidingAggregate):
+        if not self.job.box.keeps_instants:
             return revisions
         before = self._in_slab(revisions, frames.BEFORE)
         after = self._in_slab(revisions.filter(pl.col("op") == frames.INSERT), frames.AFTER)
@@ -184,7 +183,7 @@ class Share:
 
     def _near(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return the states that windows of the slab are made of."""
-        if not isinstance(self.job.box, SlidingAggregate):
+        if not self.job.box.keeps_instants:
             return states
         from_ms, to_ms = self.job.slabs.bounds(self.slab)
         start = pl.col(self.job.box.start)

@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from errata.processors.boxes.answers import Refused
+from errata.processors.boxes.base import Refused
 from errata.processors.reports.progress_view import believed
 from errata.schemas import revisions as frames
 from errata.spark_jobs import letters, reading
@@ -157,7 +157,7 @@ def _sides(
         net = frames.coalesced(found, arc.identity, list(arc.fields))
     refused: dict[str, Sequence[Refused]] = {}
     for box in job.chain:
-        outcome = box.outcome(net)
+        outcome = box.revise(net)
         refused[box.arc.name], net = outcome.refused, outcome.revisions
     # judged here, not in each of the slabs that a tuple is in
     leaving, _ = job.box.taken(frames.leaving(net, names))

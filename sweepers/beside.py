@@ -8,7 +8,7 @@ import polars as pl
 
 from errata.processors.boxes.replay import Ask
 from errata.processors.tasks.replay_client import ReplayRefusedError
-from errata.sweepers.refusals import HistoryGoneError
+from errata.sweepers.ranges import HistoryGoneError
 from errata.sweepers.sweeper import Sweeper
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.processors.wire.replay import BlockError, Reply, Request, pack, unpack
-from errata.sweepers.refusals import HistoryGoneError
+from errata.sweepers.ranges import HistoryGoneError
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.cluster import TopicPartition
 

@@ -23,8 +23,16 @@ import polars as pl
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import physical
-from errata.sweepers.ranges import EARLIEST_MS, LATEST_MS, ONE, Ranges, join_keys
-from errata.sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
+from errata.sweepers.ranges import (
+    EARLIEST_MS,
+    LATEST_MS,
+    ONE,
+    EpochOrderError,
+    HistoryGoneError,
+    NotYetCompleteError,
+    Ranges,
+    join_keys,
+)
 from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
 
 

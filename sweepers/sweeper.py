@@ -23,7 +23,7 @@ from errata.processors.wire import report as reports
 from errata.processors.wire.report import Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
-from errata.sweepers.refusals import HistoryGoneError, NotYetCompleteError
+from errata.sweepers.ranges import HistoryGoneError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 from errata.topics import names

@@ -1,14 +1,21 @@
 """Jars of Kafka's broker and of Spark's connectors, fetched once and kept in the user's cache.
 
 The Ivy that PySpark ships fetches them.
+
+A Java from a wheel brings certificate authorities of its own and does not know a company's, which
+the machine does: these are written as a JKS trust store, which is a header, the certificates, and a
+digest that begins with the password.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,7 +30,51 @@ from rich.console import Console
 from rich.progress import Progress
 
 from errata.schemas.errors import ErrataError
-from errata.topics.trust import java_options
+
+BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+PASSWORD = "changeit"  # Java's own default: the store holds nothing secret
+
+
+def authorities() -> list[bytes]:
+    """Return the certificates, DER, that this machine trusts; [] if they can't be found."""
+    context = ssl.create_default_context()
+    for bundle in (os.environ.get("SSL_CERT_FILE"), *BUNDLES):
+        if bundle and Path(bundle).is_file():
+            context.load_verify_locations(cafile=bundle)
+    return context.get_ca_certs(binary_form=True)
+
+
+def trust_store(certificates: list[bytes]) -> bytes:
+    """Return a JKS trust store of these certificates.
+
+    Example:
+        >>> trust_store([b"der"])[:12].hex()
+        'feedfeed0000000200000001'
+    """
+
+    def text(value: str) -> bytes:
+        return struct.pack(">H", len(value)) + value.encode()
+
+    entries = [
+        struct.pack(">I", 2) + text(str(number)) + struct.pack(">Q", 0) + text("X.509")
+        + struct.pack(">I", len(der)) + der
+        for number, der in enumerate(certificates)
+    ]  # fmt: skip
+    store = struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
+    seal = hashlib.sha1(PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + store)
+    return store + seal.digest()
+
+
+def java_options(folder: Path) -> list[str]:
+    """Write the trust store into a folder; return the options that make Java use it."""
+    found = authorities()
+    if not found:
+        return []
+    store = folder / "trust.jks"
+    store.write_bytes(trust_store(found))
+    names = {"": store, "Type": "jks", "Password": PASSWORD}
+    return [f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in names.items()]
+
 
 KAFKA = "4.3.1"
 """The version of Kafka that the embedded broker runs."""

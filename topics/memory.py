@@ -1,14 +1,157 @@
-"""A cluster in memory with Kafka's rules, for `errata local` and for tests that play faults."""
+"""A cluster in memory with Kafka's rules, for `errata local` and for tests that play faults.
+
+A `MemoryLog` is one partition, with Kafka's rules of what a reader may see; `MemoryTransactions`
+are one life of one task's transactional producer.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress, repeat
+from operator import eq
 
-from errata.topics.cluster import ClusterError, MissingTopicError, Records, TopicPartition
-from errata.topics.memory_log import MemoryLog
-from errata.topics.memory_transactions import MemoryTransactions
-from errata.topics.record_size import check_sizes
+from errata.topics.cluster import (
+    ClusterError,
+    DoubtfulCommitError,
+    FencedError,
+    MissingTopicError,
+    Records,
+    TopicPartition,
+)
+from errata.topics.record_size import LARGEST, check_sizes
+
+
+@dataclass(eq=False)
+class Transaction:
+    """A transaction; its records can be read when it is committed.
+
+    Attributes:
+        state: `open`, `committed` or `aborted`.
+    """
+
+    state: str = "open"
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Records written together; `end` is the offset after the last one that was ever in it."""
+
+    offsets: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    time_ms: int
+    end: int
+    transaction: Transaction
+
+    def only(self, stays: list[bool]) -> _Batch:
+        """Return it without the records that don't stay."""
+        return replace(
+            self,
+            offsets=list(compress(self.offsets, stays)),
+            keys=list(compress(self.keys, stays)),
+            values=list(compress(self.values, stays)),
+        )
+
+
+class MemoryLog:
+    """The log of one partition."""
+
+    def __init__(self, source: TopicPartition) -> None:
+        self.source = source
+        self.end = 0
+        self._batches: list[_Batch] = []
+        self._open: dict[Transaction, int] = {}  # its first offset here
+        self._old_tombstones: set[int] = set()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of an open transaction; the log's end if there is none."""
+        return min(self._open.values(), default=self.end)
+
+    def append(
+        self,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        *,
+        time_ms: int,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Append records, of a transaction or committed at once; they have offsets at once."""
+        offsets = list(range(self.end, self.end + len(keys)))
+        if transaction is not None:
+            self._open.setdefault(transaction, self.end)
+        self.end += len(offsets)
+        self._batches.append(
+            _Batch(offsets, list(keys), list(values), time_ms, self.end, transaction or _DONE)
+        )
+
+    def close(self, transaction: Transaction) -> None:
+        """End a transaction here: its control record takes an offset that no reader sees."""
+        del self._open[transaction]
+        self.end += 1
+
+    def read(self, position: int, limit: int) -> tuple[Records, int]:
+        """Return the committed records from a position on, and the position after them."""
+        stop = self.last_stable_offset
+        times_ms: list[int] = []
+        found = Records(self.source, [], [], [], times_ms)
+        first = bisect_right(self._batches, position, key=lambda batch: batch.end)
+        for index in range(first, len(self._batches)):
+            batch = self._batches[index]
+            if batch.end > stop:
+                break
+            if batch.transaction.state != "committed":
+                continue
+            start = bisect_left(batch.offsets, position)
+            taken = slice(start, start + limit - len(found))
+            found.offsets.extend(batch.offsets[taken])
+            found.keys.extend(batch.keys[taken])
+            found.values.extend(batch.values[taken])
+            times_ms.extend([batch.time_ms] * len(batch.offsets[taken]))
+            if len(found) >= limit:
+                return found, found.offsets[-1] + 1
+        return found, max(position, stop)
+
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first record's offset of this time or later; the log's end if none is."""
+        later = (batch.offsets[0] for batch in self._batches if batch.time_ms >= time_ms)
+        return next(later, self.end)
+
+    def trim(self, offset: int) -> None:
+        """Let go of the records before an offset, as retention does."""
+        self._batches = [b.only([o >= offset for o in b.offsets]) for b in self._batches]
+
+    def compact(self, horizon: int) -> None:
+        """Keep the last committed record of each key below `horizon` (an offset).
+
+        Nothing behind the last stable offset is touched. Aborted records go as well; a tombstone
+        goes one pass after the first that kept it.
+        """
+        horizon = min(horizon, self.last_stable_offset)
+        seen, _ = self.read(0, self.end + 1)
+        below = slice(bisect_left(seen.offsets, horizon))
+        last = dict(zip(seen.keys[below], seen.offsets[below], strict=True))
+        kept = set(last.values()) - self._old_tombstones
+        self._old_tombstones = {
+            offset
+            for offset, value in zip(seen.offsets[below], seen.values[below], strict=True)
+            if value is None
+        }
+        self._batches = [
+            shorter
+            for batch in self._batches
+            if (
+                shorter := batch.only(
+                    [offset >= horizon or offset in kept for offset in batch.offsets]
+                )
+            ).offsets
+        ]
+
+
+_DONE = Transaction("committed")
 
 
 def _now_ms() -> int:
@@ -203,3 +346,120 @@ class MemoryReader:
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
+
+
+class MemoryTransactions:
+    """A `Transactions` of a cluster in memory."""
+
+    def __init__(self, cluster: MemoryCluster, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self._cluster = cluster
+        self._transaction: Transaction | None = None
+        self._written: dict[TopicPartition, MemoryLog] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._positions: dict[str, dict[TopicPartition, int]] = {}
+        self._doubtful = False
+        self._closed = False
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._step("begin")
+        self._transaction = Transaction()
+        self._ends = {}
+        self._positions = {}
+
+    def produce(
+        self,
+        topic: str,
+        *,
+        partitions: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+    ) -> None:
+        """Append records to the open transaction."""
+        self._step("produce")
+        check_sizes(topic, keys=keys, values=values, limit=LARGEST)
+        half = 0
+        if self._cluster.is_late(self.transactional_id):
+            half = (len(keys) + 1) // 2
+            self._append(topic, partitions[:half], keys[:half], values[:half])
+            self._finish("committed")
+            self._transaction, self._doubtful = Transaction(), True
+        self._append(topic, partitions[half:], keys[half:], values[half:])
+
+    def flush(self) -> dict[TopicPartition, int]:
+        """Return per partition own last record's offset + 1, since the last flush or begin."""
+        self._step("flush")
+        ends, self._ends = self._ends, {}
+        return ends
+
+    def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Add a group's positions to the transaction."""
+        self._step("offsets")
+        self._positions[group] = dict(positions)
+
+    def commit(self) -> None:
+        """Commit, unless a late commit has been there before."""
+        self._step("commit")
+        if self._doubtful:
+            self.close()
+            raise self._doubt("a late commit exposed a part of it")
+        self._finish("committed")
+        for group, positions in self._positions.items():
+            self._cluster.groups.setdefault(group, {}).update(positions)
+        self._cluster.step("committed")
+
+    def close(self) -> None:
+        """Abort what is open; safe to call twice."""
+        self._closed = True
+        self._finish("aborted")
+
+    def _append(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+    ) -> None:
+        for partition, own_keys, own_values in _by_partition(partitions, keys, values):
+            source = TopicPartition(topic, partition)
+            log = self._written[source] = self._cluster.log(source)
+            log.append(
+                own_keys,
+                own_values,
+                time_ms=self._cluster.clock_ms(),
+                transaction=self._transaction,
+            )
+            self._ends[source] = log.end
+
+    def _finish(self, state: str) -> None:
+        transaction, self._transaction = self._transaction, None
+        written, self._written = self._written, {}
+        if transaction is not None:
+            transaction.state = state
+            for log in written.values():
+                log.close(transaction)
+
+    def _step(self, name: str) -> None:
+        self._cluster.step(name)
+        if not self._cluster.is_life(self):
+            raise FencedError(
+                f"task '{self.transactional_id}' was fenced at {name}: a newer life of it has "
+                "started; end this one"
+            )
+        if self._closed or (self._transaction is None) != (name == "begin"):
+            raise self._doubt(f"at {name} it is closed, not begun, or begun already")
+
+    def _doubt(self, reason: str) -> DoubtfulCommitError:
+        return DoubtfulCommitError(
+            f"task '{self.transactional_id}' can't be sure of its transaction ({reason}); "
+            "start a new attempt"
+        )
+
+
+def _by_partition(
+    partitions: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> Iterator[tuple[int, list[bytes | None], list[bytes | None]]]:
+    for partition in sorted(set(partitions)):
+        chosen = list(map(eq, partitions, repeat(partition)))
+        yield partition, list(compress(keys, chosen)), list(compress(values, chosen))

@@ -1,8 +1,8 @@
-"""The topics that a cluster has, their settings, and how they go."""
+"""The topics that a cluster has and their settings, and whether its brokers answer at all."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from time import monotonic, sleep
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from errata.topics.client import REACH_S, Connection, Settings
-from errata.topics.cluster import ClusterError, MissingTopicError
+from errata.topics.cluster import ClusterError, MissingTopicError, SilentClusterError
 from errata.topics.refused import DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC, Right
 
 HEARD_S = 10.0
@@ -108,3 +108,29 @@ def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float =
                 "s; see the brokers' logs"
             )
         sleep(0.1)
+
+
+AT_ONCE_S = 2.0
+"""Brokers that answer within this time are not waited for with a message."""
+
+
+def await_brokers(settings: Settings, *, limit_s: float, say: Callable[[str], None]) -> None:
+    """Wait until a broker answers.
+
+    Args:
+        settings: librdkafka settings of the cluster.
+        limit_s: How long to wait.
+        say: Told once if there is something to wait for.
+
+    Raises:
+        SilentClusterError: If none answers in time.
+        RefusedError: If the cluster refuses this client.
+    """
+    try:
+        Connection(settings, reach_s=min(AT_ONCE_S, limit_s))
+    except SilentClusterError:
+        if limit_s <= AT_ONCE_S:
+            raise
+        servers = settings["bootstrap.servers"]
+        say(f"no broker answers at {servers} yet; waits for one, {limit_s:g} s at most")
+        Connection(settings, reach_s=limit_s)

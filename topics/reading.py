@@ -1,10 +1,14 @@
-"""Reading partitions of a Kafka cluster: committed records only, from given offsets, no group."""
+"""Reading partitions of a Kafka cluster: committed records only, from given offsets, no group.
+
+Messages of a partition become columns as they come; their timestamps only when somebody asks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import filterfalse
-from typing import Any
+from operator import itemgetter
+from typing import Any, overload
 
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message
@@ -12,8 +16,58 @@ from confluent_kafka import TopicPartition as Assigned
 
 from errata.topics.client import Connection
 from errata.topics.cluster import LostOffsetError, Records, TopicPartition
-from errata.topics.columns import Columns
 from errata.topics.refused import READ, TOPIC, Right
+
+
+class Columns:
+    """What has come of one partition so far."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.messages: list[Message] = []
+
+    def add(self, messages: list[Message]) -> None:
+        """Add messages that follow."""
+        self.offsets += map(Message.offset, messages)
+        self.keys += map(Message.key, messages)
+        self.values += map(Message.value, messages)
+        self.messages += messages
+
+    def records(self, source: TopicPartition) -> Records:
+        """Return all of them."""
+        return Records(source, self.offsets, self.keys, self.values, Times(self.messages))
+
+
+class Times(Sequence[int]):
+    """Timestamps in ms.
+
+    Args:
+        messages: What they are of.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[int]:
+        """Return all of them, in order."""
+        return map(itemgetter(1), map(Message.timestamp, self._messages))
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Times: ...
+    def __getitem__(self, index: int | slice) -> int | Times:
+        """Return one, or some."""
+        if isinstance(index, slice):
+            return Times(self._messages[index])
+        return int(self._messages[index].timestamp()[1])
+
 
 _DEFAULTS = {
     "group.id": "errata",  # asked for by the client, never used

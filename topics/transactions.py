@@ -1,14 +1,20 @@
-"""Transactions on a Kafka cluster: one life of one task's transactional producer."""
+"""Transactions on a Kafka cluster: one life of one task's transactional producer.
+
+A call that hangs ends its process; whoever runs that starts it again.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from operator import length_hint
+from threading import Timer
 from time import monotonic
 from typing import Any
 
@@ -18,10 +24,39 @@ from confluent_kafka import TopicPartition as Position
 from errata.schemas.errors import ErrataError
 from errata.topics.client import LOGGER, Connection
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
-from errata.topics.hung import ended_if_hung
 from errata.topics.record_size import LARGEST, check_sizes
 from errata.topics.refused import CODES, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 from errata.topics.rights import require_still
+
+
+@contextmanager
+def ended_if_hung(call: str, limit_s: float) -> Iterator[None]:
+    """End the process, status 75 (EX_TEMPFAIL), if what is within takes longer than this.
+
+    For a call of a library that can't be given up in another way; it must release Python's lock.
+
+    Args:
+        call: What it is, as the log names it.
+        limit_s: How long it may take.
+    """
+    timer = Timer(limit_s, _end, (call, limit_s))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end(call: str, limit_s: float) -> None:
+    logging.getLogger("errata").error(
+        "%s does not come back within %g s; the process ends, and what is not committed is done "
+        "again by the next one",
+        call,
+        limit_s,
+    )
+    os._exit(os.EX_TEMPFAIL)
+
 
 TIMEOUT_S = 15.0
 """How long a transaction may be open, and any of its steps may take."""

@@ -12,13 +12,13 @@ import typer
 from errata.cli.app import DEFAULT, JsonOption, NetworkArgument, command, group
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, for_people, print_lines, print_table
+from errata.client import rows
+from errata.client.delivery import Parcel, deliver
+from errata.client.plain_records import PlainDecoder
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.plan import Plan
 from errata.processors.wire.dead_letter import DeadLetter, decode_value
-from errata.read import rows
-from errata.read.delivery import Parcel, deliver
-from errata.read.plain_records import PlainDecoder
 from errata.schemas.errors import ErrataError
 from errata.topics import names
 from errata.topics.catch_up import catch_up

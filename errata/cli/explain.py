@@ -8,16 +8,9 @@ import typer
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
-from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.description import describe_box
-from errata.processors.boxes.lag import Lag
-from errata.processors.boxes.lookup import Lookup
-from errata.processors.boxes.modes import NO_RADIUS
-from errata.processors.boxes.ordered import Ordered
-from errata.processors.boxes.states import DOWNSTREAM, UPSTREAM
+from errata.processors.boxes.modes import DOWNSTREAM, UPSTREAM
 from errata.processors.compile.boxes import type_boxes
 from errata.processors.compile.compiler import compile_network
-from errata.processors.compile.modes import find_results
 from errata.processors.compile.typed import Typed
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
@@ -83,7 +76,7 @@ def _source(network: Network, plan: Plan, name: str) -> dict[str, Any]:
         "rekey": source.rekey,
         "event_time": arc.event_time,
         "partition_by": arc.partition_by,
-        "partition_by_from": _partitioned_why(plan, declaration),
+        "partition_by_from": _partitioned_why(network, plan, declaration),
         "partitions": source.partitions,
         "lateness_ms": source.lateness_ms,
         "idle_after_ms": source.idle_after_ms,
@@ -92,13 +85,14 @@ def _source(network: Network, plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
-def _partitioned_why(plan: Plan, source: declared.Source) -> str:
+def _partitioned_why(network: Network, plan: Plan, source: declared.Source) -> str:
     if source.partition_by is not None:
         return "declared"
     behind = [
-        owner_of(name)
-        for name, box in plan.boxes.items()
-        if isinstance(box, Aggregating | Lag | Lookup) and source.name in plan.sources_of[name]
+        name
+        for name, box in network.declarations.items()
+        if source.name in plan.sources_of[name]
+        and any(box.grouped_by(arc) is not None for arc in box.reads)
     ]
     if not behind:
         return "the identity, since no aggregate, lag or lookup is behind it"
@@ -113,8 +107,7 @@ def _partitioned_why(plan: Plan, source: declared.Source) -> str:
 def _kind(plan: Plan, name: str) -> str:
     if plan.arcs[name].exchange:
         return "exchange"
-    box = plan.boxes[name]
-    return "aggregate" if isinstance(box, Aggregating) else type(box).__name__.lower()
+    return plan.boxes[name].kind
 
 
 def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any]:
@@ -123,7 +116,7 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
         "kind": _kind(plan, name),
         "scope": plan.scope_of(name),
         "input": ", ".join(box.inputs),
-        "does": describe_box(box),
+        "does": box.describe(),
         "fields": {field: str(plan.arcs[name].fields[field]) for field in plan.arcs[name].visible},
         "topic": plan.topic(name) if name in plan.topics else None,
         "keep_ms": plan.kept_ms.get(name),
@@ -141,23 +134,16 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
         return found
     choice = plan.choices[name]
     told = " and ".join(map(repr, anchors))
-    results, why_not = find_results(network, typed, name)
-    upstream = {"legal": True, "why": f"replays {told}"}
-    if isinstance(box, Ordered):
-        results, why_not, upstream = None, NO_RADIUS, {"legal": False, "why": NO_RADIUS}
+    legal = {UPSTREAM: f"replays {told}", DOWNSTREAM: f"results are kept on {choice.stored!r}"}
     if name in plan.spark:
-        results, why_not = None, "on Spark states are at hand"
         found |= {"place": "spark", "horizon_ms": plan.spark[name]}
     return found | {
         "mode": choice.mode,
         "asked": choice.asked,
         "reason": choice.reason,
         "modes": {
-            UPSTREAM: upstream,
-            DOWNSTREAM: {
-                "legal": results is not None,
-                "why": why_not if results is None else f"results are kept on {results!r}",
-            },
+            mode: {"legal": mode not in choice.illegal, "why": choice.illegal.get(mode, why)}
+            for mode, why in legal.items()
         },
         "results": choice.results,
     }

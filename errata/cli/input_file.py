@@ -1,17 +1,132 @@
-"""Files of revisions: JSON lines or CSV, plain or gzipped, read piece by piece."""
+"""Files of revisions: JSON lines or CSV, plain or gzipped, read piece by piece.
+
+A CSV has one of three layouts, told apart by the header: ``op`` with ``before.x`` and ``after.x``;
+``op`` with plain columns, and ``old_x`` for originals; plain columns without ``op``: inserts.
+Columns that are no fields are ignored. An empty cell is null; only in a string field, a quoted
+empty cell is an empty text. What a cell holds is judged where all input is: a cell that is no
+number becomes a dead letter.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
-from errata.cli.csv_lines import CsvLines
-from errata.read import rows
+import polars as pl
+
+from errata.client import rows
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, FieldType
+from errata.schemas.json_text import quoted
+from errata.schemas.revisions import AFTER, BEFORE
+
+OLD = "old_"
+
+_WHOLE = r"^-?(0|[1-9]\d*)$"
+_NUMBER = r"^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$"
+_BARE = {
+    "int": _WHOLE,
+    "long": _WHOLE,
+    "timestamp-millis": _WHOLE,
+    "timestamp-micros": _WHOLE,
+    "float": _NUMBER,
+    "double": _NUMBER,
+    "boolean": "^(true|false)$",
+}
+"""What of each kind JSON takes without quotes; all else travels as text, and is judged later."""
+
+
+class CsvError(ErrataError):
+    """A CSV file can't be read, or has no column that the source has a field for."""
+
+
+class CsvLines:
+    """Makes JSON lines of pieces of a CSV file.
+
+    Args:
+        arc: The source's arc.
+        header: The file's first line.
+        name: The file, as errors name it.
+
+    Example:
+        >>> arc = Arc("a", {"k": FieldType("long"), "s": FieldType("string", optional=True)},
+        ...     ("k",), "k", ())
+        >>> CsvLines(arc, b"op,k,s,old_s", name="x.csv").lines(b"replace,1,new,")
+        [b'{"op":"replace","before":{"k":1,"s":null},"after":{"k":1,"s":"new"}}']
+    """
+
+    def __init__(self, arc: Arc, header: bytes, *, name: str) -> None:
+        self.header, self.name = header.rstrip(b"\r\n"), name
+        columns = self._read(b"").columns
+        fields = list(arc.fields)
+        if any(name.startswith((BEFORE, AFTER)) for name in columns):
+            was = {f: BEFORE + f for f in fields if BEFORE + f in columns}
+            now = {f: AFTER + f for f in fields if AFTER + f in columns}
+            if "op" not in columns:
+                raise CsvError(f"{name}: columns before.x and after.x need an op column besides")
+        else:
+            now = {f: f for f in fields if f in columns}
+            was = now | {f: OLD + f for f in now if OLD + f in columns}
+        if not was and not now:
+            raise CsvError(
+                f"{name}: no column is a field of source {arc.name!r}; it has "
+                f"{', '.join(columns)}, the source {', '.join(fields)}"
+            )
+        before, after = _side(arc.fields, was), _side(arc.fields, now)
+        op = pl.col("op").fill_null("") if "op" in columns else pl.lit("insert")
+        insert, delete = op == "insert", op == "delete"
+        self._line = pl.concat_str(
+            pl.lit('{"op":'),
+            quoted(op),
+            _if(~insert, pl.lit(',"before":'), before),
+            _if(~delete, pl.lit(',"after":'), after),
+            pl.lit("}"),
+        )
+
+    def lines(self, piece: bytes) -> list[bytes]:
+        """Return the lines of some rows of the file."""
+        rows = self._read(piece).filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
+        return rows.select(self._line.cast(pl.Binary).alias("line"))["line"].to_list()
+
+    def _read(self, piece: bytes) -> pl.DataFrame:
+        try:
+            return pl.read_csv(io.BytesIO(self.header + b"\n" + piece), infer_schema=False)
+        except pl.exceptions.PolarsError as error:
+            fault = str(error).partition("\n")[0]
+            raise CsvError(f"{self.name} is not CSV with a header line: {fault}") from error
+
+
+def _if(condition: pl.Expr, *parts: pl.Expr) -> pl.Expr:
+    return pl.when(condition).then(pl.concat_str(parts)).otherwise(pl.lit(""))
+
+
+def _side(fields: Fields, columns: dict[str, str]) -> pl.Expr:
+    """Return the JSON object of one side: fields and the columns that they are in."""
+    parts: list[pl.Expr] = []
+    for place, (name, column) in enumerate(columns.items()):
+        parts.append(pl.lit(f'{"," if place else ""}"{name}":'))
+        parts.append(_value(pl.col(column), fields[name]))
+    return pl.concat_str(pl.lit("{"), *parts, pl.lit("}"))
+
+
+def _value(cell: pl.Expr, kind: FieldType) -> pl.Expr:
+    """Return cells as JSON values."""
+    if kind.kind == "string":
+        return pl.when(cell.is_null()).then(pl.lit("null")).otherwise(quoted(cell))
+    absent = cell.is_null() | (cell == "")
+    if kind.kind == "boolean":
+        cell = cell.str.to_lowercase()
+        cell = cell.replace({"1": "true", "0": "false"})
+    value = quoted(cell)
+    if kind.kind in _BARE:
+        value = pl.when(cell.str.contains(_BARE[kind.kind])).then(cell).otherwise(value)
+    return pl.when(absent).then(pl.lit("null")).otherwise(value)
+
 
 PIECE_BYTES = 4 << 20
 """A file is read in pieces of about this size."""

@@ -19,12 +19,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.input_file import open_input, read_input
 from errata.cli.output import for_people, print_lines, print_table, shown
+from errata.client.recorded import Recorded, recorded
 from errata.observe.filters import silent_filters
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
 from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR
-from errata.read.recorded import Recorded, recorded
 from errata.run.exit_status import complain
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load

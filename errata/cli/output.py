@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from errata.read import rows
+from errata.client import rows
 from errata.schemas.fields import Fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,10 +13,10 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.client import rows
+from errata.client.plain_records import PlainDecoder
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import Progress
-from errata.read import rows
-from errata.read.plain_records import PlainDecoder
 from errata.topics import names
 from errata.topics.catch_up import catch_up
 from errata.topics.cluster import TopicPartition

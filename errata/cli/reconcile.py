@@ -16,7 +16,7 @@ from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import cell, for_people, print_lines, print_table, shown
 from errata.cli.spark import ConfOption, MasterOption, given_settings
-from errata.read import rows
+from errata.client import rows
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

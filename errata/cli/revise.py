@@ -1,9 +1,14 @@
-"""`errata revise`: a revision of a source, sent by hand."""
+"""`errata revise`: a revision of a source, sent by hand.
+
+The tuple is given on the command line: as JSON, or field by field.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
+from decimal import Decimal
 from typing import Annotated, Any
 
 import polars as pl
@@ -13,23 +18,123 @@ from rich.console import Console
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import sources
 from errata.cli.deployed import deployed
-from errata.cli.given import RefusedRevisionError, given_fields, given_identity
 from errata.cli.output import for_people, print_lines
 from errata.cli.tail import told
+from errata.client import rows
+from errata.client.delivery import Parcel, deliver
+from errata.client.source_record import declared, source_records
+from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.decoding import Intake
 from errata.processors.plan.source import Source
 from errata.processors.wire.task_id import ScopeId, TaskId
-from errata.read import rows
-from errata.read.delivery import Parcel, deliver
-from errata.read.source_record import source_records
-from errata.read.what_if import Content, consequences, content_of
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
+from errata.schemas.fields import FieldType
 from errata.schemas.partition import partitions
 from errata.topics.cluster import TopicPartition
+
+_TEXTS = {"string", "uuid", "bytes", "date", "timestamp-millis", "timestamp-micros"}
+
+
+class RefusedRevisionError(ErrataError):
+    """A revision does not fit what its source holds, or is no revision of it."""
+
+
+def given_fields(source: Source, text: str | None, sets: list[str]) -> dict[str, Any]:
+    """Return the fields that the user gave, as JSON has them.
+
+    Args:
+        source: Whose fields they are.
+        text: A JSON object of some of them.
+        sets: ``FIELD=VALUE`` of others; these win.
+
+    Raises:
+        RefusedRevisionError: If there is no such field.
+    """
+    found: Any = {}
+    if text is not None:
+        try:
+            found = json.loads(text, parse_float=Decimal)
+        except (ValueError, RecursionError) as error:
+            raise typer.BadParameter(f"the tuple is not JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise typer.BadParameter("the tuple needs to be a JSON object, as {...}")
+    for part in sets:
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{part!r} needs the form FIELD=VALUE", param_hint="--set")
+        found[name] = _value(_field(source, name), value)
+    for name in found:
+        _field(source, name)
+    return dict(found)
+
+
+def given_identity(source: Source, given: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+    """Return the identity that the user means, as JSON has it.
+
+    Args:
+        source: Whose identity it is.
+        given: The fields that were given.
+        keys: Its value, or ``FIELD=VALUE`` for each of its fields.
+
+    Raises:
+        RefusedRevisionError: If it is not whole, or the fields given say another one.
+    """
+    names = source.arc.identity
+    found = {name: given[name] for name in names if name in given}
+    for part in keys:
+        name, equals, value = part.partition("=")
+        if not equals or name not in names:
+            if len(names) > 1:
+                raise typer.BadParameter(
+                    f"{part!r} needs the form FIELD=VALUE, with a field of {', '.join(names)}",
+                    param_hint="--key",
+                )
+            name, value = names[0], part
+        meant = _value(_field(source, name), value)
+        if name in given and str(given[name]) != str(meant):
+            raise RefusedRevisionError(
+                f"the tuple {part!r} of source {source.arc.name!r} can't become "
+                f"{name}={given[name]}: a replace keeps the identity; delete it and insert another"
+            )
+        found[name] = meant
+    missing = [name for name in names if found.get(name) is None]
+    if missing:
+        raise RefusedRevisionError(
+            f"a revision of source {source.arc.name!r} needs its identity, "
+            f"{', '.join(missing)}: give --key, or it in the JSON tuple"
+        )
+    return found
+
+
+def _field(source: Source, name: str) -> FieldType:
+    fields = declared(source)
+    if name not in fields:
+        raise RefusedRevisionError(
+            f"source {source.arc.name!r} has no field {name!r}: it has {', '.join(fields)}"
+        )
+    return fields[name]
+
+
+def _value(kind: FieldType, text: str) -> Any:
+    """Return a value that was given as text, as JSON has it.
+
+    Example:
+        >>> _value(FieldType.parse("decimal(9,2)"), "22.50"), _value(FieldType.parse("string"), "1")
+        (Decimal('22.50'), '1')
+    """
+    if text == "null" and kind.optional:
+        return None
+    if kind.kind in _TEXTS:
+        return int(text) if kind.kind.startswith("timestamp") and text.isdecimal() else text
+    try:
+        return json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text  # what it is is judged where all input is
 
 
 @command("revise", example="errata revise tape.py trades replace --key T1 --set price=22 --dry-run")

@@ -11,13 +11,13 @@ from errata.settings.settings import FILE
 _INTRO = f"""# Settings
 
 Every command reads the nearest `{FILE}`, from the working folder upwards. The plain variables,
-which other tools of Kafka's users know too, win over the file; variables of the form
-`ERRATA_<TABLE>__<KEY>` win over both. An empty variable doesn't count. A setting that is none of
-these is refused, by the place where it was found; values are never printed.
+which other Kafka tools use too, override the file. Variables of the form `ERRATA_<TABLE>__<KEY>`
+override both. An empty variable does not count. An unknown setting is refused, with the place where
+it was found; values are never printed.
 
-With `_FILE` behind its name a variable of ours names a file that holds the value, as Docker and
+With `_FILE` after its name, a variable of Errata's names a file that holds the value, as Docker and
 Kubernetes mount secrets: `ERRATA_KAFKA__SASL_PASSWORD_FILE=/run/secrets/tape`. The line break at
-the file's end doesn't count; both variables at once are refused. See [security](security.md).
+the file's end does not count. Both variables at once are refused. See [security](security.md).
 
 ```toml
 [kafka]
@@ -36,11 +36,11 @@ compaction_lag = "1d"
 """
 
 _REST = f"""
-Other variables: `{DEBUG}=1` shows the traceback of a fault; `ERRATA_CACHE` is where the embedded
-broker of `errata demo` keeps its jars, `JAVA_HOME` names the Java that runs it.
+Other variables: `{DEBUG}=1` shows the traceback of a fault. `ERRATA_CACHE` is where the embedded
+broker of `errata demo` keeps its jars; `JAVA_HOME` names the Java that runs it.
 
-Durations are numbers with `ms`, `s`, `m`, `h` or `d`. What belongs to a network (topics, envelopes,
-`lateness`, `idle_after`, `keep`) is said in its Python file.
+Durations are numbers with `ms`, `s`, `m`, `h` or `d`. Topics, envelopes, `lateness`, `idle_after`
+and `keep` belong to a network: its Python file sets them.
 """
 
 

@@ -17,11 +17,11 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.completion import arcs
 from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
+from errata.client import rows
+from errata.client.tailing import Tail
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import current
 from errata.processors.tasks.task import INTERVAL_MS
-from errata.read import rows
-from errata.read.tailing import Tail
 from errata.run.stopping import Stop
 from errata.schemas.arc import Arc
 

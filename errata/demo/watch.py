@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
+from errata.client import rows
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId, TaskId
-from errata.read import rows
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Cluster
 from errata.topics.registry import SchemaRegistry

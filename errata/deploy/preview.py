@@ -1,6 +1,6 @@
 """What `errata deploy` would do to a cluster: found without changing anything.
 
-Deploying goes by the same plan (`errata.coming`) and the same lists of topics and schemas.
+Deploying goes by the same plan (`next_plan`) and the same lists of topics and schemas.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
     """Return a network whose sources all have fields and an identity.
 
     What a source does not declare is as it is deployed; if it isn't, as the registry's latest
-    schemas have it (`processors.resolve.resolve`).
+    schemas have it (`registry_fields.resolve`).
 
     Raises:
         NetworkError: If a source can't be completed.

@@ -25,7 +25,7 @@ def deployed_part(network: Network, found: Deployed) -> Network:
     """Return a network without the boxes that are not deployed.
 
     Args:
-        network: One of which everything that is deployed is the same (`processors.deployed.added`).
+        network: One of which everything that is deployed is the same (`plan.deployed.added`).
         found: What is deployed.
     """
     there = {owner_of(name) for name in found.plan["arcs"]}

@@ -85,7 +85,7 @@ def _help(text: str) -> str:
 
 def listed(metrics: Sequence[Metric]) -> str:
     """Return a table of metrics in Markdown."""
-    lines = ["| metric | kind | labels | tells |", "|---|---|---|---|"]
+    lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for metric in metrics:
         labels = ", ".join(f"`{name}`" for name in metric.labels)
         kind = f"{metric.kind} *" if metric.since_start else metric.kind

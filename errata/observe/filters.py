@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from errata.processors.boxes.where import Where
 from errata.processors.plan.plan import Plan
 from errata.processors.wire.count_key import CountKey
 
@@ -21,9 +20,9 @@ def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]
     for own in counts:
         total.update({CountKey.parse(text): count for text, count in own.items()})
     return [
-        f"filter {name!r} has let none of {judged} revisions pass: {box.predicate.text}"
+        f"filter {name!r} has let none of {judged} revisions pass: {box.filter.text}"
         for name, box in plan.boxes.items()
-        if isinstance(box, Where)
+        if box.filter is not None
         and (judged := total[CountKey("judged", name)])
         and not total[CountKey("passed", name)]
     ]

@@ -1,4 +1,4 @@
-"""The metrics of a process's work (`errata.metrics`): names, labels and what they tell."""
+"""The metrics of a process's work (`errata.observe.metrics`): names, labels and what they tell."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ INGESTED = Metric(
     "errata_ingested_total",
     COUNTER,
     (*_TASK, "outcome"),
-    "What became of records: `inserted`, `replaced`, `deleted`; or nothing, since they were "
-    "`duplicates`, `unchanged` or `passed` over. Others are dead letters.",
+    "Records by outcome: `inserted`, `replaced`, `deleted`; or without effect: `duplicates`, "
+    "`unchanged`, `passed` over. All others are dead letters.",
 )
 LATE = Metric(
     "errata_late_total", COUNTER, _TASK, "Inserts that were older than `lateness` allows."
@@ -21,10 +21,10 @@ DISAGREED = Metric(
     "errata_disagreed_total",
     COUNTER,
     _TASK,
-    "Records that told another original than the arc holds; the arc is the truth.",
+    "Records whose original differs from what the arc holds; the arc is the truth.",
 )
 LETTERS = Metric(
-    "errata_dead_letters_total", COUNTER, (*_TASK, "reason"), "Dead letters, by what was wrong."
+    "errata_dead_letters_total", COUNTER, (*_TASK, "reason"), "Dead letters, by reason."
 )
 REVISIONS = Metric(
     "errata_revisions_total",
@@ -51,10 +51,10 @@ DOUBTFUL = Metric(
     "errata_doubtful_commits_total",
     COUNTER,
     ("network", "scope"),
-    "Commits whose outcome was not known: each begins a new attempt.",
+    "Commits whose outcome is unknown: each begins a new attempt.",
     since_start=True,
 )
-ATTEMPTS = Metric("errata_attempts_total", COUNTER, _TASK, "Lives of a task, in all processes.")
+ATTEMPTS = Metric("errata_attempts_total", COUNTER, _TASK, "Attempts of a task, in all processes.")
 WORKING = Metric("errata_task_working", GAUGE, _TASK, "1 once the task works, 0 while it starts.")
 EPOCH = Metric("errata_epoch", GAUGE, _TASK, "The last epoch that the task has reported.")
 FRONTIER_LAG = Metric(
@@ -74,7 +74,7 @@ INPUT_LAG = Metric(
     "errata_input_lag_records",
     GAUGE,
     _TASK,
-    "Records of its input behind the position that it reported; marks of transactions count too.",
+    "Records of its input after the position that it reported; marks of transactions count too.",
 )
 RESULTS = Metric(
     "errata_results_total",
@@ -83,7 +83,7 @@ RESULTS = Metric(
     "Results of an aggregate: of windows that `closed`, and those `revised` later.",
 )
 REPLAYS = Metric(
-    "errata_replays_total", COUNTER, (*_TASK, "box"), "Epochs in which a box asked for history."
+    "errata_replays_total", COUNTER, (*_TASK, "box"), "Epochs in which a box sent a replay request."
 )
 REPLAYED = Metric(
     "errata_replayed_tuples_total",
@@ -107,7 +107,7 @@ INDEX_FULL = Metric(
     "errata_index_full",
     GAUGE,
     _TASK,
-    "1 while the disk of a source's index is full and the task takes nothing in.",
+    "1 while the disk of a source's index is full and the task reads no input.",
 )
 
 _SWEEPER = ("network", "arc", "partition")
@@ -115,51 +115,54 @@ ANSWERED = Metric(
     "errata_replays_answered_total",
     COUNTER,
     ("network", "arc"),
-    "Questions that got an answer.",
+    "Replay requests that got a reply.",
     since_start=True,
 )
 REFUSED = Metric(
     "errata_replays_refused_total",
     COUNTER,
     ("network", "arc"),
-    "Questions refused since their history is gone: whoever asked is rebuilt.",
+    "Replay requests refused since their history is gone: the task that asked is rebuilt.",
     since_start=True,
 )
 SENT = Metric(
     "errata_answered_tuples_total",
     COUNTER,
     ("network", "arc"),
-    "Tuples in answers.",
+    "Tuples in replies.",
     since_start=True,
 )
-COPIED = Metric("errata_sweeper_epoch", GAUGE, _SWEEPER, "The last epoch that the copy has whole.")
+COPIED = Metric(
+    "errata_sweeper_epoch", GAUGE, _SWEEPER, "The last epoch of which the copy has everything."
+)
 BYTES = Metric("errata_sweeper_bytes", GAUGE, _SWEEPER, "Size of the copy on disk.")
 SEGMENTS = Metric("errata_sweeper_segments", GAUGE, _SWEEPER, "Files of the copy.")
 FULL = Metric(
     "errata_sweeper_full",
     GAUGE,
     _SWEEPER,
-    "1 while its disk is full and it answers nobody.",
+    "1 while its disk is full and it replies to no request.",
 )
 
 LIES = Metric(
     "errata_disbelieved_reports_total",
     COUNTER,
     ("network",),
-    "Reports of any task that this process did not believe; `errata status` names them.",
+    "Reports of any task that this process ignores, since they can't be true; `errata status` "
+    "names them.",
     since_start=True,
 )
 REGISTRY_UP = Metric(
     "errata_schema_registry_up",
     GAUGE,
     ("network",),
-    "1 if the schema registry, where one is configured, gave an answer when last asked.",
+    "1 if the schema registry, where one is configured, replied when last asked.",
 )
 REGISTRY_FAILURES = Metric(
     "errata_schema_registry_failures_total",
     COUNTER,
     ("network",),
-    "Questions that the schema registry gave no answer to.",
+    "Requests to which the schema registry gave no reply.",
     since_start=True,
 )
 

@@ -1,7 +1,7 @@
 """The metrics of a process's work: of its tasks, of its sweepers, and of what it hears of others.
 
 What tasks count in their reports is exactly once and goes on where the last process ended; totals
-of `processors.meter` begin at 0 with the process.
+of `processors.tasks.meter` begin at 0 with the process.
 """
 
 from __future__ import annotations

@@ -11,14 +11,15 @@ from errata.run.supervisor_port import UP_METRICS
 
 _INTRO = """# Metrics
 
-`/metrics` of a process, in Prometheus' text format, where `http.listen` says so
-([settings.md](settings.md)); [operations.md](operations.md) says what to watch. A process tells of
-the tasks and sweepers that it runs, so all processes together tell of the whole network, each task
-once; they look once a second. Labels have as many values as the network has scopes, tasks, boxes
-and arcs; nothing that is in a record is ever a label.
+A process serves `/metrics` in Prometheus' text format at the address that `http.listen` sets
+([settings](settings.md)). [Operations](operations.md#what-to-watch) says what to watch. A process
+shows the tasks and sweepers that it runs, so all processes together show the whole network, each
+task once. They update the values once a second. Labels have as many values as the network has
+scopes, tasks, boxes and arcs; the content of a record is never a label.
 
-What tasks count is in their reports, exactly once: such a counter goes on where the last process
-ended, whichever runs the task next. The others, marked *, begin at 0 with the process.
+Tasks keep their counters in their reports, exactly once: such a counter goes on where the last
+process ended, whichever process runs the task next. The others, marked *, begin at 0 with the
+process.
 """
 
 _GROUPS = (

@@ -108,7 +108,7 @@ class Supervisor:
     """Keeps processes running; they go down with it, however it dies.
 
     Each child's standard input is a pipe that ends with this process, told by the variable
-    `errata.stopping.WATCH_PARENT`; what it prints is passed on, its name before each line.
+    `errata.run.stopping.WATCH_PARENT`; what it prints is passed on, its name before each line.
 
     Args:
         commands: Command line by name, in the order of starting.

@@ -64,7 +64,7 @@ SETTINGS = (
         "url",
         "SCHEMA_REGISTRY_URL",
         "none: schemas are kept in the topic `_errata_schemas`",
-        "A schema registry that speaks the API which Kafka's users know.",
+        "A schema registry that speaks the API of Kafka's usual registries.",
     ),
     Setting(
         REGISTRY,
@@ -80,7 +80,7 @@ SETTINGS = (
         "ERRATA_STATE",
         "`errata` in `$XDG_STATE_HOME`, or in `~/.local/state`",
         "Where indexes and copies of connection points are kept; relative to the file. It can be "
-        "lost: what is in it is read again.",
+        "lost: a process reads its content again.",
     ),
     Setting(
         "topics",
@@ -95,9 +95,9 @@ SETTINGS = (
         "on_error",
         "",
         f"`{DEAD_LETTER}`",
-        "What becomes of a tuple that a function of yours raises for, or that a box refuses "
-        f"otherwise: it is left out, a dead letter (`{DEAD_LETTER}`), or the process ends with a "
-        f"message and commits nothing of that epoch (`{STOP}`).",
+        "What happens to a tuple for which a function of yours raises, or that a box refuses: it "
+        f"is left out and is a dead letter (`{DEAD_LETTER}`), or the process ends with a message "
+        f"and commits nothing of that epoch (`{STOP}`).",
     ),
     Setting(
         "http",
@@ -105,8 +105,7 @@ SETTINGS = (
         "",
         "none: no port is opened",
         "`HOST:PORT` of `/healthz`, `/readyz` and `/metrics` ([operations.md](operations.md)); "
-        "port 0: one that is free, which is logged. `errata up` gives its processes the ports "
-        "after it.",
+        "port 0: a free one, which is logged. `errata up` gives its processes the ports after it.",
     ),
     Setting(
         "log",

@@ -14,30 +14,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import polars as pl
 
-from errata.processors.boxes.answers import (
+from errata.processors.boxes.base import (
     INPUTS,
     RESULTS,
+    Above,
     Answers,
+    Filter,
     Live,
     Need,
     Outcome,
     Refused,
     without,
 )
-from errata.processors.boxes.asking import Above, Asking
-from errata.processors.boxes.states import DOWNSTREAM, ROWS, UPSTREAM, number_rows
+from errata.processors.boxes.modes import (
+    ADAPTIVE,
+    DOWNSTREAM,
+    MODES,
+    RESIDENT,
+    UPSTREAM,
+    Choice,
+    ModeRequest,
+)
+from errata.processors.boxes.states import ROWS, Result, number_rows
 from errata.processors.boxes.windowed import Windowed
+from errata.processors.declare.faults import Fault
 from errata.processors.windows.time_windows import FOREVER_MS, History
 from errata.schemas import revisions as frames
 
 
 @dataclass(frozen=True)
-class Aggregate(Windowed, Asking):
+class Aggregate(Windowed):
     """An aggregate box over windows that can be told from a tuple alone."""
+
+    keeps_instants: ClassVar[bool] = False
+    """Whether its states are those of instants, of which several make a window."""
 
     @property
     def above(self) -> list[Above]:
@@ -49,6 +63,16 @@ class Aggregate(Windowed, Asking):
         """How far back in event time it asks for one revision: a window."""
         return self.window.extent_ms
 
+    @property
+    def need(self) -> str:
+        """What it needs if it asks."""
+        return "a connection point upstream to replay closed windows from"
+
+    @property
+    def result_delay_ms(self) -> int | None:
+        """How long before a result the tuples behind it may lie: within a window."""
+        return self.window.extent_ms - 1
+
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""
         return {
@@ -58,6 +82,58 @@ class Aggregate(Windowed, Asking):
             **({"emit": "on_update"} if self.on_update else {}),
             "input": self.input.name,
         }
+
+    # ---------------------------------------------------------------- modes
+
+    def choose_mode(self, request: ModeRequest) -> Choice | Fault:
+        """Return how it revises closed windows, or why the mode asked for can't be had.
+
+        Whether a stored result can be revised for the very change at hand is judged per change,
+        and falls back to a replay.
+        """
+        name = self.arc.name
+        if request.on_spark:
+            return self._choose_on_spark(request)
+        asked = request.override or self.mode
+        if asked not in MODES:
+            need = f"a mode of {', '.join(MODES)}"
+            return Fault(name, need, repr(asked), "use one of those", request.place)
+        forgotten = next(filter(_is_forgotten, self.results.values()), None)
+        if forgotten is not None:
+            results, why_not = None, f"{forgotten.text} can't be revised from a stored result"
+            remedy = f"take mode={UPSTREAM!r} or mode={RESIDENT!r}, or leave mode= out"
+        else:
+            results, why_not = request.find_results()
+            remedy = "give this aggregate keep='...', or take mode='upstream'"
+        illegal = {} if results is not None else {DOWNSTREAM: why_not}
+        if asked in (UPSTREAM, RESIDENT):
+            return Choice(asked, asked, "asked for", results, illegal)
+        if results is not None:
+            reason = "asked for" if asked == DOWNSTREAM else "fetches one result per window"
+            reason = f"{reason}; results are kept on {results!r}"
+            return Choice(DOWNSTREAM, asked, reason, results)
+        if asked == ADAPTIVE:
+            return Choice(UPSTREAM, asked, f"downstream is illegal: {why_not}", illegal=illegal)
+        need = "for mode='downstream' a connection point at or below its own arc that holds its"
+        return Fault(name, f"{need} results", why_not, remedy, request.place)
+
+    def _choose_on_spark(self, request: ModeRequest) -> Choice | Fault:
+        """Return its mode on Spark: states are at hand, or the window is replayed."""
+        if self.mode in (UPSTREAM, ADAPTIVE):
+            reason = "on Spark, for windows of which no state is kept any more"
+            illegal = {DOWNSTREAM: "on Spark states are at hand"}
+            return Choice(UPSTREAM, self.mode, reason, illegal=illegal)
+        return Fault(
+            self.arc.name,
+            f"mode={ADAPTIVE!r} or mode={UPSTREAM!r} beside place='spark'",
+            repr(self.mode),
+            "leave mode= out: Spark keeps the states of windows",
+            request.place,
+        )
+
+    def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Aggregate:
+        """Return the aggregate as it works in a mode."""
+        return replace(self, mode=choice.mode, filters=filters)
 
     # ---------------------------------------------------------------- between epochs
 
@@ -83,12 +159,8 @@ class Aggregate(Windowed, Asking):
         ends = self.ends(live.states)
         return cast("int | None", ends.filter(ends > wm).min())
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return the results that a whole collection has at watermark `wm`."""
-        return self.applied(*inputs, wm=wm)[0]
-
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
-        """Return these, and what a user's function fails for."""
+        """Return the results of a whole collection, and what a user's function fails for."""
         made, _, refused = self.begin(*inputs, wm=wm)
         return made, refused
 
@@ -128,7 +200,7 @@ class Aggregate(Windowed, Asking):
         return (ends <= wm) | self.on_update
 
     def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
-        """Return how many results closed, and how many were revised; see `Asking.kinds`."""
+        """Return how many results closed, and how many were revised; see `Box.kinds`."""
         new = revisions.filter(pl.col("op") == frames.INSERT)
         told = self._is_told(frames.entering(new, list(self.arc.fields)), wm_before)
         closed = new.height - int(told.sum())
@@ -255,3 +327,8 @@ class Aggregate(Windowed, Asking):
     def _ranges(self, keys: pl.DataFrame, from_ms: pl.Series, to_ms: pl.Series) -> pl.DataFrame:
         groups: Iterable[pl.Series] = (keys[name] for name in self.by)
         return pl.DataFrame([*groups, from_ms.alias("from_ms"), to_ms.alias("to_ms")])
+
+
+def _is_forgotten(result: Result) -> bool:
+    """Whether a result carries nothing of some state behind it."""
+    return not all(emission.state.function.kept for emission in result.emissions)

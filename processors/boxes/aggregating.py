@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import polars as pl
 
-from errata.processors.boxes.answers import Failures, without
+from errata.processors.boxes.base import Box, Failures, without
+from errata.processors.boxes.modes import RESIDENT
 from errata.processors.boxes.states import ROWS, Result, State
 from errata.processors.expressions.errors import UserFunctionError
 from errata.schemas.arc import Arc
 
-RESIDENT = "resident"
-
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregating(ABC):
+class Aggregating(Box):
     """Named results of contents, by group.
 
     A frame of *states* has a row a content: its *key*, how many rows it holds, and the columns of
@@ -47,6 +46,11 @@ class Aggregating(ABC):
     on_update: bool = False
 
     @property
+    def kind(self) -> str:
+        """What `errata explain` calls it."""
+        return "aggregate"
+
+    @property
     @abstractmethod
     def keys(self) -> list[str]:
         """Names of the columns that name a content."""
@@ -59,6 +63,15 @@ class Aggregating(ABC):
             used.update(*(argument.columns for argument in state.arguments))
             used.update(state.condition.columns if state.condition is not None else ())
         return [name for name in self.input.fields if name in used]
+
+    def hides_results(self, identity: Collection[str]) -> str | None:
+        """Return why results of an aggregate above can't be revised from its own."""
+        return f"{self.kind} {self.arc.name!r} below it does not keep its results' identity"
+
+    @property
+    def waits(self) -> bool:
+        """Whether results are emitted only once the watermark has passed them."""
+        return not self.on_update
 
     @property
     def is_resident(self) -> bool:

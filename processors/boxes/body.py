@@ -8,15 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from errata.processors.boxes.answers import Refused, applied
-from errata.processors.boxes.description import describe_box
-from errata.processors.boxes.forward import Forward
-from errata.processors.boxes.join import Join
-from errata.processors.boxes.lookup import Lookup
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.replay import Box
-from errata.processors.boxes.union import Union
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import Box, Refused
 from errata.schemas.arc import Arc
 
 Contents = Mapping[str, pl.DataFrame]
@@ -65,18 +57,10 @@ class Body:
         """
         found = {self.variable.name}
         for box in self.boxes:
-            if self._is_linear(box, found) and box.arc.identity == self.variable.identity:
+            keeps = box.arc.identity == self.variable.identity
+            if keeps and box.is_linear(found, self._turning):
                 found.add(box.arc.name)
         return self.gives in found
-
-    def _is_linear(self, box: Box, found: set[str]) -> bool:
-        """Whether a box looks at one tuple each, of inputs of which it is so."""
-        if isinstance(box, Lookup) and box.shared is None:
-            left, right = (side.arc.name for side in box.sides)
-            return left in found and right not in self._turning
-        one_each = isinstance(box, Where | Map | Union | Forward)
-        one_each |= isinstance(box, Join) and box.shared is not None
-        return one_each and set(box.inputs) <= found
 
     def entered(self, entering: Contents) -> tuple[Contents, Failing]:
         """Return what enters, and what boxes make of it alone: the same in each round."""
@@ -100,10 +84,10 @@ class Body:
         for box in self.boxes:
             if (box.arc.name in self._turning) == turning:
                 given = [contents[name] for name in box.inputs]
-                contents[box.arc.name], refused = applied(box, *given)
+                contents[box.arc.name], refused = box.applied(*given)
                 failing += [(box.arc.name, some) for some in refused]
         return failing
 
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""
-        return {box.arc.name: describe_box(box) for box in self.boxes}
+        return {box.arc.name: box.describe() for box in self.boxes}

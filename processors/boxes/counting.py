@@ -1,4 +1,4 @@
-"""Aggregates over windows that count tuples (`processors.row_windows`).
+"""Aggregates over windows that count tuples (`windows.row_windows`).
 
 A *sliding* window ends with each tuple of a group; it is told of that tuple, by its identity, so
 that one which comes or goes changes no more than the windows that hold it. *Hopping* windows start
@@ -8,16 +8,25 @@ A window is the union of the tuples in it, so a function is asked for nothing bu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.answers import WHY, Failures, without
-from errata.processors.boxes.ordered import Line, Numbers, Ordered
+from errata.processors.boxes.base import WHY, Failures, Filter, without
+from errata.processors.boxes.modes import ADAPTIVE, RESIDENT, Choice, ModeRequest
+from errata.processors.boxes.ordered import (
+    NEVER_LEGAL,
+    NO_RADIUS,
+    READ_AGAIN,
+    Line,
+    Numbers,
+    Ordered,
+)
 from errata.processors.boxes.states import END, START
 from errata.processors.boxes.timeline import unions
+from errata.processors.declare.faults import Fault
 from errata.processors.windows.row_windows import HoppingRows, RowWindow
 from errata.schemas.arc import HIDDEN_PREFIX
 
@@ -51,14 +60,27 @@ class Counting(Aggregating, Ordered):
         return max(1, self.window.rows - 1)
 
     @property
-    def waits(self) -> bool:
-        """Whether results are told only once the watermark has passed them."""
-        return not self.on_update
-
-    @property
     def looks_ahead(self) -> bool:
         """Whether later tuples matter: a window that fills happens when its last tuple does."""
         return self.on_update and isinstance(self.window, HoppingRows)
+
+    def choose_mode(self, request: ModeRequest) -> Choice | Fault:
+        """Return how it revises what is out: it reads groups again, or keeps everything."""
+        asked = RESIDENT if request.override == RESIDENT else self.mode
+        if asked in (ADAPTIVE, RESIDENT):
+            reason = "asked for" if asked == RESIDENT else READ_AGAIN
+            return Choice(asked, asked, reason, illegal=NEVER_LEGAL)
+        return Fault(
+            self.arc.name,
+            f"mode={ADAPTIVE!r} or mode={RESIDENT!r} with windows that count tuples",
+            f"{asked!r}, but {NO_RADIUS}",
+            "leave mode= out",
+            request.place,
+        )
+
+    def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Counting:
+        """Return the aggregate as it works in a mode."""
+        return replace(self, mode=choice.mode)
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
         """Return why a user's function does not take a tuple, by row: it is in no window."""

@@ -6,15 +6,17 @@ belongs to. The task that owns the partition nets it by identity per epoch and a
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
 from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)
-class Forward:
+class Forward(Stateless):
     """A box that changes nothing.
 
     Args:
@@ -30,10 +32,20 @@ class Forward:
         """Names of the arcs it reads."""
         return (self.input,)
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of a whole collection."""
-        return inputs[0]
+    is_tuple_wise = True
 
-    def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions of the output that a frame of revisions of the input causes."""
-        return inputs[0]
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        return {"forward": self.input}
+
+    def hides_results(self, identity: Collection[str]) -> str | None:
+        """Return why a task can't ask for its results there: they lie in other partitions."""
+        return f"{self.arc.name!r} below it repartitions its results"
+
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
+        """Return the tuples as they are."""
+        return inputs[0], ()
+
+    def revise(self, *revisions: pl.DataFrame) -> Outcome:
+        """Return the revisions as they are."""
+        return Outcome(Live(), revisions[0])

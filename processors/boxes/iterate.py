@@ -13,32 +13,168 @@ the epoch; the epoch's own revisions undone give it as it was; what leads from t
 the other is the revision.
 
 Not every body comes to an end. A tuple that would change again after the last round is left out,
-and refused with its last values; so is one for which a user's function in the body fails.
+and refused with its last values (`Unsettled`); so is one for which a user's function in the body
+fails in any round (`Raised`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
+from typing import Any
 
 import polars as pl
 
-from errata.processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome, Refused
-from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.base import (
+    FUNCTION_RAISED,
+    INPUTS,
+    WHY,
+    Above,
+    Answers,
+    Box,
+    Live,
+    Need,
+    Outcome,
+    Refused,
+)
 from errata.processors.boxes.body import Body, Contents
 from errata.processors.boxes.difference import difference, undone
-from errata.processors.boxes.raised import Raised
-from errata.processors.boxes.unsettled import SHOWN_ROUNDS, Unsettled
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What the functions in a body fail for.
+
+    Args:
+        body: The body.
+        entering: The arcs that enter the loop, by the names that they have in it.
+        tuples: By box and arc, each once, as they were when the box first failed for them.
+    """
+
+    body: Body
+    entering: Mapping[str, Arc]
+    tuples: Mapping[tuple[str, str], pl.DataFrame]
+
+    @classmethod
+    def of(
+        cls, body: Body, entering: Mapping[str, Arc], told: Iterable[tuple[str, Refused]]
+    ) -> Raised:
+        """Return what is told of the rounds of a loop, in their order, by box."""
+        found: dict[tuple[str, str], list[pl.DataFrame]] = {}
+        for box, some in told:
+            why = pl.Series(WHY, some.reasons, pl.String)
+            found.setdefault((box, some.arc), []).append(some.tuples.with_columns(why))
+        arcs = {arc.name: arc for arc in (body.variable, *(box.arc for box in body.boxes))}
+        arcs |= entering
+        once = {
+            place: pl.concat(parts).unique(arcs[place[1]].identity, keep="first")
+            for place, parts in found.items()
+        }
+        return cls(body, entering, once)
+
+    def without(self, tuples: pl.DataFrame) -> pl.DataFrame:
+        """Return those tuples that go round for which no function failed on their way."""
+        identity = list(self.body.variable.identity)
+        for (_, arc), failed in self.tuples.items():
+            if arc not in self.entering and set(identity) <= set(failed.columns):
+                tuples = tuples.join(failed, on=identity, how="anti", nulls_equal=True)
+        return tuples
+
+    def beyond(self, before: Raised) -> Raised:
+        """Return what was not there, or not the same, in what functions failed for before."""
+        fresh = dict(self.tuples)
+        for place in fresh.keys() & before.tuples.keys():
+            names = fresh[place].drop(WHY).columns
+            was = before.tuples[place]
+            fresh[place] = fresh[place].join(was, on=names, how="anti", nulls_equal=True)
+        return replace(self, tuples=fresh)
+
+    def refused(self) -> Iterator[Refused]:
+        """Yield it as what is seen of it outside: tuples of arcs of the body as the loop's.
+
+        Of these there is what the arc of the loop has too.
+        """
+        for (box, arc), tuples in self.tuples.items():
+            seen = self.entering.get(arc, self.body.variable)
+            names = [n for n, kind in seen.fields.items() if tuples.schema.get(n) == kind.dtype]
+            reasons = [f"in box {box!r} of the loop: {why}" for why in tuples[WHY]]
+            if reasons:
+                yield Refused(seen.name, tuples.select(names), reasons, FUNCTION_RAISED)
+
+
+SHOWN_ROUNDS = 3
+"""So many of the last values are told."""
+_SHOWN_CHARS = 60
+_EXACT = Context(prec=60)
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """Tuples that still change after the last round.
+
+    Args:
+        tuples: As they entered the loop; those that came up in it, as they are in the last round.
+        trail: All tuples of the last rounds, the newest one last; in a linear loop those that still
+            moved.
+    """
+
+    tuples: pl.DataFrame
+    trail: Sequence[pl.DataFrame]
+
+    def beyond(self, before: Unsettled) -> pl.DataFrame:
+        """Return the tuples that were not there, or not the same, in what was unsettled before."""
+        names = self.tuples.columns
+        return self.tuples.join(before.tuples, on=names, how="anti", nulls_equal=True)
+
+    def refused(self, tuples: pl.DataFrame, *, arc: Arc, rounds: int) -> Refused:
+        """Return tuples as what goes to the dead letters, each with its last values."""
+        identity = list(arc.identity)
+        values = [
+            tuples.select(identity).join(
+                seen.with_columns(pl.lit(True).alias("@there")),
+                on=identity,
+                how="left",
+                nulls_equal=True,
+                maintain_order="left",
+            )
+            for seen in self.trail
+        ]
+        rows = [side.to_dicts() for side in values]
+        told = [_told(arc, states) for states in zip(*rows, strict=True)]
+        reasons = [f"still changes after {rounds} rounds of loop {arc.name!r}: {t}" for t in told]
+        return Refused(arc.name, tuples, reasons)
+
+
+def _told(arc: Arc, states: Sequence[dict[str, Any]]) -> str:
+    """Return the values of one tuple that changed, round by round."""
+    changed = [n for n in arc.fields if any(state[n] != states[0][n] for state in states[1:])]
+    return "; ".join(
+        f"{name} " + ", ".join(_shown(state, name, arc.fields[name]) for state in states)
+        for name in changed
+    )
+
+
+def _shown(state: dict[str, Any], name: str, kind: FieldType) -> str:
+    """Return a value as people write it; "gone" of a tuple that isn't there."""
+    value = state[name]
+    if not state["@there"]:
+        return "gone"
+    if value is not None and kind.kind == "decimal":
+        value = _EXACT.scaleb(Decimal(value), -kind.scale)
+    return "null" if value is None else str(value)[:_SHOWN_CHARS]
+
 
 FIRST_MARK = 8
 """The round from which on circles are looked for."""
 
 
 @dataclass(frozen=True)
-class Iterate(Asking):
+class Iterate(Box):
     """A loop, seen from outside: a box.
 
     Args:
@@ -59,6 +195,11 @@ class Iterate(Asking):
     def above(self) -> list[Above]:
         """All that enters, as a whole: a chain may pass through any key."""
         return [Above(arc, (), list(arc.fields)) for arc in self.entering.values()]
+
+    @property
+    def kind(self) -> str:
+        """What `errata explain` calls it."""
+        return "iterate"
 
     @property
     def asks(self) -> bool:
@@ -87,12 +228,8 @@ class Iterate(Asking):
 
     # ---------------------------------------------------------------- whole collections
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return the fixpoint over whole collections, in the order of `inputs`."""
-        return self.applied(*inputs)[0]
-
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return that, and what is refused."""
+        """Return the fixpoint over whole collections, and what is refused."""
         made, unsettled, raised = self._settled(dict(zip(self.entering, inputs, strict=True)))
         return made, [*raised.refused(), *self._refused(unsettled, unsettled.tuples)]
 

@@ -11,18 +11,14 @@ either: a revision of that arc brings all that there is of an identity, before a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import polars as pl
 
-from errata.processors.boxes.answers import INPUTS, Answers, Live, Need, Outcome
-from errata.processors.boxes.asking import Above, Asking
+from errata.processors.boxes.base import INPUTS, Above, Answers, Box, Live, Need, Outcome, Refused
 from errata.processors.boxes.difference import difference, undone
-from errata.processors.boxes.forward import Forward
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.where import Where
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
@@ -41,7 +37,7 @@ class Side:
 
     alias: str
     arc: Arc
-    chain: tuple[Where | Map | Forward, ...] = ()
+    chain: tuple[Box, ...] = ()
 
     def column(self, field: str) -> str:
         """Return the name of a field in a pair."""
@@ -62,7 +58,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Join(Asking):
+class Join(Box):
     """A join box.
 
     A pair happened when the later of its tuples did. Its identity is that of both.
@@ -114,6 +110,15 @@ class Join(Asking):
         """Whether later tuples matter: a left one is alone as long as no right one has come."""
         return self.is_left
 
+    @property
+    def only_adds(self) -> bool:
+        """Whether a tuple more never takes a pair away: it may take a lone left one away."""
+        return not self.is_left
+
+    def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
+        """Whether each tuple that goes round does so for itself: both sides are made of it."""
+        return self.shared is not None and set(self.inputs) <= set(linear)
+
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""
         return {
@@ -126,9 +131,9 @@ class Join(Asking):
 
     # ---------------------------------------------------------------- whole collections
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of whole collections, in the order of `inputs`."""
-        return self._joined(*self._sides(inputs))
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
+        """Return what it makes of whole collections; it refuses nothing."""
+        return self._joined(*self._sides(inputs)), ()
 
     def _sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
         """Return both sides' tuples."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.boxes.answers import WHY
+from errata.processors.boxes.base import WHY
 from errata.processors.boxes.ordered import FIRST, Line, Ordered
 from errata.processors.expressions.expression import Expression
 from errata.schemas.arc import Arc

@@ -7,6 +7,7 @@ fields and its event time, and the results besides or in their place.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import polars as pl
@@ -38,6 +39,13 @@ class Lookup(Join):
     def looks_ahead(self) -> bool:
         """Whether what it gives may come of tuples that happened later: those that are found."""
         return True
+
+    def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
+        """Whether each tuple that goes round does so for itself: the other side stands still."""
+        if self.shared is not None:
+            return super().is_linear(linear, turning)
+        left, right = (side.arc.name for side in self.sides)
+        return left in linear and right not in turning
 
     def describe(self) -> dict[str, object]:
         """Return what defines it, as plain data."""

@@ -6,12 +6,20 @@ replace the event time; a tuple that it gives none is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.boxes.answers import Failures, Live, Outcome, Refused, failed, without
+from errata.processors.boxes.base import (
+    Failures,
+    Live,
+    Outcome,
+    Refused,
+    Stateless,
+    failed,
+    without,
+)
 from errata.processors.expressions.expression import Expression
 from errata.processors.expressions.opaque import Call
 from errata.schemas import revisions as frames
@@ -19,7 +27,7 @@ from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Stateless):
     """A map box.
 
     Args:
@@ -40,9 +48,31 @@ class Map:
         return (self.input,)
 
     @property
-    def moves(self) -> bool:
+    def moves_event_time(self) -> bool:
         """Whether it replaces the event time."""
         return self.arc.event_time in self.expressions
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The fields that it adds or replaces."""
+        return frozenset(self.expressions)
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        texts = {name: expression.text for name, expression in self.expressions.items()}
+        return {"map": texts, "input": self.input}
+
+    def hides_results(self, identity: Collection[str]) -> str | None:
+        """Return why results of an aggregate above can't be revised from what it makes of them."""
+        if self.moves_event_time:
+            return f"map {self.arc.name!r} below it replaces the event time of its results"
+        if self.is_opaque:
+            calls = "calls a Python function, which may leave results out"
+            return f"map {self.arc.name!r} below it {calls}"
+        return None
+
+    is_tuple_wise = True
+    runs_before_spark = True
 
     @property
     def is_opaque(self) -> bool:
@@ -58,31 +88,23 @@ class Map:
             failures = {**failed_here, **failures}
         made = tuples.with_columns(new).select(list(self.arc.fields))
         there = without(failures, tuples.height)
-        if self.moves:
+        if self.moves_event_time:
             there &= made[self.arc.event_time].is_not_null()
         return made, there, failures
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of a whole collection."""
-        return self.applied(*inputs)[0]
-
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return that, and what a user's function fails for."""
+        """Return what it makes of a whole collection, and what a user's function fails for."""
         (tuples,) = inputs
         made, there, failures = self._made(tuples)
         refused = failed(self.input, tuples, failures)
         return (made if there.all() else made.filter(there)), refused
 
-    def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions of the output that a frame of revisions of the input causes."""
-        return self.outcome(*inputs).revisions
-
-    def outcome(self, *inputs: pl.DataFrame) -> Outcome:
-        """Return those, and what a user's function fails for of what enters."""
-        (revisions,) = inputs
-        had, has = revisions["op"] != frames.INSERT, revisions["op"] != frames.DELETE
-        entering = frames.side(revisions, frames.AFTER, self.read)
-        before, left, _ = self._made(frames.side(revisions, frames.BEFORE, self.read))
+    def revise(self, *revisions: pl.DataFrame) -> Outcome:
+        """Return the revisions that those of the input cause, and what a function fails for."""
+        (some,) = revisions
+        had, has = some["op"] != frames.INSERT, some["op"] != frames.DELETE
+        entering = frames.side(some, frames.AFTER, self.read)
+        before, left, _ = self._made(frames.side(some, frames.BEFORE, self.read))
         after, made, failures = self._made(entering)
         refused = {row: why for row, why in failures.items() if has[row]}
         return Outcome(

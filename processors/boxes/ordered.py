@@ -21,10 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from errata.processors.boxes.answers import (
+from errata.processors.boxes.base import (
     INPUTS,
     WHY,
+    Above,
     Answers,
+    Box,
     Failures,
     Live,
     Need,
@@ -33,14 +35,20 @@ from errata.processors.boxes.answers import (
     failed,
     without,
 )
-from errata.processors.boxes.asking import Above, Asking
 from errata.processors.boxes.difference import difference
+from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM, Choice, ModeRequest
 from errata.processors.boxes.states import number_rows
+from errata.processors.declare.faults import Fault
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
+
+READ_AGAIN = "reads a group again from its beginning"
+NO_RADIUS = "a tuple more or less moves all that follow it: nothing says how far a revision reaches"
+NEVER_LEGAL = dict.fromkeys((UPSTREAM, DOWNSTREAM), NO_RADIUS)
+"""Why it has neither of Borealis' modes."""
 
 FIRST, _GROUP, _SIDE, _FAR = "@first", "@group", "@side", "@far"
 _GONE, _COME, _KNOWN = range(3)
@@ -77,7 +85,7 @@ class Line:
         return first
 
 
-class Ordered(Asking):
+class Ordered(Box):
     """A box that looks at the tuples of a group in their order.
 
     Attributes:
@@ -103,11 +111,6 @@ class Ordered(Asking):
         """Whether it keeps everything."""
         return False
 
-    @property
-    def waits(self) -> bool:
-        """Whether what is made of a tuple is told only once the watermark has passed it."""
-        return False
-
     @abstractmethod
     def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return what is there of known tuples at a watermark, and what is left out.
@@ -124,16 +127,24 @@ class Ordered(Asking):
         return [Above(self.input, self.by, self.looked_at)]
 
     @property
+    def need(self) -> str:
+        """What it needs if it asks."""
+        return "a connection point upstream to read the tuples of a group from, in order"
+
+    def choose_mode(self, request: ModeRequest) -> Choice | Fault:
+        """Return how it revises what is out: there is but one way, unless it is to keep all.
+
+        What is asked for all aggregates doesn't concern it.
+        """
+        return Choice(ADAPTIVE, ADAPTIVE, READ_AGAIN, illegal=NEVER_LEGAL)
+
+    @property
     def extent_ms(self) -> int:
         """How far back in event time it asks: nothing says how long ago the tuple before was."""
         return FOREVER_MS
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of a whole collection at watermark `wm`."""
-        return self.applied(*inputs, wm=wm)[0]
-
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return that, and what a user's function fails for."""
+        """Return what it makes of a whole collection, and what a user's function fails for."""
         (tuples,) = inputs
         made, left_out = self.made(self._line(self._whole(tuples)), wm=wm)
         refused = failed(self.input.name, tuples, self.refused(tuples))
@@ -239,7 +250,7 @@ class Ordered(Asking):
         return Outcome(Live(pl.concat([rest, self._kept(line, wm)])), revised, counts, dead)
 
     def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
-        """Return how many results closed, and how many were revised; see `Asking.kinds`."""
+        """Return how many results closed, and how many were revised; see `Box.kinds`."""
         new = revisions.filter(pl.col("op") == frames.INSERT)
         at = self.arc.event_times(frames.entering(new, list(self.arc.fields)))
         closed = int((at >= wm_before).sum()) if self.waits else 0

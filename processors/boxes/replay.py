@@ -12,17 +12,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.boxes.asking import Asking
-from errata.processors.boxes.forward import Forward
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.union import Union
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import Box
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
-
-Revising = Where | Map | Union | Forward
-Box = Revising | Asking
 
 
 @dataclass(frozen=True)
@@ -93,7 +86,7 @@ class ReplayPath:
 
     anchors: tuple[Anchor, ...]
     between: tuple[Box, ...]
-    box: Asking
+    box: Box
 
     @property
     def everywhere(self) -> bool:

@@ -23,9 +23,10 @@ import numpy as np
 import polars as pl
 
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
+from errata.processors.boxes.base import INPUTS, RESULTS, Answers, Live, Need, Outcome, without
 from errata.processors.boxes.difference import difference
-from errata.processors.boxes.states import DOWNSTREAM, ROWS, number_rows
+from errata.processors.boxes.modes import DOWNSTREAM
+from errata.processors.boxes.states import ROWS, number_rows
 from errata.processors.boxes.timeline import Timeline, unions
 
 LAST = "__last"
@@ -36,6 +37,7 @@ class SlidingAggregate(Aggregate):
     """An aggregate box over sliding windows."""
 
     counted: ClassVar[tuple[str, ...]] = (ROWS, LAST)
+    keeps_instants: ClassVar[bool] = True
 
     # ---------------------------------------------------------------- instants and windows
 

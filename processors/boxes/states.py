@@ -9,15 +9,13 @@ import polars as pl
 
 from errata.processors.aggregates.compensating import Compensating, kept_types
 from errata.processors.aggregates.user_function import UserFunction
-from errata.processors.boxes.answers import Failures
+from errata.processors.boxes.base import Failures
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.expressions.expression import Expression
 from errata.schemas.fields import FieldType
 
 START, END = "window_start", "window_end"
 ROWS = "__rows"
-
-UPSTREAM, DOWNSTREAM = "upstream", "downstream"
 
 
 @dataclass(frozen=True)

@@ -7,47 +7,69 @@ route for another in the same epoch is replaced, not deleted and inserted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from errata.processors.boxes.base import Live, Outcome, Refused, Stateless
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Stateless):
     """A union box.
 
     Args:
         arc: The arc it writes; the fields of its inputs, and the tag if there is one.
-        inputs: Names of the arcs it reads.
+        united: Names of the arcs it reads.
         tag: Field that says which arc a tuple comes from; None if the inputs are disjoint.
     """
 
     arc: Arc
-    inputs: tuple[str, ...]
+    united: tuple[str, ...]
     tag: str | None
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of whole collections, in the order of `inputs`."""
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the arcs it reads."""
+        return self.united
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The tag, if there is one."""
+        return frozenset() if self.tag is None else frozenset((self.tag,))
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        return {"union": list(self.inputs), "tag": self.tag}
+
+    def of_input(self, name: str) -> Union:
+        """Return what it does to one of its inputs alone."""
+        return replace(self, united=(name,))
+
+    def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
+        """Return what it makes of whole collections; it refuses nothing."""
         names = list(self.arc.fields)
-        return pl.concat(
+        united = pl.concat(
             (t if self.tag is None else t.with_columns(pl.lit(name).alias(self.tag))).select(names)
             for name, t in zip(self.inputs, inputs, strict=True)
         )
+        return united, ()
 
-    def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
+    def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the net revisions of the output, from those of every input, in order."""
         columns = list(frames.schema(self.arc.fields))
         found = [
             self._tagged(frame, name).select(columns)
-            for name, frame in zip(self.inputs, inputs, strict=True)
+            for name, frame in zip(self.inputs, revisions, strict=True)
             if frame.height
         ]
         if len(found) < 2:
-            return found[0] if found else frames.none(self.arc.fields)
-        return frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))
+            return Outcome(Live(), found[0] if found else frames.none(self.arc.fields))
+        net = frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))
+        return Outcome(Live(), net)
 
     def _tagged(self, revisions: pl.DataFrame, name: str) -> pl.DataFrame:
         if self.tag is None:

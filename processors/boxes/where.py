@@ -6,18 +6,27 @@ becomes a delete, an insert or nothing when only one side, or none, passes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.boxes.answers import Failures, Live, Outcome, Refused, failed, without
+from errata.processors.boxes.base import (
+    Failures,
+    Live,
+    Outcome,
+    Refused,
+    Stateless,
+    failed,
+    without,
+)
 from errata.processors.expressions.expression import Expression
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)
-class Where:
+class Where(Stateless):
     """A filter box.
 
     Args:
@@ -37,6 +46,33 @@ class Where:
     def inputs(self) -> tuple[str, ...]:
         """Names of the arcs it reads."""
         return (self.input,)
+
+    @property
+    def filter(self) -> Where:
+        """Itself."""
+        return self
+
+    @property
+    def text(self) -> str:
+        """Its predicate, as the user wrote it."""
+        return self.predicate.text
+
+    def describe(self) -> dict[str, object]:
+        """Return what defines it, as plain data."""
+        earlier = {"unless": [e.text for e in self.earlier]} if self.earlier else {}
+        return {"where": self.predicate.text, **earlier, "input": self.input}
+
+    def hides_results(self, identity: Collection[str]) -> str | None:
+        """Return why stored results don't tell what it hid: it judges by more than identity."""
+        if hidden_by := self.columns - set(identity):
+            used = ", ".join(sorted(hidden_by))
+            return (
+                f"filter {self.arc.name!r} below it hides results by {used}, not by identity alone"
+            )
+        return None
+
+    is_tuple_wise = True
+    runs_before_spark = True
 
     @property
     def columns(self) -> frozenset[str]:
@@ -61,33 +97,25 @@ class Where:
             failures = {row: why for row, why in failures.items() if left[row]}
         return passed, failures
 
-    def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of a whole collection."""
-        return self.applied(*inputs)[0]
-
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return that, and what a user's function fails for."""
+        """Return what it makes of a whole collection, and what a user's function fails for."""
         (tuples,) = inputs
         passed, failures = self._judged(tuples)
         return tuples.filter(passed), failed(self.input, tuples, failures)
 
-    def revise(self, *inputs: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions of the output that a frame of revisions of the input causes."""
-        return self.outcome(*inputs).revisions
-
-    def outcome(self, *inputs: pl.DataFrame) -> Outcome:
-        """Return those, and what a user's function fails for of what enters."""
-        (revisions,) = inputs
+    def revise(self, *revisions: pl.DataFrame) -> Outcome:
+        """Return the revisions that those of the input cause, and what a function fails for."""
+        (some,) = revisions
         names = list(self.arc.fields)
-        before = frames.side(revisions, frames.BEFORE, names)
-        after = frames.side(revisions, frames.AFTER, names)
-        had, has = revisions["op"] != frames.INSERT, revisions["op"] != frames.DELETE
+        before = frames.side(some, frames.BEFORE, names)
+        after = frames.side(some, frames.AFTER, names)
+        had, has = some["op"] != frames.INSERT, some["op"] != frames.DELETE
         passed, failures = self._judged(after)
         made = frames.between(before, self.passes(before) & had, after, passed & has)
         entering = {row: why for row, why in failures.items() if has[row]}
         return Outcome(
             Live(),
             made,
-            {"judged": revisions.height, "passed": made.height},
+            {"judged": some.height, "passed": made.height},
             failed(self.input, after, entering),
         )

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.answers import Failures, Refused, failed, without
+from errata.processors.boxes.base import Failures, Filter, Refused, failed, without
 from errata.processors.boxes.states import END, ROWS, START, number_rows
-from errata.processors.boxes.where import Where
 from errata.processors.windows.time_windows import History, Window
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
@@ -27,7 +26,7 @@ class Windowed(Aggregating):
     """
 
     window: Window | History
-    filters: tuple[Where, ...] = ()
+    filters: tuple[Filter, ...] = ()
     horizon_ms: int = 0
 
     @property

@@ -1,16 +1,16 @@
-"""The arc of an aggregate: group, window, named results, and the hidden part behind them."""
+"""The arc of an aggregate, over windows of time or of rows: group, window, results, hidden part."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.counting import Counting
+from errata.processors.boxes.counting import TIME, Counting
 from errata.processors.boxes.in_order import SlidingInOrder
-from errata.processors.boxes.states import END, START
+from errata.processors.boxes.states import END, START, Result
 from errata.processors.compile.aggregate_results import type_results
-from errata.processors.compile.counting import counting_arc
 from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import Typed, duration, fault, known, positive, visible
 from errata.processors.declare import declarations as declared
@@ -20,10 +20,33 @@ from errata.processors.windows.time_windows import AnyWindow, History, Hopping, 
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.fields import FieldType
 
+
+def counting_arc(
+    name: str, window: RowWindow, above: Arc, by: tuple[str, ...], results: Mapping[str, Result]
+) -> Arc:
+    """Return the arc: no stored result is ever revised, so no states are behind results.
+
+    Args:
+        name: Its name.
+        window: Which tuples a window holds.
+        above: The arc that is read.
+        by: Group fields.
+        results: By name.
+    """
+    found = {field: result.type for field, result in results.items()}
+    found |= dict.fromkeys(Counting.counted, FieldType("long"))
+    groups = {field: above.fields[field] for field in by}
+    if isinstance(window, SlidingRows):
+        identity = tuple(dict.fromkeys((*by, *above.identity)))
+        fields = groups | {field: above.fields[field] for field in (*identity, above.event_time)}
+        shift = above.event_time_shift_ms
+        return Arc(name, fields | found, identity, above.event_time, (), event_time_shift_ms=shift)
+    fields = groups | dict.fromkeys((START, END), FieldType("long")) | found
+    return Arc(name, fields | {TIME: FieldType("timestamp-millis")}, (*by, START), TIME, ())
+
+
 MOST_WINDOWS = 1_000
 """Windows that may hold one tuple: every one of them is worked on for every tuple."""
-
-ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 
 SPARK = "spark"
 """The place of an aggregate that a Structured Streaming job works out."""
@@ -45,9 +68,16 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
                 "map it to another name first",
             )
     _judge_window(box, above, typed)
-    if box.emit not in (ON_CLOSE, ON_UPDATE):
+    if box.emit not in (declared.ON_CLOSE, declared.ON_UPDATE):
+        needed = f"emit={declared.ON_CLOSE!r} or emit={declared.ON_UPDATE!r}"
         remedy = "leave emit out for results once a window is closed"
-        fault(typed, box, f"emit={ON_CLOSE!r} or emit={ON_UPDATE!r}", repr(box.emit), remedy)
+        fault(
+            typed,
+            box,
+            needed,
+            repr(box.emit),
+            remedy,
+        )
     positive(typed, box, box.partitions, "partitions")
     horizon_ms = duration(typed, box, box.horizon, "horizon")
     on_spark = _judge_place(box, typed)
@@ -67,7 +97,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         "results": results,
         "states": states,
         "mode": box.mode,
-        "on_update": box.emit == ON_UPDATE,
+        "on_update": box.emit == declared.ON_UPDATE,
     }
     if isinstance(box.window, RowWindow):
         arc = counting_arc(box.name, box.window, above, by, results)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from errata.processors.aggregates.accumulating import Accumulating
 from errata.processors.aggregates.aggregate_call import AggregateCall, parse_aggregate
 from errata.processors.aggregates.calls import AggregateTypeError, Call
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.function import BY_ORDER, BY_TIME
 from errata.processors.aggregates.functions import FUNCTIONS, aggregate_function
 from errata.processors.aggregates.ladder import Key
-from errata.processors.aggregates.user_function import UserFunction, UserWritten
+from errata.processors.aggregates.user_function import Accumulating, UserFunction, UserWritten
 from errata.processors.boxes.states import END, START, Emission, Result, State
 from errata.processors.compile.typed import NAME_RULE, Typed, bad_name, fault, visible
 from errata.processors.declare import declarations as declared
@@ -57,15 +56,19 @@ class Results:
         by_order = self._ordering(self.order_by, visible(self.above)) if self.order_by else by_time
         self._orderings = {"": Ordering(), BY_TIME: by_time, BY_ORDER: by_order}
 
-    def make(self, given: str | UserWritten) -> Result:
+    def make(self, given: str | UserWritten, *, fields: Fields | None = None) -> Result:
         """Return the result that a user's text or function means.
+
+        Args:
+            given: The text or the function.
+            fields: The fields that the text may name; those that users see when not given.
 
         Raises:
             ErrataError: If it means none.
         """
         if isinstance(given, UserWritten):
             return self._of_user(given)
-        parsed = parse_aggregate(given, visible(self.above))
+        parsed = parse_aggregate(given, fields or visible(self.above))
         emissions = tuple(self._emission(given, call) for call in parsed.calls)
         if parsed.is_bare:
             return Result(emissions, given)

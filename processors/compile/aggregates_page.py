@@ -1,6 +1,7 @@
 """The page ``docs/aggregates.md``, written from the table of functions.
 
-``python -m processors.aggregates.document docs/aggregates.md`` writes it anew, down to `BY_HAND`.
+``python -m errata.processors.compile.aggregates_page docs/aggregates.md`` writes it again, down to
+`BY_HAND`.
 """
 
 from __future__ import annotations
@@ -51,39 +52,40 @@ AROUND = (
 _INTRODUCTION = """# Aggregate functions
 
 Results of `.aggregate(...)` are SQL in Spark's dialect, by name:
-`vwap="sum(price * size) / sum(size)"`. This page is written from the table that the compiler reads;
-the values of the examples are computed, over these tuples of an arc:
+`vwap="sum(price * size) / sum(size)"`. This page is generated from the table that the compiler
+reads. The values of the examples are computed over these tuples of an arc:
 
 """
 
 _RULES = """
 Rules that hold for all of them:
 
-* A null argument does not take part, but for `first` and `last`, which take it as it is unless
-  `ignore nulls` is said, and `count(*)`. A window without a value to take gives null; `count` and
-  `count_if` give 0. A window without a tuple has no result at all.
-* `filter (where p)` behind a call leaves out the tuples for which `p` is not true.
-* An expression may stand around calls, and `filter` behind each. It may use the fields of `by` and
-  `window_start`. What fails in it (an overflow, a division by zero) gives null.
-* The arguments are expressions over the fields of a tuple. An aggregate inside of an aggregate is
+* Functions ignore a null argument. The exceptions are `count(*)`, and `first` and `last` without
+  `ignore nulls`. A window without a value gives null; `count` and `count_if` give 0. A window
+  without a tuple has no result at all.
+* `filter (where p)` after a call leaves out the tuples for which `p` is not true.
+* An expression may combine calls, each with its own `filter`. It may use the fields of `by` and
+  `window_start`. A failure in it (an overflow, a division by zero) gives null.
+* The arguments are expressions over the fields of a tuple. An aggregate inside an aggregate is
   refused: use two boxes.
-* `first` and `last` go by event time, or by the `order_by` of the box. `min_by` and `max_by` take
-  the earliest of the tuples with the same key. The identity decides between those that are left, so
+* `first` and `last` order tuples by event time, or by the `order_by` of the box. `min_by` and
+  `max_by` take the earliest of the tuples with the same key. The identity breaks remaining ties, so
   results never depend on the order of arrival. Null orders below everything, NaN above.
-* Everything is revised exactly when a tuple leaves or changes. Where a function says *replayed*, a
-  change that took away the last of the best few it remembers makes the box read that window again.
-* Doubles are summed with an error term: what leaves takes its rounding with it.
-* Where it says *never from a stored result*, the state is the whole content of a window, which no
-  result carries: `mode="downstream"` is refused beside such a function, and by itself the box
-  replays. Functions of the same argument share that state.
+* Every result is revised exactly when a tuple leaves or changes. Where a function says *replayed*,
+  a change that takes away the last of the best few values it remembers makes the box replay that
+  window.
+* Doubles are summed with an error term, so a tuple that leaves takes its rounding with it.
+* *Never from a stored result* means that the state is the whole content of a window, which no
+  result carries. `mode="downstream"` is refused beside such a function; an adaptive box replays.
+  Functions of the same argument share that state.
 * `errata.ohlc("price")` gives the four results of a bar, for `fields=`.
-* `distinct` in other calls than `count`, `over`, `order by` inside a call and collections are not
-  there.
+* Not supported: `distinct` in calls other than `count`, `over`, `order by` inside a call, and
+  collections.
 
-A function of your own is a class: `errata.Compensating` works on columns,
-`errata.CompensatingByValue` is plain Python on one group and one row, and slower. Where rows can
-only enter, say `compensates = False`: what a row leaves is then read again. What becomes of tuples
-that it raises for: [networks.md](networks.md#when-a-function-of-yours-raises).
+A function of your own is a class. `errata.Compensating` works on columns;
+`errata.CompensatingByValue` is plain Python on one group and one row, and slower. If rows can only
+enter, set `compensates = False`: the box then replays a window that a row leaves. For tuples that
+it raises for, see [Networks](networks.md#when-a-function-of-yours-raises).
 
 """
 
@@ -153,7 +155,7 @@ def page() -> str:
         + _table(names, sample)
         + _RULES
         + _table(heads, functions)
-        + "\nAround calls, and behind them:\n\n"
+        + "\nExpressions around calls, and filters after them:\n\n"
         + _table(["expression", "value"], around)
     )
 

@@ -11,6 +11,7 @@ from errata.processors.boxes.forward import Forward
 from errata.processors.boxes.map import Map
 from errata.processors.boxes.where import Where
 from errata.processors.compile.aggregate import type_aggregate
+from errata.processors.compile.distinct import type_distinct
 from errata.processors.compile.exchanges import passing
 from errata.processors.compile.join import type_join
 from errata.processors.compile.lag import type_lag
@@ -58,6 +59,7 @@ def _type_all(network: Network, declarations: Iterable[declared.Declaration], ty
         declared.Union: type_union,
         declared.Join: type_join,
         declared.Lag: type_lag,
+        declared.Distinct: type_distinct,
         declared.Lookup: type_lookup,
         declared.Iterate: partial(type_iterate, type_all=_type_all),
     }

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from errata.processors.boxes.base import Box
 from errata.processors.boxes.body import Body
 from errata.processors.boxes.iterate import Iterate
-from errata.processors.boxes.replay import Box
-from errata.processors.compile.aggregate import ON_UPDATE
 from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import Typed, carried, duration, fault, positive
 from errata.processors.declare import declarations as declared
@@ -16,16 +15,6 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import ArcName
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
-
-TURNING = (
-    declared.Where,
-    declared.Map,
-    declared.Union,
-    declared.Join,
-    declared.Lookup,
-    declared.Aggregate,
-)
-"""The boxes that a loop may hold."""
 
 OUTSIDE = ("keep", "scope", "partitions", "place_of_work", "horizon")
 """What only a box outside of loops can have, as it is declared."""
@@ -86,7 +75,7 @@ def type_iterate(
 
 def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> None:
     """Note what a box within a loop can't be or have."""
-    if not isinstance(box, TURNING):
+    if not box.may_turn:
         found = f"{type(box).__name__.lower()} {box.name!r}"
         need = "within a loop where, route, map, union, join, lookup or aggregate"
         fault(typed, box, need, found, "declare it outside of the loop")
@@ -96,10 +85,8 @@ def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> N
             name = "place" if option == "place_of_work" else option
             remedy = f"leave it out, or give it to loop {loop.name!r}"
             fault(typed, box, f"no {name}= within a loop", f"{name}={value!r}", remedy)
-    if isinstance(box, declared.Aggregate) and not (box.window is None and box.emit == ON_UPDATE):
-        found = f"window={box.window!r}, emit={box.emit!r}"
-        need = "within a loop an aggregate of whole histories, told in each round"
-        fault(typed, box, need, found, f"write window=None, emit={ON_UPDATE!r}")
+    if wrong := box.wrong_in_loop():
+        fault(typed, box, *wrong)
 
 
 def _judge_result(typed: Typed, box: declared.Iterate, arc: Arc, made: Arc) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.replay import Box
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import Box
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
@@ -58,7 +56,7 @@ def _own_choice(network: Network, box: str) -> str | None:
 def _may_go_along(typed: Typed, name: str) -> bool:
     """Whether a box can run within the Spark job that reads it: it looks at one tuple only."""
     arc, sunk = typed.arcs[name], any(sink.arc == name for sink in typed.sinks)
-    return isinstance(typed.boxes[name], Where | Map) and not (
+    return typed.boxes[name].runs_before_spark and not (
         arc.exchange or arc.is_connection_point or sunk
     )
 

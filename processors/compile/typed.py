@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from errata.processors.boxes.forward import Forward
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.replay import Box
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import Box
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault
@@ -18,7 +15,7 @@ from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
 
-Chain = tuple[Where | Map | Forward, ...]
+Chain = tuple[Box, ...]
 """Boxes that look at one tuple each and keep its identity, in order."""
 
 NAME_RULE = "a name of letters, digits and _ that does not start with __"
@@ -122,8 +119,8 @@ def upward(typed: Typed, arc: str) -> dict[str, Chain]:
     Up to a source, an aggregate, a union or a join; the arc itself comes first.
     """
     found: dict[str, Chain] = {arc: ()}
-    while isinstance(box := typed.boxes.get(arc), Where | Map | Forward):
+    while (box := typed.boxes.get(arc)) is not None and box.is_tuple_wise:
         chain = (box, *found[arc])
-        arc = box.input
+        (arc,) = box.inputs
         found[arc] = chain
     return found

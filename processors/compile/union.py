@@ -101,7 +101,7 @@ def _parted(network: Network, one: str, other: str) -> bool:
     """Whether an arc is an output of a route whose later output the other one is."""
     a, b = network.declarations.get(one), network.declarations.get(other)
     if not (isinstance(a, declared.Where) and isinstance(b, declared.Where)):
-        return False
+        return False  # only filters can be outputs of a route
     place = len(a.earlier)
     return (
         a.is_route

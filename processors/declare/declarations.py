@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from errata.processors.declare.faults import Place
 from errata.processors.windows.time_windows import AnyWindow
@@ -14,6 +14,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What boxes, arcs, fields and aliases may be called."""
 Duration = str | int
 EARLIEST, LATEST = "earliest", "latest"
+ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 REST = "rest"
 """The predicate of a route's last output: whatever no other one took."""
 
@@ -37,6 +38,27 @@ class Declaration:
     def reads(self) -> tuple[str, ...]:
         """Names of the arcs that the box reads."""
         return () if self.input is None else (self.input,)
+
+    def grouped_by(self, arc: str) -> Sequence[str] | None:
+        """Return the fields of an input whose equal tuples it needs in one partition.
+
+        None if it looks at one tuple at a time, or has an exchange of its own in any case.
+        """
+        return None
+
+    def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str] | None:
+        """Return which of some fields of an input its own arc has too, unchanged.
+
+        None if nothing behind it depends on how the input is partitioned.
+        """
+        return fields
+
+    may_turn: ClassVar[bool] = False
+    """Whether a loop may hold it."""
+
+    def wrong_in_loop(self) -> tuple[str, str, str] | None:
+        """Return why it can't be in a loop as it is declared: need, found and remedy."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,8 @@ class Where(Declaration):
     earlier: Sequence[str] = ()
     is_route: bool = False
 
+    may_turn: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, kw_only=True)
 class Union(Declaration):
@@ -91,6 +115,8 @@ class Union(Declaration):
     def reads(self) -> tuple[str, ...]:
         """Names of the arcs that the box reads."""
         return self.inputs
+
+    may_turn: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +135,8 @@ class Join(Declaration):
         """Names of the arcs that the box reads."""
         return tuple(dict.fromkeys(self.inputs))
 
+    may_turn: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup(Declaration):
@@ -125,6 +153,16 @@ class Lookup(Declaration):
     def reads(self) -> tuple[str, ...]:
         """Names of the arcs that the box reads."""
         return tuple(dict.fromkeys((self.input or "", self.other)))
+
+    may_turn: ClassVar[bool] = True
+
+    def grouped_by(self, arc: str) -> Sequence[str] | None:
+        """Return the fields of an input that are matched."""
+        return list(self.on) if arc == self.input else list(self.on.values())
+
+    def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str]:
+        """Return which fields of the left side pass unchanged; of the right one none do."""
+        return fields - set(self.expressions) if arc == self.input else frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +188,10 @@ class Iterate(Declaration):
         read = [name for box in self.body for name in box.reads if name not in inside]
         return tuple(dict.fromkeys([self.input or "", *read]))
 
+    def keeps(self, arc: str, fields: frozenset[str]) -> None:
+        """Return None: it is on one partition, however its inputs are partitioned."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Map(Declaration):
@@ -157,6 +199,12 @@ class Map(Declaration):
 
     expressions: Mapping[str, Any]
     partitions: int | None = None
+
+    may_turn: ClassVar[bool] = True
+
+    def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str]:
+        """Return the fields that it does not replace."""
+        return fields - set(self.expressions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +215,26 @@ class Lag(Declaration):
     offset: int
     expressions: Mapping[str, Any]
     partitions: int | None = None
+
+    def grouped_by(self, arc: str) -> Sequence[str] | None:
+        """Return its group fields."""
+        return self.by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distinct(Declaration):
+    """One tuple for each combination of values of some fields."""
+
+    by: Sequence[str]
+    partitions: int | None = None
+
+    def grouped_by(self, arc: str) -> Sequence[str] | None:
+        """Return the fields that tell its tuples apart."""
+        return self.by
+
+    def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str] | None:
+        """Return those fields: its arc has no others."""
+        return fields & set(self.by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,3 +250,21 @@ class Aggregate(Declaration):
     order_by: Sequence[str] = ()
     partitions: int | None = None
     horizon: Duration | None = None
+
+    may_turn: ClassVar[bool] = True
+
+    def grouped_by(self, arc: str) -> Sequence[str] | None:
+        """Return its group fields."""
+        return self.by
+
+    def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str]:
+        """Return the group fields."""
+        return fields & set(self.by)
+
+    def wrong_in_loop(self) -> tuple[str, str, str] | None:
+        """Return why it can't be in a loop: its results must be emitted in each round."""
+        if self.window is None and self.emit == ON_UPDATE:
+            return None
+        need = "within a loop an aggregate of whole histories, told in each round"
+        found = f"window={self.window!r}, emit={self.emit!r}"
+        return need, found, f"write window=None, emit={ON_UPDATE!r}"

@@ -1,8 +1,8 @@
 """What a user declares: a network of boxes and the arcs between them.
 
-Declaring never runs anything, so a network can be checked, drawn and explained. `processors.plan`
+Declaring never runs anything, so a network can be checked, drawn and explained. `compile`
 turns it into something that runs, or says everything that keeps it from running. Boxes that read
-one arc are declared on it (`processors.stream`).
+one arc are declared on it (`declare.stream`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from errata.processors.declare.declarations import (
     REST,
     Aggregate,
     Declaration,
+    Distinct,
     Duration,
     Lag,
     Lookup,
@@ -150,6 +151,32 @@ class Stream:
             partitions=partitions,
             scope=scope,
             keep=keep,
+        )
+
+    def distinct(
+        self,
+        name: str,
+        *,
+        by: Sequence[str],
+        scope: str | None = None,
+        partitions: int | None = None,
+        keep: Duration | None = None,
+    ) -> Stream:
+        """Have one tuple for each combination of values, as SQL's ``SELECT DISTINCT``.
+
+        A tuple has the fields of `by`, which are its identity, and the event time of the earliest
+        input tuple that has these values. It is deleted when the last of them is.
+
+        Args:
+            name: Name of the box and of its arc.
+            by: The fields; at least one.
+            scope: The scope whose process runs the box; its input's when not given.
+            partitions: Partitions of its arc if equal tuples have to be brought together from
+                several partitions; its input's when not given.
+            keep: Makes the arc a connection point.
+        """
+        return self._declare(
+            Distinct, name, by=names(by), partitions=partitions, scope=scope, keep=keep
         )
 
     def lookup(

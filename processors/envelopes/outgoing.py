@@ -11,13 +11,12 @@ import polars as pl
 from errata.processors.plan.arc_name import owner_of
 from errata.schemas import framing
 from errata.schemas import revisions as frames
-from errata.schemas.arc import Arc
+from errata.schemas.arc import Arc, visible
 from errata.schemas.avro import key_schema, namespace, revision_schema, tuple_schema
 from errata.schemas.encode import Encoder
 from errata.schemas.fields import Fields, FieldType
 from errata.schemas.json_text import NULL, json_object, json_tuple, json_value, quoted
 from errata.schemas.partition import partitions
-from errata.schemas.visible import visible
 from errata.topics.cluster import Transactions
 from errata.topics.registry import Registry
 

@@ -14,13 +14,44 @@ from operator import methodcaller
 
 import numpy as np
 import polars as pl
+from sqlglot import exp
 
 from errata.processors.expressions import moments, rules
 from errata.processors.expressions.civil import DAY_MS
 from errata.processors.expressions.columns import Kernel, by_array, by_row, filled, null
 from errata.processors.expressions.decimals import constant, rescale, to_double, to_text, within
 from errata.processors.expressions.rules import physical
-from errata.schemas.fields import MAX_PRECISION, FieldType
+from errata.schemas.fields import MAX_PRECISION, FieldType, FieldTypeError
+
+NAMES = "int, bigint, decimal(p,s), float, double, boolean, string, binary, date or timestamp"
+"""What a cast goes to, for messages and the documentation."""
+
+_KINDS = {
+    "BIGINT": rules.LONG,
+    "INT": rules.INT,
+    "FLOAT": rules.FLOAT,
+    "DOUBLE": rules.DOUBLE,
+    "BOOLEAN": rules.BOOLEAN,
+    "TEXT": rules.STRING,
+    "VARCHAR": rules.STRING,
+    "BINARY": rules.BYTES,
+    "DATE": rules.DATE,
+    "TIMESTAMPTZ": rules.TIMESTAMP,
+    "TIMESTAMP": rules.TIMESTAMP,
+}
+
+
+def target(node: exp.DataType) -> FieldType | None:
+    """Return the type that a cast names, None if there is no such type here."""
+    name = str(getattr(node.this, "value", node.this))
+    digits = ",".join(parameter.name for parameter in node.expressions)
+    if name == "DECIMAL":
+        try:
+            return FieldType.parse(f"decimal({digits or '10,0'})")
+        except FieldTypeError:
+            return None
+    return None if digits else _KINDS.get(name)
+
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?$"
 _NOT_FINITE = r"(?i)^[+-]?(inf|infinity|nan)$"

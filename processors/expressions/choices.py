@@ -1,4 +1,4 @@
-"""Parts that compare values or choose between them; each runs its operands once.
+"""Parts that compare values or choose between them, and the functions that do; operands run once.
 
 Comparisons are Spark's: NaN equals NaN and is larger than any number, -0.0 equals 0.0, AND and OR
 know three values, and nothing equals null but by ``<=>``.
@@ -13,9 +13,10 @@ from functools import reduce
 
 import polars as pl
 
-from errata.processors.expressions import rules
+from errata.processors.expressions import choices, rules
 from errata.processors.expressions.alignment import align, readings
 from errata.processors.expressions.columns import Kernel, null
+from errata.processors.expressions.function import ANY, Function
 from errata.processors.expressions.part import Part, apply, constant
 from errata.schemas.fields import FieldType
 
@@ -152,3 +153,29 @@ def _bound(how: Kernel | None, whole: Part, limit: Part) -> Part:
 
 def _boolean(optional: Sequence[bool]) -> FieldType:
     return FieldType("boolean", optional=any(optional))
+
+
+def is_null(part: Part) -> Part:
+    """Return ``part IS NULL``."""
+    return apply(pl.Series.is_null, rules.BOOLEAN, part)
+
+
+def is_not_null(part: Part) -> Part:
+    """Return ``part IS NOT NULL``."""
+    return apply(pl.Series.is_not_null, rules.BOOLEAN, part)
+
+
+def _if_known(part: Part, then: Part, otherwise: Part) -> Part:
+    return choices.choose([is_not_null(part)], [then], otherwise)
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function("coalesce", (ANY,), "any", choices.coalesce, "coalesce(note, 'none')", repeats=True),
+    Function(
+        "ifnull", (ANY, ANY), "any", choices.coalesce, "ifnull(note, 'none')", aliases=("nvl",)
+    ),
+    Function("nvl2", (ANY, ANY, ANY), "any", _if_known, "nvl2(note, 'some', 'none')"),
+    Function("nullif", (ANY, ANY), "any", choices.null_if, "nullif(size, 7)"),
+    Function("isnull", (ANY,), "boolean, never null", is_null, "isnull(note)"),
+    Function("isnotnull", (ANY,), "boolean, never null", is_not_null, "isnotnull(note)"),
+)

@@ -1,6 +1,6 @@
 """Writes ``docs/expressions.md`` from the vocabulary; every value in it is computed.
 
-Run as ``python -m processors.expressions.document > docs/expressions.md``.
+Run as ``python -m errata.processors.expressions.document > docs/expressions.md``.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ TUPLE: dict[str, Any] = {
 _INTRODUCTION = f"""\
 # Expressions
 
-What `where`, `map`, `route` and the arguments of aggregates are written in: one SQL scalar
-expression in **Spark's dialect**, with Spark's function names. Values are those of Spark 4.0 in its
-default mode with the `try_` forms of everything that can fail, in the time zone UTC: **a tuple for
-which an expression has no value (an overflow, a division by zero, a failed cast) gets null, and
-nothing stops**. What is not on this page is refused, with its place in the text.
+`where`, `map`, `route` and the arguments of aggregates take one SQL scalar expression in **Spark's
+dialect**, with Spark's function names. Values are those of Spark 4.0 in its default mode, with the
+`try_` forms of everything that can fail, in the time zone UTC: **a tuple for which an expression
+has no value (an overflow, a division by zero, a failed cast) gets null, and nothing stops**. Errata
+refuses whatever is not on this page, and names its place in the text.
 
-Names of fields are as declared (case counts), in backticks where they are no plain names. Strings
-stand in single quotes; double quotes make a string too, as in Spark, and never a field. A quote
+Field names are as declared (case counts), in backticks where they are not plain names. Strings
+stand in single quotes. Double quotes make a string too, as in Spark, and never a field. A quote
 in a string is written `\\'`.
 
 ## Null
 
 An operator or function gives null when one of its arguments is null, unless its line below says
-more. `and` and `or` know three values: `false and null` is false, `true or null` is true. `where`
-keeps a tuple only where its expression is true. `x <=> y` compares nulls as equal values.
+otherwise. `and` and `or` know three values: `false and null` is false, `true or null` is true.
+`where` keeps a tuple only where its expression is true. `x <=> y` compares nulls as equal values.
 
 ## Types
 
@@ -94,30 +94,30 @@ from zero; more than 38 digits before the point are null.
 
 *Floats and doubles.* NaN equals NaN and is larger than any number; -0.0 equals 0.0.
 
-*Times.* Spark has one timestamp, in microseconds. Here a function of a timestamp gives the kind
-that it got. `cast(x as timestamp)`, `to_timestamp` and literals give `timestamp-millis`, which
-event times need; a microsecond field stays what it is, a literal with more than three digits of a
-second is `timestamp-micros`, and so is what `timestamp_micros` gives. Text that is cast to
-milliseconds is rounded down. A string literal beside a date, timestamp or uuid is read as one and
-refused if it is none. Text is read as `yyyy[-mm[-dd]]`, for timestamps with
+*Times.* Spark has one timestamp, in microseconds. Here a function of a timestamp returns the kind
+of its argument. `cast(x as timestamp)`, `to_timestamp` and literals give `timestamp-millis`, which
+event times need. A microsecond field keeps its type; a literal with more than three digits of a
+second, and `timestamp_micros`, give `timestamp-micros`. Text that is cast to milliseconds is
+rounded down. A string literal beside a date, timestamp or uuid is read as one, and refused if it is
+none. Text is read as `yyyy[-mm[-dd]]`, for timestamps with
 `[ T]hh[:mm[:ss[.fraction][zone]]]` where a zone is `Z`, `UTC` or `+hh:mm`; zones by name are null.
 
-*Casts.* A number to a string is there for whole numbers and decimals. How Spark prints a double
+*Casts.* Whole numbers and decimals can be cast to a string. How Spark prints a double
 depends on its Java, so cast it to a decimal first.
 
 ## Limits
 
 At most {MAX_LENGTH:,} characters, {MAX_NESTING} brackets inside each other and {MAX_DEPTH}
 operators in a chain. `repeat`, `lpad` and `rpad` give at most {MAX_REPEAT:,} copies or characters.
-Arguments shown as `'text'` or `1` below are written out, no fields. Left out on purpose: what
+Arguments shown as `'text'` or `1` below must be literals, not fields. Left out on purpose: whatever
 differs between Java and the columnar engine (regular expressions beyond the part named at `rlike`,
-`initcap`, formats of dates) and what is not a function of the tuple (the current time, random
+`initcap`, formats of dates) and whatever is not a function of the tuple (the current time, random
 numbers).
 
 ## Where Spark differs
 
 Random expressions of every form are compared with Spark 4.0, value by value and type by type. They
-agree exactly but for
+agree exactly, except for
 
 - the last bit of powers, exponentials and logarithms, and capital and small letters up to the
   version of Unicode;
@@ -131,7 +131,7 @@ agree exactly but for
   `long`, `%` of decimals far apart) values are null or exact; a long as a timestamp beyond Spark's
   last is null, bytes that are no UTF-8 are null as a string.
 
-What Spark refuses is at times taken here: a `long` for the days of `date_add`.
+Errata accepts some calls that Spark refuses: a `long` for the days of `date_add`.
 
 ## Examples
 
@@ -193,7 +193,8 @@ def _form(function: Function) -> str:
 
 
 def _row(name: str, form: str, example: str) -> str:
-    return f"| {_code(name)} | {_escaped(form)} | {_code(example)} | {_code(shown(example))} |"
+    form = _escaped(form).replace("[", "\\[")  # no link
+    return f"| {_code(name)} | {form} | {_code(example)} | {_code(shown(example))} |"
 
 
 def _code(text: str) -> str:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from errata.processors.expressions import (
-    choice_functions,
-    number_functions,
-    text_functions,
-    time_functions,
-)
+from errata.processors.expressions import choices as choice_functions
+from errata.processors.expressions import number_functions, text_functions, time_functions
 from errata.processors.expressions.function import Function
 
 GROUPS: dict[str, tuple[Function, ...]] = {

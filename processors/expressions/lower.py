@@ -12,15 +12,15 @@ from sqlglot import exp
 
 from errata.processors.expressions import (
     alignment,
-    choice_functions,
     choices,
     literals,
     operators,
     patterns,
     rules,
-    targets,
     text_functions,
 )
+from errata.processors.expressions import casts as targets
+from errata.processors.expressions import choices as choice_functions
 from errata.processors.expressions.alignment import MisalignedError
 from errata.processors.expressions.columns import Kernel
 from errata.processors.expressions.errors import ExpressionError

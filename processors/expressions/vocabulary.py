@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from errata.processors.expressions.targets import NAMES
+from errata.processors.expressions.casts import NAMES
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from errata.processors.boxes.description import describe_box
-from errata.processors.boxes.map import Map
+from errata.processors.boxes.base import Box
 from errata.processors.boxes.modes import Choice
-from errata.processors.boxes.replay import Box, ReplayPath
+from errata.processors.boxes.replay import ReplayPath
 from errata.processors.declare.declarations import Sink
 from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.plan.arc_name import exchange_of, read_by
@@ -165,7 +164,7 @@ class Plan:
         """The arcs with a map between the sources and them that replaces the event time."""
         found = set[str]()
         for name, box in self.boxes.items():
-            if (isinstance(box, Map) and box.moves) or not found.isdisjoint(box.inputs):
+            if box.moves_event_time or not found.isdisjoint(box.inputs):
                 found.add(name)
         return frozenset(found)
 
@@ -263,7 +262,7 @@ class Plan:
                 }
                 for name, arc in self.arcs.items()
             },
-            "boxes": {name: describe_box(box) for name, box in self.boxes.items()},
+            "boxes": {name: box.describe() for name, box in self.boxes.items()},
             "sinks": [
                 {"arc": s.arc, "topic": s.topic, "envelope": s.envelope, "format": s.format}
                 for s in self.sinks

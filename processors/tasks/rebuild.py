@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from errata.processors.boxes import difference as differences
-from errata.processors.boxes.answers import Refused, applied
-from errata.processors.boxes.asking import Asking
+from errata.processors.boxes.base import Refused
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
@@ -73,17 +72,17 @@ def recompute(
         epoch: The frontier.
         watermark: wm(epoch).
     """
-    content, live, asking = dict(inputs), {}, {}
+    content, live, keeping = dict(inputs), {}, {}
     refused: dict[str, list[Refused]] = {}
     for name in scope.boxes:
         box = plan.boxes[name]
         above = [content[arc] for arc in box.inputs]
-        content[name], some = applied(box, *above, wm=watermark)
+        content[name], some = box.applied(*above, wm=watermark)
         if some:
             refused[name] = list(some)
-        if isinstance(box, Asking):
-            asking[name], live[name] = box, box.restore(*above, wm=watermark)
-    memory = Memory.of(asking, live, done=epoch, watermark=watermark)
+        if not box.is_stateless:
+            keeping[name], live[name] = box, box.restore(*above, wm=watermark)
+    memory = Memory.of(keeping, live, done=epoch, watermark=watermark)
     return content, EpochResult(memory, {}, refused=refused)
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec, Meta
-from errata.processors.boxes.answers import Refused
+from errata.processors.boxes.base import Refused
 from errata.processors.envelopes.checks import LONGEST_VALUE
 from errata.processors.expressions.plain_values import plain
 from errata.processors.plan.plan import Plan

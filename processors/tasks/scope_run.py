@@ -15,12 +15,8 @@ from itertools import islice
 import polars as pl
 
 from errata.processors.arcs.partitioner import Spread
-from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.answers import INPUTS, RESULTS, Answers, Live, Need, Outcome, Refused
-from errata.processors.boxes.asking import Asking
-from errata.processors.boxes.map import Map
-from errata.processors.boxes.replay import Ask, Revising, overlay
-from errata.processors.boxes.where import Where
+from errata.processors.boxes.base import INPUTS, RESULTS, Answers, Box, Live, Need, Outcome, Refused
+from errata.processors.boxes.replay import Ask, overlay
 from errata.processors.compile.scopes import graph_of
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.plan import Plan
@@ -50,7 +46,7 @@ class Memory:
 
     @classmethod
     def of(
-        cls, boxes: Mapping[str, Asking], live: Mapping[str, Live], *, done: int, watermark: int
+        cls, boxes: Mapping[str, Box], live: Mapping[str, Live], *, done: int, watermark: int
     ) -> Memory:
         """Return what is to be remembered if the boxes keep this."""
         found = {name: box.closes(live[name], wm=watermark) for name, box in boxes.items()}
@@ -126,13 +122,6 @@ def _told_of(box: str, epoch: int) -> Iterator[None]:
 Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
 
 
-def _revised(box: Revising, given: Sequence[pl.DataFrame]) -> Outcome:
-    """Return what a box gives that looks at nothing but the revisions of an epoch."""
-    if isinstance(box, Where | Map):
-        return box.outcome(*given)
-    return Outcome(Live(), box.revise(*given))
-
-
 class ScopeRun:
     """Takes a scope through epochs.
 
@@ -145,8 +134,7 @@ class ScopeRun:
     def __init__(self, plan: Plan, scope: Scope, *, partition: int) -> None:
         self.plan, self.scope, self.partition = plan, scope, partition
         self.boxes = {name: plan.boxes[name] for name in scope.boxes}
-        self.asking = {n: b for n, b in self.boxes.items() if isinstance(b, Asking)}
-        self.aggregates = {n: b for n, b in self.boxes.items() if isinstance(b, Aggregate)}
+        self.keeping = {n: b for n, b in self.boxes.items() if not b.is_stateless}
         self.graph, self.order = graph_of(self.boxes), ORDERS[scope.order]
         self.names = list(self.boxes)
         self.numbers = {name: number for number, name in enumerate(self.names)}
@@ -189,6 +177,7 @@ class ScopeRun:
         result = EpochResult(Memory(epoch, watermark, live, closes), made)
         counts = result.counts
         running: dict[str, tuple[Answers, Need]] = {}
+        nothing_kept = Live()
         order = self.order(self.graph, self._active(made, closes, watermark))
 
         def advance(name: str, run: Answers, answers: list[pl.DataFrame] | None) -> None:
@@ -197,11 +186,12 @@ class ScopeRun:
                     running[name] = run, next(run) if answers is None else run.send(answers)
                 except StopIteration as stop:
                     outcome: Outcome = stop.value
-                    live[name] = outcome.live
-                    closes.pop(name, None)
-                    end = self.asking[name].closes(outcome.live, wm=watermark)
-                    if end is not None:
-                        closes[name] = end
+                    if name in self.keeping:
+                        live[name] = outcome.live
+                        closes.pop(name, None)
+                        end = self.keeping[name].closes(outcome.live, wm=watermark)
+                        if end is not None:
+                            closes[name] = end
                     result.take(name, outcome)
                     order.done(self.numbers[name], emitted=name in made)
                 else:
@@ -212,15 +202,12 @@ class ScopeRun:
                 name = self.names[number]
                 box = self.boxes[name]
                 given = [made.get(arc, self.nothing[arc]) for arc in box.inputs]
-                if isinstance(box, Asking):
-                    working = box.process(
-                        *given, live=live[name], wm_before=memory.watermark, wm=watermark
-                    )
-                    advance(name, working, None)
+                if box.is_stateless and not any(revisions.height for revisions in given):
+                    order.done(number, emitted=False)  # the static order runs others too
                     continue
-                if any(revisions.height for revisions in given):  # static runs others too
-                    result.take(name, _revised(box, given))
-                order.done(number, emitted=name in made)
+                kept = live.get(name, nothing_kept)
+                run = box.process(*given, live=kept, wm_before=memory.watermark, wm=watermark)
+                advance(name, run, None)
             if not running:
                 return result
             asked = list(running.items())
@@ -297,7 +284,7 @@ class ScopeRun:
 
         They may be kept in another scope, further down, that has seen what is committed only.
         """
-        return overlay(tuples, self.aggregates[name].stored, own.get(name, []))
+        return overlay(tuples, self.boxes[name].stored, own.get(name, []))
 
     def _with_own(
         self,

@@ -61,9 +61,9 @@ class ScopeTask(Task):
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
         self._open_inputs(done=self.report.done, resume=self.report.resume)
         done, wm = self.report.done, self.report.watermark
-        live = {name: box.no_live() for name, box in self.run.asking.items()}
+        live = {name: box.no_live() for name, box in self.run.keeping.items()}
         if done >= 0:
-            since = {name: box.live_from_ms(wm) for name, box in self.run.asking.items()}
+            since = {name: box.live_from_ms(wm) for name, box in self.run.keeping.items()}
             kept = {name: from_ms for name, from_ms in since.items() if from_ms is not None}
             asks = [
                 Ask(anchor.arc.name, done, anchor.ranges_from(from_ms), anchor.everywhere)
@@ -78,8 +78,8 @@ class ScopeTask(Task):
             for name in kept:
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
                 found = self.run.inputs(name, replayed, watermark=wm)
-                live[name] = self.run.asking[name].restore(*found, wm=wm)
-        self.memory = Memory.of(self.run.asking, live, done=done, watermark=wm)
+                live[name] = self.run.keeping[name].restore(*found, wm=wm)
+        self.memory = Memory.of(self.run.keeping, live, done=done, watermark=wm)
         yield True
 
     def _open_inputs(self, *, done: int, resume: Mapping[TopicPartition, int]) -> None:
@@ -234,7 +234,7 @@ class ScopeTask(Task):
             settled_ms = self.report.settled_ms
             changed = rebuild.difference(arc, emitted, made[name], settled=settled_ms)
             emissions += self._emissions(name, changed, epoch)
-            if box := self.run.asking.get(name):
+            if box := self.run.keeping.get(name):
                 result.count(name, box.kinds(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
         records, counts = self._told([result])

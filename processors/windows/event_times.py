@@ -1,6 +1,8 @@
-"""Event times that windows can be found for."""
+"""Event times that windows can be found for, and lengths of time as users write them."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -38,3 +40,52 @@ def checked(event_times: pl.Series) -> Times:
             f"within +-{bound} ms; is their unit ms?"
         )
     return times
+
+
+UNITS_MS = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "y": 365 * 86_400_000,
+}
+
+_DURATION = re.compile(rf"\s*([0-9]{{1,16}})\s*({'|'.join(UNITS_MS)})\s*")
+
+
+class DurationError(ErrataError):
+    """A length of time can't be read."""
+
+    def __init__(self, value: object, *, what: str) -> None:
+        self.value = value
+        self.what = what
+        super().__init__(
+            f"{what} is {value!r}: needs a whole number and a unit of {', '.join(UNITS_MS)}, as in "
+            f"'30m' (a y is 365 d), or an int of ms, from 0 to {EVENT_TIME_BOUND_MS} ms"
+        )
+
+
+def duration_ms(value: str | int, *, what: str) -> int:
+    """Return a length of time in ms, from 0 to `EVENT_TIME_BOUND_MS`.
+
+    Args:
+        value: A number with its unit (``"500ms"``, ``"30s"``, ``"30m"``, ``"1h"``, ``"1d"``,
+            ``"10y"``), or an int of ms.
+        what: What the duration is for; begins the error's text.
+
+    Raises:
+        DurationError: If it can't be read or is out of bounds.
+
+    Example:
+        >>> duration_ms("30m", what="lateness")
+        1800000
+    """
+    length = -1
+    if isinstance(value, int) and not isinstance(value, bool):
+        length = value
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+        length = int(match[1]) * UNITS_MS[match[2]]
+    if not 0 <= length <= EVENT_TIME_BOUND_MS:
+        raise DurationError(value, what=what)
+    return length

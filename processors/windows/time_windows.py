@@ -12,11 +12,11 @@ from typing import Any, overload
 import numpy as np
 import polars as pl
 
-from errata.processors.windows.durations import DurationError as DurationError
-from errata.processors.windows.durations import duration_ms as duration_ms
 from errata.processors.windows.event_times import EVENT_TIME_BOUND_MS as EVENT_TIME_BOUND_MS
+from errata.processors.windows.event_times import DurationError as DurationError
 from errata.processors.windows.event_times import EventTimeError as EventTimeError
 from errata.processors.windows.event_times import Times, checked
+from errata.processors.windows.event_times import duration_ms as duration_ms
 from errata.processors.windows.row_windows import HoppingRows, RowWindow, SlidingRows
 from errata.processors.windows.specification import WindowSpecError as WindowSpecError
 from errata.processors.windows.specification import given, origin_ms, rows_alone

@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
+from errata.client import rows
 from errata.deploy.preparation import prepare
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
-from errata.read import rows
 from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.topics.broker import EmbeddedBroker

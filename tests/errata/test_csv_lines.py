@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.cli import input_file
-from errata.cli.csv_lines import CsvLines
-from errata.cli.input_file import read_input
+from errata.cli.input_file import CsvLines, read_input
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 

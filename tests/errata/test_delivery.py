@@ -2,7 +2,7 @@
 
 import pytest
 
-from errata.read.delivery import Parcel, deliver
+from errata.client.delivery import Parcel, deliver
 from errata.topics.cluster import ClusterError, TopicPartition
 from errata.topics.memory import MemoryCluster
 

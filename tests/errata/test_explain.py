@@ -72,3 +72,21 @@ def test_a_network_that_can_not_run_is_told_with_all_faults(tmp_path: Path, erra
     assert done.status == 1
     assert "network 'figure' can't run" in done.err
     assert "tape.py:" in done.err
+
+
+def test_a_result_that_can_not_be_revised_from_what_is_stored_is_not_legal_downstream(
+    tmp_path: Path, errata: Errata
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "from errata import Network, tumbling\n"
+        "net = Network('shares')\n"
+        "fields = {'id': 'string', 'at': 'timestamp-millis', 'px': 'long'}\n"
+        "given = {'identity': ['id'], 'event_time': 'at', 'format': 'json', 'fields': fields}\n"
+        "trades = net.source('trades', keep='1d', **given)\n"
+        "window, q = tumbling('1m'), 'percentile(px, 0.5)'\n"
+        "trades.aggregate('middle', by=['id'], window=window, q=q, keep='1d')\n"
+    )
+    modes = json.loads(errata("explain", "net.py", "--json").out)["boxes"]["middle"]["modes"]
+    assert modes["upstream"]["legal"]
+    assert not modes["downstream"]["legal"]
+    assert "can't be revised from a stored result" in modes["downstream"]["why"]

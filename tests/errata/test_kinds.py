@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from errata import Network
-from errata.cli.csv_lines import CsvLines
+from errata.cli.input_file import CsvLines
 from errata.cli.output import shown
-from errata.read import rows
+from errata.client import rows
 from errata.testing import Driver
 
 FIELDS = {

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from errata.read import recorded as module
-from errata.read.recorded import StuckReadError, recorded
+from errata.client import recorded as module
+from errata.client.recorded import StuckReadError, recorded
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from errata import Network
+from errata.client.source_record import NoSuchRecordError, source_records
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
 from errata.processors.ingest.decoding import Intake
 from errata.processors.plan.source import Source
-from errata.read.source_record import NoSuchRecordError, source_records
 from errata.schemas import revisions as frames
 from errata.topics import names
 from errata.topics.memory import MemoryCluster

@@ -14,7 +14,7 @@ from errata.run.stopping import OVERDUE, Stop
 
 HANGS = """
 from confluent_kafka.admin import AdminClient
-from errata import stopping
+from errata.run import stopping
 stopping.LIMIT_S = 0.5
 with stopping.Stop() as stop:
     stop.running = {running}

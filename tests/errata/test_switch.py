@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from errata import Network, tumbling
+from errata.client import rows
 from errata.deploy.versions import next_version
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.compiler import compile_network
@@ -26,7 +27,6 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER
 from errata.processors.wire.task_id import TaskId
-from errata.read import rows
 from errata.run.parts import Parts
 from errata.run.switch import Switch
 from errata.topics.memory import MemoryCluster

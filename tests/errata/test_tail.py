@@ -188,7 +188,7 @@ def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registe
     plan = compile_network(net, every_arc=True).placed({"prices": 1})
     plan = replace(plan, sources={"prices": replace(plan.sources["prices"], topic="source.prices")})
     found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
-    for name in ("errata.cli.deployed.open_deployment", "errata.read.reading.open_network"):
+    for name in ("errata.cli.deployed.open_deployment", "errata.client.reading.open_network"):
         monkeypatch.setattr(name, lambda *_: found)
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
     before = registry.latest("figure.prices-value")

@@ -6,6 +6,7 @@ from time import monotonic, sleep
 import polars as pl
 import pytest
 
+from errata.client import rows
 from errata.demo.run import environment
 from errata.deploy.preparation import prepare
 from errata.processors.arcs.arc_topic import ArcInput
@@ -13,7 +14,6 @@ from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER
-from errata.read import rows
 from errata.run.supervisor import Supervisor, network_commands
 from errata.settings.place import Place
 from errata.topics.create import create_topics

@@ -16,7 +16,7 @@ import errata
 from errata import Network, Stream
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
-from errata.schemas.visible import visible
+from errata.schemas.arc import visible
 from errata.settings.place import Place
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster

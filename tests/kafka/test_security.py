@@ -20,8 +20,7 @@ from errata.settings.place import Place
 from errata.topics.cluster import ClusterError
 from errata.topics.groups import group_members
 from errata.topics.kafka import KafkaCluster
-from errata.topics.presence import await_brokers
-from errata.topics.present import present_topics
+from errata.topics.present import await_brokers, present_topics
 from errata.topics.refused import RefusedError
 from tests.kafka.sealed import CLOSED_S, FEED, LIMIT_S, MINUTE, NET, NETWORK, RUNNING, World
 from tests.kafka.secured import HOST, Secured, secured

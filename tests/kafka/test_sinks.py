@@ -7,11 +7,11 @@ from time import monotonic
 import pytest
 
 from errata import Network, tumbling
+from errata.client import rows
 from errata.deploy.preparation import prepare
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER
-from errata.read import rows
 from errata.run.worker import Worker
 from errata.settings.place import Place
 from errata.topics.create import create_topics

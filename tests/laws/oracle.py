@@ -107,6 +107,31 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Distinct:
+    """Each combination of values of some fields once, at the time of its earliest tuple.
+
+    Args:
+        name: Of its arc.
+        input: Of the arc that it reads.
+        by: The fields.
+        time: The field of the event time.
+    """
+
+    name: str
+    input: str
+    by: tuple[str, ...]
+    time: str = "at"
+
+    def content(self, tuples: Content, wm: int) -> Content:
+        made: Content = {}
+        for t in tuples.values():
+            values = tuple(t[name] for name in self.by)
+            earliest = min(t[self.time], made.get(values, t)[self.time])
+            made[values] = dict(zip(self.by, values, strict=True)) | {self.time: earliest}
+        return made
+
+
+@dataclass(frozen=True)
 class Union:
     """All tuples of several arcs; with a tag that says which, where identities may be the same."""
 
@@ -186,7 +211,7 @@ def closed_at(result: Tuple) -> int:
     return int(result["window_end"]) - 1
 
 
-Box = Where | Map | Aggregate | Union | Join | Lag | Counting
+Box = Where | Map | Aggregate | Distinct | Union | Join | Lag | Counting
 """And those of `tests.laws.loops`."""
 
 
@@ -196,7 +221,7 @@ def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> d
     for box in boxes:
         if isinstance(box, Union):
             found[box.name] = box.united(found)
-        elif isinstance(box, Where | Map | Aggregate | InOrder):
+        elif isinstance(box, Where | Map | Aggregate | Distinct | InOrder):
             found[box.name] = box.content(found[box.input], wm)
         else:
             found[box.name] = box.joined(found)

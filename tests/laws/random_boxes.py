@@ -253,6 +253,24 @@ class Declaring:
         kinds = {**flow.kinds, **{field: flow.kinds[of] for field, of in drawn.items()}}
         return replace(flow, stream=stream, kinds=kinds)
 
+    def distinct(self, flow: Flow, fields: tuple[str, ...]) -> Flow:
+        """Have each combination of values once; the arc itself if there are no fields."""
+        if not fields:
+            return flow
+        name = self.fresh("distinct")
+        stream = flow.stream.distinct(
+            name,
+            by=fields,
+            keep=self.kept(0.3),
+            scope=self.scope(name),
+            partitions=self.dice.choice([None, None, None, 1, 3]),
+        )
+        self.boxes.append(oracle.Distinct(name, flow.name, fields, flow.time))
+        kinds = {field: flow.kinds[field] for field in fields}
+        if not flow.time.startswith("__"):
+            kinds[flow.time] = "timestamp"
+        return Flow(stream, kinds, fields, flow.time)
+
     def union(self, *flows: Flow, tag: str | None = None) -> Flow:
         """Bring arcs of the same fields together; a tag is part of the identity."""
         name = self.fresh("union")

@@ -50,7 +50,7 @@ def random_shape(
         seed: The seed.
         spark: Whether some aggregates are on Spark.
         joins: Whether arcs meet in joins.
-        rows: Whether there are lags, and windows that count.
+        rows: Whether there are lags, windows that count, and distinct boxes.
         loops: Whether they meet in joins and lookups, and go round in loops.
 
     Raises:
@@ -95,7 +95,7 @@ class RandomNetwork(Looping):
         rim: The dice for what meets others: envelopes, sinks, Spark.
         spark: Whether some aggregates are on Spark.
         joins: Whether arcs meet in joins.
-        rows: Whether there are lags, and windows that count.
+        rows: Whether there are lags, windows that count, and distinct boxes.
         loops: Whether they also meet in lookups, and go round in loops.
     """
 
@@ -136,6 +136,19 @@ class RandomNetwork(Looping):
             results = [self.lag(above := self.dice.choice(results), self._groups(above))]
         if self.chance(0.5):
             self._aggregates(self.dice.choice(results), stem="sec" if self.joins else "s")
+        if self.rows and self.chance(0.5):
+            self._distinct([*flows, *results])
+
+    def _distinct(self, flows: list[Flow]) -> None:
+        """Have combinations of values of an arc once, and look at these in order, or count them."""
+        above = self.dice.choice(flows)
+        once = self.distinct(above, self._groups(above))
+        if once is above:
+            return
+        if self.chance(0.4):
+            self.lag(once, self._groups(once))
+        if {"lots", "size", "amount"} & once.kinds.keys() and self.chance(0.7):
+            self._aggregates(once, stem="of")
 
     def _meet(self, flows: list[Flow]) -> Flow | None:
         """Join two arcs, or one with itself or another of its descent; None if they can't be."""

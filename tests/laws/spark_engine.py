@@ -20,8 +20,8 @@ from errata.processors.tasks.shared import Shared
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
 from errata.spark_jobs.job import Job
+from errata.spark_jobs.operator import questions
 from errata.spark_jobs.registered import Recorder
-from errata.spark_jobs.replays import questions
 from errata.spark_jobs.reports import Reports, Told, resumes, together
 from errata.spark_jobs.share import Done, Share
 from errata.spark_jobs.stretches import HEADER, LETTERS, Row, read, stretches

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from errata.spark_jobs import slabs
+from errata.spark_jobs import job as slabs
 from tests.laws.refusals import trial
 
 FEW = 12

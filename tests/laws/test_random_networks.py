@@ -18,7 +18,7 @@ from errata.processors.boxes.join import Join
 from errata.processors.boxes.lookup import Lookup
 from errata.processors.boxes.ordered import Ordered
 from errata.processors.wire import replay
-from errata.spark_jobs import slabs
+from errata.spark_jobs import job as slabs
 from tests.laws.audit import Audit
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.random_networks import random_shape

@@ -27,8 +27,8 @@ BOXES = [
     Mutant(
         "a union deletes and inserts what left one input for another",
         "processors/boxes/union.py",
-        "return frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))",
-        "return pl.concat(found)",
+        "net = frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))",
+        "net = pl.concat(found)",
         network=RANDOM,
     ),
     Mutant(
@@ -40,7 +40,7 @@ BOXES = [
     ),
     Mutant(
         "a replay through an exchange asks one partition",
-        "processors/compile/replay_path.py",
+        "processors/compile/modes.py",
         "everywhere |= arc.exchange",
         "everywhere |= False",
         network=RANDOM,

@@ -62,7 +62,7 @@ FAILURES = [
     ),
     Mutant(
         "what a function in a loop's body raises for is told in each epoch",
-        "processors/boxes/raised.py",
+        "processors/boxes/iterate.py",
         "return replace(self, tuples=fresh)",
         "return replace(self, tuples=self.tuples)",
         network=WITH_LOOPS,

@@ -19,7 +19,7 @@ JOBS = [
     ),
     Mutant(
         "a tuple comes to the slab of its own time only",
-        "spark_jobs/slabs.py",
+        "spark_jobs/job.py",
         "first = (times - self.window.extent_ms + 1) // self.length_ms",
         "first = times // self.length_ms",
         network=ON_SPARK,

@@ -40,7 +40,7 @@ JOINS = [
     ),
     Mutant(
         "pairs below which windows are replayed are looked for in the windows alone",
-        "processors/compile/replay_path.py",
+        "processors/compile/modes.py",
         "extent_ms += producer.extent_ms",
         "extent_ms += producer.extent_ms % 2**62",
         network=WITH_JOINS,

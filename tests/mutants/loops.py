@@ -33,9 +33,9 @@ LOOPS = [
     ),
     Mutant(
         "a tuple that looks up in what goes round is taken to be alone",
-        "processors/boxes/body.py",
-        "return left in found and right not in self._turning",
-        "return left in found and bool(right)",
+        "processors/boxes/lookup.py",
+        "return left in linear and right not in turning",
+        "return left in linear and bool(right)",
         network=WITH_LOOPS,
     ),
     Mutant(
@@ -47,14 +47,14 @@ LOOPS = [
     ),
     Mutant(
         "what is looked up is not replayed if it happened later",
-        "processors/compile/replay_path.py",
+        "processors/compile/modes.py",
         "ahead |= producer.looks_ahead",
         "ahead &= producer.looks_ahead",
         network=WITH_LOOPS,
     ),
     Mutant(
         "both sides of a lookup are asked for by the fields of the left one",
-        "processors/boxes/asking.py",
+        "processors/boxes/base.py",
         "return [(above.arc, dict(zip(first, above.by, strict=True))) for above in self.above]",
         "return [(above.arc, dict(zip(first, first, strict=True))) for above in self.above]",
         network=WITH_LOOPS,

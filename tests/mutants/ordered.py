@@ -46,6 +46,20 @@ ORDERED = [
         network=WITH_ROWS,
     ),
     Mutant(
+        "a combination of values happened when its last copy did",
+        "processors/compile/distinct.py",
+        "min(`{time}`)",
+        "max(`{time}`)",
+        network=WITH_ROWS,
+    ),
+    Mutant(
+        "equal tuples of a distinct box stay in several partitions",
+        "processors/compile/distinct.py",
+        "not set(partition_by) <= set(by)",
+        "not set(partition_by) & set(by)",
+        network=WITH_ROWS,
+    ),
+    Mutant(
         "the first tuples of a group, with none before them, are left out",
         "processors/boxes/lag.py",
         "whole = has_one | pl.Series(line.first == 0)",

@@ -74,8 +74,8 @@ PROTOCOL = [
     Mutant(
         "what was emitted in the same transaction is forgotten",
         "processors/tasks/scope_run.py",
-        "return overlay(tuples, self.aggregates[name].stored, own.get(name, []))",
-        "return overlay(tuples, self.aggregates[name].stored, [])",
+        "return overlay(tuples, self.boxes[name].stored, own.get(name, []))",
+        "return overlay(tuples, self.boxes[name].stored, [])",
     ),
     Mutant(
         "a copy is complete where some writers have reported",

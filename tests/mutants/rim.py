@@ -47,7 +47,7 @@ RIM = [
     ),
     Mutant(
         "sinks show what only the hidden part was changed of",
-        "schemas/visible.py",
+        "schemas/arc.py",
         'return revisions.filter((pl.col("op") != frames.REPLACE) | ~same)',
         'return revisions.filter((pl.col("op") == frames.REPLACE) | ~same)',
         network=RANDOM,

@@ -51,7 +51,10 @@ def copy(target: Path) -> None:
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_symlink():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to((ROOT / name).readlink())
+        elif (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target / name)
 

@@ -136,7 +136,8 @@ def test_a_first_index_on_a_full_disk_is_refused_and_the_process_is_not_killed(
 ) -> None:
     fill(small_disk)
     program = (
-        "import sys, pathlib, processors.index as i\ni.Index(pathlib.Path(sys.argv[1]), label='x')"
+        "import sys, pathlib\nfrom errata.processors.ingest import identity_index as i\n"
+        "i.Index(pathlib.Path(sys.argv[1]), label='x')"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program, str(small_disk / "new" / "index")],

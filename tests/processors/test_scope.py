@@ -41,8 +41,8 @@ def scope_run(plan: Plan, order: str) -> ScopeRun:
 
 
 def begun(run: ScopeRun, watermark: int) -> Memory:
-    live = {name: box.no_live() for name, box in run.asking.items()}
-    return Memory.of(run.asking, live, done=0, watermark=watermark)
+    live = {name: box.no_live() for name, box in run.keeping.items()}
+    return Memory.of(run.keeping, live, done=0, watermark=watermark)
 
 
 def inserted(*values: int) -> dict[str, pl.DataFrame]:

@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 
 from errata import Network, tumbling
+from errata.client import rows
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Filled, NewArc
-from errata.read import rows
 from errata.run.worker import Worker
 from errata.settings.loading import load
 from errata.settings.place import Place

@@ -86,7 +86,9 @@ def test_a_missing_package_is_named_with_what_to_install(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(session, "import_module", none_of_it)
-    with pytest.raises(SparkMissingError, match=r"'pyspark'.*pip install 'errata\[spark\]'"):
+    with pytest.raises(
+        SparkMissingError, match=r"'pyspark'.*pip install 'errata-streams\[spark\]'"
+    ):
         check_packages()
 
 

@@ -13,7 +13,6 @@ from errata.schemas import revisions as frames
 from errata.spark_jobs import reading
 from errata.spark_jobs.recompute import (
     Division,
-    Stateless,
     Way,
     computed,
     starts,
@@ -135,7 +134,7 @@ def test_a_loop_is_recomputed_in_one_place_from_all_that_enters_it() -> None:
 
 def on(ways: list[Way], tuples: pl.DataFrame) -> list[pl.DataFrame]:
     """What comes of tuples on some ways, a frame a bucket."""
-    last: Stateless = ways[0].boxes[-1]
+    last = ways[0].boxes[-1]
     columns = tuple(last.arc.fields)
     division = Division(tuple(way.boxes for way in ways), last.arc, ("product",), columns, 4, 0)
     rows = list(division.rows(tuples))

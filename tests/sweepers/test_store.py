@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
-from errata.sweepers.refusals import EpochOrderError, HistoryGoneError, NotYetCompleteError
+from errata.sweepers.ranges import EpochOrderError, HistoryGoneError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import logging, time
-from errata.topics.hung import ended_if_hung
+from errata.topics.transactions import ended_if_hung
 logging.basicConfig(format="%(message)s")
 with ended_if_hung("counting", {limit_s}):
     time.sleep({takes_s})

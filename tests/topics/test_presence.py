@@ -5,9 +5,9 @@ from threading import Thread, Timer
 
 import pytest
 
-from errata.topics import presence
+from errata.topics import present as presence
 from errata.topics.cluster import SilentClusterError
-from errata.topics.presence import await_brokers
+from errata.topics.present import await_brokers
 from tests.topics.test_client import HOST, StartingBroker, started
 
 

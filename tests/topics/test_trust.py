@@ -3,7 +3,7 @@
 import hashlib
 import struct
 
-from errata.topics.trust import PASSWORD, trust_store
+from errata.topics.jars import PASSWORD, trust_store
 
 
 def test_a_trust_store_holds_every_certificate_and_ends_with_its_digest():

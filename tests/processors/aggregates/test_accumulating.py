@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from errata import Network, NetworkError, sliding, tumbling
-from errata.processors.aggregates.accumulating import Accumulating
+from errata.processors.aggregates.user_function import Accumulating
 from errata.processors.compile.compiler import compile_network
 from tests.laws.user_functions import Bits, SlowPeak
 from tests.processors.aggregates.test_modes import FIELDS

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "aggregates.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    remedy = "run python -m processors.aggregates.document docs/aggregates.md"
+    remedy = "run python -m errata.processors.compile.aggregates_page docs/aggregates.md"
     found = PAGE.read_text(encoding="utf-8")
     assert found == written(found), remedy
 

@@ -11,8 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from errata import Network, sliding
-from errata.processors.boxes.in_order import InOrder
-from errata.processors.boxes.two_stacks import TwoStacks
+from errata.processors.boxes.in_order import InOrder, TwoStacks
 from errata.testing import Driver
 from tests.processors.boxes.trial import Trial, make, run
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from errata import Network
-from errata.processors.boxes.answers import Live
+from errata.processors.boxes.base import Live
 from errata.processors.boxes.body import Body
 from errata.processors.boxes.difference import difference
 from errata.processors.boxes.iterate import Iterate

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from errata.processors.boxes.in_order import TwoStacks, grown, prefixes
 from errata.processors.boxes.timeline import Timeline
-from errata.processors.boxes.two_stacks import TwoStacks, grown, prefixes
 
 NONE = pl.DataFrame({"held": [[]]}, schema={"held": pl.List(pl.Int64)})
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from errata import Network
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.boxes.answers import INPUTS, Live, Need
+from errata.processors.boxes.base import INPUTS, Live, Need
 from errata.processors.boxes.where import Where
 from errata.processors.compile.boxes import type_boxes
 from errata.processors.windows.time_windows import History, Sliding

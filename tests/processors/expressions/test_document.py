@@ -27,7 +27,7 @@ def test_every_form_of_the_vocabulary_gives_one_value_a_tuple(text, height):
 
 def test_the_page_about_expressions_is_up_to_date():
     page = Path(__file__).parents[3] / "docs" / "expressions.md"
-    remedy = "run: python -m processors.expressions.document > docs/expressions.md"
+    remedy = "run: python -m errata.processors.expressions.document > docs/expressions.md"
     assert page.read_text(encoding="utf-8") == "\n".join(document.page()) + "\n", remedy
 
 

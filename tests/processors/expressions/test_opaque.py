@@ -173,7 +173,7 @@ def test_the_absent_side_of_a_revision_is_not_shown_to_the_function() -> None:
     below = Arc("below", {**FIELDS, "long": FieldType("long")}, ("id",), "at", ())
     box = Map(below, "above", {"long": expression}, tuple(FIELDS))
     absent, there = ROWS.clear(2), pl.Series([True, True])
-    told = box.revise(between(absent, ~there, ROWS, there))
+    told = box.revise(between(absent, ~there, ROWS, there)).revisions
     assert told["after.long"].to_list() == [1, 1]
     assert seen == ["a", "b"]
 

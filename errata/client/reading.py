@@ -1,0 +1,154 @@
+"""What an arc holds after an epoch: whole and believed, however busy the network is."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import polars as pl
+
+from errata.client import rows
+from errata.deploy.deployment import Deployment, as_it_runs, open_network
+from errata.observe.frontier_holders import holder
+from errata.processors.declare.stream import Stream
+from errata.processors.wire.report import FOREVER, NEVER
+from errata.schemas.fields import physical
+from errata.settings.settings import overlaid, read_settings
+from errata.spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
+from errata.spark_jobs.as_of import Reports
+from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.registered import Recorder
+from errata.topics.client import Settings
+from errata.topics.cluster import Cluster
+
+WAIT_S = 5.0
+"""How long a reader waits for an epoch that is not complete yet."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What an arc holds after an epoch.
+
+    Args:
+        arc: The arc.
+        epoch: The epoch; -1 before the first.
+        watermark_ms: Event time up to which the arc's sources had been seen by then; None if they
+            had not been, have ended, or no report tells it (any more).
+        tuples: By identity, as dicts of plain values, without hidden fields.
+    """
+
+    arc: str
+    epoch: int
+    watermark_ms: int | None
+    tuples: list[dict[str, Any]]
+
+
+def read(
+    arc: Stream,
+    as_of: int | None = None,
+    *,
+    settings: Settings | None = None,
+    wait_s: float = WAIT_S,
+) -> Table:
+    """Return what an arc of a deployed network holds after an epoch.
+
+    The epoch is complete in all partitions, and what no task has reported does not count: no half
+    of an epoch is ever seen (Timely Dataflow's frontiers). Arcs that are read as of one epoch fit
+    together: ``now = errata.read(paid)``, then ``errata.read(got, as_of=now.epoch)``. Each call
+    connects to the cluster and reads the arc's whole topic; `errata tail --complete` follows it.
+
+    Args:
+        arc: The arc; it needs a topic.
+        as_of: The epoch; None: the last one that is known to be complete. That can be an earlier
+            one than at the last call: how far a task had been that has just been given work, only
+            its next report tells.
+        settings: By the names that `errata.toml` has, as ``kafka.bootstrap.servers``; they win over
+            that file and the environment.
+        wait_s: How long to wait for `as_of` to be complete, in seconds.
+
+    Raises:
+        UnknownNameError: If the arc has no topic; tells which have one.
+        NotDeployedError: If the network doesn't run there.
+        PlanMismatchError: If what runs there is another network of that name.
+        EpochAheadError: If the epoch is not complete in time; tells who holds it back.
+        HistoryLostError: If something that was there then may be gone: compaction, retention or a
+            new version of the plan came between. What is returned is whole.
+    """
+    place = read_settings(overlaid(os.environ, settings or {}))
+    with as_it_runs(open_network(arc.network, place)) as found:
+        reader = _reader(found, found.written(arc.name))
+        view = Reports(found.cluster, plan=found.plan)
+        view.catch_up()
+        with closing(ArcProgress(reader, view)) as progress:
+            epoch, ends = _complete(progress, as_of, wait_s=wait_s)
+            tuples = _content(progress, epoch, ends)
+            known = rows.tuples(reader.arc, tuples.sort(reader.arc.identity, nulls_last=True))
+            return Table(arc.name, epoch, _watermark(view, arc.name, epoch), known)
+
+
+@dataclass(frozen=True)
+class _Reader(ArcReader):
+    """An arc that is read over a connection at hand."""
+
+    here: Cluster
+
+    def cluster(self) -> Cluster:
+        return self.here
+
+
+def _reader(found: Deployment, arc: str) -> _Reader:
+    found.require_order([arc])
+    plan, recorder = found.plan, Recorder(found.registry)
+    recorder.look_up(plan, [arc])
+    return _Reader(
+        plan.arcs[arc],
+        plan.topic(arc),
+        plan.partition_count(arc),
+        found.kafka,
+        recorder.ids,
+        *found.kept(arc),
+        found.cluster,
+    )
+
+
+def _complete(progress: ArcProgress, as_of: int | None, *, wait_s: float) -> tuple[int, list[int]]:
+    """Return the epoch to read, and by partition where all of it lies before."""
+    deadline = monotonic() + wait_s
+    while (found := progress.complete())[0] < (NOTHING if as_of is None else as_of):
+        if monotonic() > deadline:
+            view, arc = progress.view, progress.reader.arc.name
+            writers = {task: None for p in progress.partitions for task in progress.writers(p)}
+            behind = min(writers, key=view.frontier)
+            raise EpochAheadError(
+                f"arc {arc!r} is complete up to epoch {found[0]} only, but as_of {as_of} is asked "
+                f"for, and after {wait_s:g} s {holder(view, behind)} still holds it back; wait "
+                "longer (wait_s=), ask for an earlier one, or see `errata status`"
+            )
+        time.sleep(PAUSE_S)
+        progress.view.poll()
+    return (found[0] if as_of is None else as_of), found[1]
+
+
+def _content(progress: ArcProgress, epoch: int, ends: list[int]) -> pl.DataFrame:
+    reader, starts = progress.reader, [0] * len(ends)
+    progress.require_whole(epoch)
+    if epoch > NOTHING:
+        progress.require_kept(epoch)
+    pieces = progress.pieces(NOTHING, epoch, starts=starts, ends=ends, intact=epoch)
+    nothing = pl.DataFrame(schema=physical(reader.arc.fields))
+    return pl.concat([nothing, *map(reader.content, pieces)])
+
+
+def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
+    """Return wm(epoch): from its scope's reports, or from those of one over the same sources."""
+    plan = view.plan
+    own, sources = plan.scope_of(arc), set(plan.sources_of[arc])
+    for scope in plan.scopes:
+        if scope == own or set(plan.sources_behind(scope)) == sources:
+            told = view.watermark_then(scope, epoch)
+            return told if told is not None and NEVER < told < FOREVER else None
+    return None

@@ -1,0 +1,104 @@
+"""What a revision of a source would change, worked out from what its topics hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from errata.client.tailing import Tail
+from errata.observe.network_progress import Progress
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.boxes.difference import difference
+from errata.processors.tasks.rebuild import recompute
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an arc's topic says is there.
+
+    Args:
+        last: The last revision of each identity, with task and epoch; a delete if it is gone.
+        read: How many revisions were read for it.
+    """
+
+    last: pl.DataFrame
+    read: int
+
+    def tuples(self, arc: Arc) -> pl.DataFrame:
+        """Return the tuples that are there."""
+        return frames.entering(self.last, list(arc.fields))
+
+
+def content_of(
+    progress: Progress, codec: ArcCodec, *, identities: pl.DataFrame | None = None
+) -> Content:
+    """Read an arc's topic up to now.
+
+    Args:
+        progress: What the tasks have reported.
+        codec: How to read the arc.
+        identities: The only ones that are wanted; None: all.
+    """
+    identity = list(codec.arc.identity)
+    last, read = codec.empty.with_columns(pl.lit(0, pl.Int32).alias("partition")), 0
+    reading = Tail(progress, codec, from_beginning=True)
+    try:
+        for revisions in reading.upto_now():
+            read += revisions.height
+            if identities is not None:
+                named = frames.identities(revisions, identity).with_row_index("@row")
+                wanted = named.join(identities, on=identity, how="semi", nulls_equal=True)
+                revisions = revisions[wanted["@row"]]
+            last = frames.last(pl.concat([last, revisions.select(last.columns)]), identity)
+    finally:
+        reading.close()
+    return Content(last, read)
+
+
+def consequences(
+    progress: Progress, contents: Mapping[str, pl.DataFrame], *, source: str, revision: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
+    """Return the revisions of every arc that a revision of a source would make.
+
+    All boxes are computed from scratch, at the watermark as it stands, over the sources' tuples
+    with the revision and without it.
+
+    Args:
+        progress: What runs, and its watermarks.
+        contents: Tuples by source.
+        source: The source that is revised.
+        revision: One revision of its arc, that fits its content.
+    """
+    arc = progress.plan.arcs[source]
+    held, identity = contents[source], list(arc.identity)
+    named = frames.identities(revision, identity)
+    left = held.join(named, on=identity, how="anti", nulls_equal=True)
+    entering = frames.entering(revision, held.columns)
+    before = _computed(progress, contents)
+    after = _computed(progress, {**contents, source: pl.concat([left, entering])})
+    plan = progress.plan
+    names = [name for name in plan.arcs if name in before and not plan.arcs[name].exchange]
+    changed = {name: difference(plan.arcs[name], before[name], after[name]) for name in names}
+    return {name: revisions for name, revisions in changed.items() if revisions.height}
+
+
+def _computed(
+    progress: Progress, contents: Mapping[str, pl.DataFrame]
+) -> Mapping[str, pl.DataFrame]:
+    """Return the content of every arc."""
+    found = dict(contents)
+    left = [scope for scope in progress.plan.scopes.values() if scope.boxes]
+    while left:  # scopes never read each other in a circle
+        scope = next(s for s in left if all(arc in found for arc in s.inputs))
+        left.remove(scope)
+        inputs = {arc: found[arc] for arc in scope.inputs}
+        task = progress.tasks(scope.name)[0]
+        epoch = progress.newest_epoch()
+        watermark = progress.watermark(task, upto=epoch)
+        made, _ = recompute(progress.plan, scope, inputs, epoch=epoch, watermark=watermark)
+        found |= made
+    return found
