@@ -1,4 +1,4 @@
-"""Which tuples are asked for, as event-time ranges of groups, and why a sweeper refuses to answer."""
+"""Which tuples are asked for, as event-time ranges of groups, and why sweepers refuse."""
 
 from __future__ import annotations
 

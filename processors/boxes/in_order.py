@@ -5,7 +5,8 @@ process that waits for its watermark, but for what comes too late. Such an epoch
 only adds windows, each the union of what is kept in two stacks. Any other one is worked out from
 the instants, as `SlidingAggregate` does, and the stacks are made again.
 
-Two stacks (`TwoStacks`) make a queue: what is before a turning point, of which every suffix is united, and what
+Two stacks (`TwoStacks`) make a queue: what is before a turning point, of which every suffix is
+united, and what
 has come since, united to one. A window is a suffix, what has come since, and what comes with it.
 When the windows have left the turning point behind, a new one is made. So each instant is merged a
 few times, however many are in a window, and nothing ever has to be taken off: extremes are as cheap
