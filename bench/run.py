@@ -41,6 +41,7 @@ from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER
 from errata.schemas import framing
 from errata.settings.place import Place
@@ -157,7 +158,7 @@ def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
                 raise SystemExit(f"not done after {LIMIT_S} s: {view.reports}")
         taken = watch.taken()
     counts = view.of(variant.task).counts
-    told = ", ".join(f"{key.partition('.')[2] or key} {value}" for key, value in counts.items())
+    told = ", ".join(f"{CountKey.parse(key).what} {value}" for key, value in counts.items())
     print(f"    {what}: {taken['wall']:.2f} s; {told}", flush=True)
     differences = check(cluster, plan, variant, count)
     if differences:

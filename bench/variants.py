@@ -10,6 +10,8 @@ import polars as pl
 from bench import tape
 from errata import Network, hopping
 from errata.processors.declare.stream import Stream
+from errata.processors.plan.scope import ingest_scope
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 
 NOTIONAL = "notional * coalesce(index_factor, 1)"
@@ -61,9 +63,9 @@ class Variant:
     @property
     def roles(self) -> dict[str, list[str]]:
         """The scopes of each process; the one of the sweepers has none."""
-        if self.task.startswith("ingest"):
-            return {"ingest": ["ingest.trades"]}
-        roles = {"ingest": ["ingest.trades"], "scope": ["trades"]}
+        if TaskId.parse(self.task).scope.is_ingest:
+            return {"ingest": [ingest_scope("trades")]}
+        roles = {"ingest": [ingest_scope("trades")], "scope": ["trades"]}
         return roles | ({"sweepers": []} if self.apart else {})
 
 

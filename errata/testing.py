@@ -139,12 +139,12 @@ class Driver:
             )
             for name, source in plan.sources.items()
         }
-        desk = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
+        replays = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
         self.tasks: list[Task] = [*self.ingests.values()]
         for scope in plan.scopes.values():
             owned, place = plan.owned(scope.name), folder / f"index.{scope.name}"
             self.tasks.append(
-                ScopeTask(shared, scope, partition=0, desk=desk)
+                ScopeTask(shared, scope, partition=0, replays=replays)
                 if owned is None
                 else OwnerTask(shared, owned, partition=0, folder=place)
             )

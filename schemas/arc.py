@@ -32,6 +32,7 @@ class Arc:
         keep_ms: How much event time stays asked for; None if the arc is not a connection point.
         exchange: Whether all tasks of its scope write to each of its partitions; its readers net
             it.
+        sink: Whether it is only written to sinks, and has no topic of its own.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Arc:
     event_time_shift_ms: int = 0
     keep_ms: int | None = None
     exchange: bool = False
+    sink: bool = False
 
     @property
     def is_connection_point(self) -> bool:

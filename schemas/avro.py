@@ -46,10 +46,10 @@ def key_schema(arc_name: str, fields: Fields, identity: Sequence[str]) -> dict[s
 
 
 def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
-    """Return the schema of an arc's revisions (DESIGN 3); the tuple type is named once.
+    """Return the schema of an arc's revisions; the tuple type is named once.
 
     A null side is told apart from a side whose fields are all null. Enum symbols are in the order
-    of `schemas.revisions.OPS`, so that an op is its index.
+    of `schemas.revisions.OPS`, so that an op is its index. See ``docs/protocol.md#2-revisions``.
     """
     return {
         "type": "record",

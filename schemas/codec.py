@@ -1,4 +1,4 @@
-"""Frames of revisions to Avro records and back (DESIGN 3)."""
+"""Frames of revisions to Avro records and back."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def partitions(keys: Sequence[bytes], count: int) -> npt.NDArray[np.int32]:
     """Return the partition of each key as Java clients choose it: murmur2, made positive, modulo.
 
     Args:
-        keys: Unframed bytes: with a schema id in front the same key would move (DESIGN 3).
+        keys: Unframed bytes: with a schema id in front the same key would move.
         count: Partitions of the topic, at least 1.
 
     Example:

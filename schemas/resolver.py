@@ -2,7 +2,7 @@
 
 Only what can be coded column by column is accepted: leaves, leaves that may be null, and records of
 those one level deep. What a reader does not ask for may be of any shape, and is passed over
-(`schemas.shapes`). So there is no recursion, and a hostile schema costs nothing (DESIGN 10).
+(`schemas.shapes`). So there is no recursion, and a hostile schema costs nothing.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def coalesced(
 
 
 def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
-    """Return the last revision of each identity: by epoch, in an epoch deletes first (DESIGN 2).
+    """Return the last revision of each identity: by epoch, in an epoch deletes first.
 
     Args:
         revisions: With their ``epoch``, in any order.

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from time import monotonic
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.task import INTERVAL_MS
 from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.recompute import Way, computed, starts, walk, ways_from, ways_to
@@ -70,7 +71,8 @@ class Reports(View):
         whole = replace(report, watermarks=tuple(sorted(pairs)))
         super().note(whole)
         if self.of(report.task) is whole:
-            scope = report.task.rpartition(".")[0]
+            task = TaskId.parse_or_none(report.task)
+            scope = report.task if task is None else str(task.scope)
             self._watermarks.setdefault(scope, {})[report.done] = report.watermark
 
     def watermark_then(self, scope: str, epoch: int) -> int | None:
@@ -84,7 +86,7 @@ class Reports(View):
     def _forgotten(self, scope: str) -> int:
         """Return the epoch before which reports of sources no longer tell a scope's watermark."""
         sources = self.plan.sources_behind(scope)
-        reports = (self.of(task) for s in sources for task in self.tasks(f"{INGEST}{s}"))
+        reports = (self.of(task) for s in sources for task in self.tasks(ingest_scope(s)))
         return max((floor.epoch for r in reports for floor in r.floors), default=-1)
 
 
@@ -286,7 +288,7 @@ class Auditor:
         plan, kept_ms = self.plan, self.plan.kept_ms[arc]
         if kept_ms + plan.radius_ms(arc) >= FOREVER_MS:
             return NEVER
-        tasks = [t for s in plan.sources_of[arc] for t in self.view.tasks(f"{INGEST}{s}")]
+        tasks = [t for s in plan.sources_of[arc] for t in self.view.tasks(ingest_scope(s))]
         newest = max(self.view.of(task).watermark for task in tasks)
         return NEVER if newest == NEVER else newest - kept_ms
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.replay_client import unpack
 from errata.processors.tasks.takeover import Filled, NewArc
+from errata.processors.wire.replay import unpack
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.connected import connected
 from errata.spark_jobs.fill_writer import WRITERS, FillWriter

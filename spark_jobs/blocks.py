@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from errata.processors.arcs.partitioner import Spread, parted
-from errata.processors.tasks.replay_client import pack
+from errata.processors.wire.replay import pack
 from errata.spark_jobs.job import Job
 
 SIGN = "@sign"

@@ -13,8 +13,8 @@ import polars as pl
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks import rebuild
-from errata.processors.tasks import replay_client as desk
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire import replay
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.checkpoint import Checkpoint, Division
 from errata.spark_jobs.epochs import NOTHING
@@ -226,4 +226,4 @@ def register(job: Job, recorder: Recorder) -> None:
     plan = job.plan
     recorder.look_up(plan, (job.input, *job.scope.boxes))
     for arc in plan.asked_by(job.scope):
-        recorder.register(f"{plan.requests(arc)}-value", desk.REQUEST)
+        recorder.register(f"{plan.requests(arc)}-value", replay.REQUEST_SCHEMA)

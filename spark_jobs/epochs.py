@@ -1,6 +1,6 @@
 """Which epochs a batch takes: whole ones only, told by the progress topic.
 
-A batch of Spark is one coalesced epoch (DESIGN 5): it takes everything between two bounds at which
+A batch of Spark is one coalesced epoch: it takes everything between two bounds at which
 the input was complete, and its report names the upper one.
 """
 
@@ -18,9 +18,6 @@ from errata.topics.cluster import TopicPartition
 
 NOTHING = -1
 """The epoch before the first."""
-
-HELD_FROM, HELD_TO = "held_from", "held_to"
-"""Counts of a report: the first and the last slab in which states are kept."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +123,7 @@ class Epochs:
 
     def held(self) -> tuple[int, int] | None:
         """Return the first and the last slab in which states are kept, by the last report."""
-        counts = self.view.of(self.job.task(0)).counts
-        if HELD_FROM not in counts:
-            return None
-        return counts[HELD_FROM], counts[HELD_TO]
+        return self.view.of(self.job.task(0)).held
 
     def next(self, now: Bound) -> Bound:
         """Return the bound up to which everything is complete; the same if nothing happened.

@@ -22,6 +22,7 @@ from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping, Sliding
+from errata.processors.wire.task_id import ScopeId
 from errata.spark_jobs.connected import connected
 from errata.spark_jobs.registered import Registered
 from errata.topics.kafka import KafkaCluster
@@ -188,7 +189,7 @@ class Job:
 
     def task(self, partition: int) -> str:
         """Return the name under which it reports on a partition of its arc."""
-        return f"{self.scope.name}.{partition}"
+        return str(ScopeId.of_boxes(self.scope.name).task(partition))
 
     @property
     def transactional_id(self) -> str:

@@ -12,10 +12,10 @@ import polars as pl
 
 from errata.processors.boxes.base import Refused
 from errata.processors.tasks.refused_tuples import check, letters_of
-from errata.processors.tasks.replay_client import pack, unpack
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.tasks.shared import STOP
 from errata.processors.wire.dead_letter import DeadLetter
+from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import Report
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job

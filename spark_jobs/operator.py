@@ -22,7 +22,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from errata.processors.boxes.base import Need
 from errata.processors.boxes.replay import Ask
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.replay_client import TopicDesk
+from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
 from errata.spark_jobs import operator as replays
 from errata.spark_jobs.blocks import HEADER, LETTERS, TUPLES
@@ -42,17 +42,17 @@ class Replays:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self._desk: TopicDesk | None = None
+        self._client: TopicReplayClient | None = None
 
-    def _open(self) -> TopicDesk:
-        if self._desk is None:
+    def _open(self) -> TopicReplayClient:
+        if self._client is None:
             job = self.job
             cluster = job.cluster()
             view = View(cluster, plan=job.plan)
             shared = Shared(cluster, job.plan, job.registry, view, job.compaction_lag_ms)
-            self._desk = TopicDesk(shared, scope=job.scope.name, partition=0)
-            self._desk.number = secrets.randbits(48) << 8  # others ask under the same name
-        return self._desk
+            self._client = TopicReplayClient(shared, scope=job.scope.name, partition=0)
+            self._client.number = secrets.randbits(48) << 8  # others ask under the same name
+        return self._client
 
     def inputs(self, need: Need, batch: Batch) -> list[pl.DataFrame]:
         """Return the aggregate's inputs in some event times of groups, as of the batch.

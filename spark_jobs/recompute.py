@@ -19,7 +19,7 @@ import pyarrow as pa
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Box
 from errata.processors.plan.plan import Plan
-from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
 from errata.schemas.arc import Arc
 from errata.schemas.fields import physical

@@ -1,4 +1,4 @@
-"""The audit: recompute arcs from the connection points above them, and compare (DESIGN 9).
+"""The audit: recompute arcs from the connection points above them, and compare.
 
 An arc is compared as of one epoch, with all the tuples that an epoch of its boxes gives: law L1, on
 what the topics really hold. What the arc says and what it has to say meet by hash of the identity;
@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from errata.processors.boxes.difference import difference
-from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.replay import pack, unpack
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError

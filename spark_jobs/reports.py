@@ -12,9 +12,11 @@ from errata.processors.tasks.dead_letters import posted
 from errata.processors.tasks.refused_tuples import tally
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.dead_letter import DeadLetter
-from errata.processors.wire.report import NEVER, SETTLED, Report
-from errata.spark_jobs.epochs import HELD_FROM, HELD_TO, Batch
+from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import TaskId
+from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 from errata.spark_jobs.letters import unpacked
 from errata.topics.cluster import TopicPartition, Transactions
@@ -25,15 +27,15 @@ class JobTask(Task):
 
     Args:
         shared: What the process shares.
-        name: Of the task.
+        task: Which one.
         outputs: The job's arc.
         transactions: The driver's.
     """
 
     def __init__(
-        self, shared: Shared, name: str, *, outputs: tuple[str, ...], transactions: Transactions
+        self, shared: Shared, task: TaskId, *, outputs: tuple[str, ...], transactions: Transactions
     ) -> None:
-        super().__init__(shared, name, outputs=outputs)
+        super().__init__(shared, task, outputs=outputs)
         self._driver = transactions
 
     def connect(self) -> Transactions:
@@ -140,7 +142,10 @@ class Reports:
             yield True
         self.tasks = [
             JobTask(
-                self.shared, job.task(p), outputs=job.scope.outputs, transactions=self.transactions
+                self.shared,
+                TaskId.parse(job.task(p)),
+                outputs=job.scope.outputs,
+                transactions=self.transactions,
             )
             for p in range(job.partition_count)
         ]
@@ -180,19 +185,20 @@ class Reports:
         """Return a task's report of a batch, given the dead letters and the boxes of all tasks."""
         plan, batch, old, own = self.job.plan, told.batch, task.report, task.partition
         source = TopicPartition(plan.topic(self.job.input), own)
-        ends, counts, standing = dict(old.ends), Counter(old.counts), dict[str, int]()
+        ends, counts = dict(old.ends), Counter(old.counts)
+        settled_ms, held = old.settled_ms, old.held
         if own in told.ends:
             place = TopicPartition(plan.topic(self.job.name), own)
             ends[place] = told.ends[own], batch.epoch
         mine = [(box, letter) for box, letter in dead if letter.task == task.name]
-        counts.update(f"{box}.refused" for box, _ in mine)
+        counts.update(str(CountKey("refused", box)) for box, _ in mine)
         counts.update(tally([letter for _, letter in mine]))
         if own == 0:
-            counts.update({f"{self.job.name}.{what}": n for what, n in told.counts.items()})
-            standing = {
-                **self._held(counts, told),
-                SETTLED: max(batch.settled, counts.get(SETTLED, batch.settled)),
-            }
+            counts.update(
+                {str(CountKey(what, self.job.name)): n for what, n in told.counts.items()}
+            )
+            settled_ms = max(batch.settled, old.settled_ms)
+            held = self._held(old, told)
         return replace(
             old,
             done=batch.epoch,
@@ -201,14 +207,16 @@ class Reports:
             committed={**old.committed, old.attempt: batch.epoch},
             ends=ends,
             resume={source: told.resume.get(own, old.resume.get(source, 0))},
-            counts={**counts, **standing},
+            counts=dict(counts),
+            settled_ms=settled_ms,
+            held=held,
         )
 
-    def _held(self, counts: Mapping[str, int], told: Told) -> dict[str, int]:
-        """Return the first and the last slab in which states may be kept, as counts."""
-        known = [counts[name] for name in (HELD_FROM, HELD_TO) if name in counts]
-        held = [*([] if told.batch.is_whole else known), *told.slabs]
-        return {HELD_FROM: min(held), HELD_TO: max(held)} if held else {}
+    def _held(self, old: Report, told: Told) -> tuple[int, int] | None:
+        """Return the first and the last slab in which states may be kept; None if none ever was."""
+        known = () if told.batch.is_whole else old.held or ()
+        held = [*known, *told.slabs]
+        return (min(held), max(held)) if held else old.held
 
     def close(self) -> None:
         """Give the connection back; safe to call twice."""

@@ -14,7 +14,7 @@ from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import Need, Refused
 from errata.processors.tasks import rebuild
-from errata.processors.tasks.replay_client import pack, unpack
+from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical

@@ -1,7 +1,7 @@
 """One driver for each job: a second one is refused while the first is alive.
 
 Being the member of a consumer group that has the one partition of the plan's topic says who it is.
-Fencing keeps the laws (DESIGN 5) whatever the group believes; this keeps two drivers from taking
+Fencing keeps the laws whatever the group believes; this keeps two drivers from taking
 the work from each other for ever.
 """
 

@@ -13,7 +13,6 @@ import polars as pl
 
 from errata.processors.boxes.base import Refused
 from errata.processors.reports.progress_view import believed
-from errata.processors.wire.report import NEVER, SETTLED
 from errata.schemas import revisions as frames
 from errata.spark_jobs import letters, reading
 from errata.spark_jobs.blocks import HEADER, LETTERS, RESULTS, TICK, TUPLES, Shares
@@ -84,7 +83,7 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         end.epoch,
         start.watermark,
         end.watermark,
-        own.counts.get(SETTLED, NEVER),
+        own.settled_ms,
         end.settled,
     )
     found = [Stretch(batch, HEADER), Stretch(batch, TICK, slabs=epochs.ticks(start, end))]

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Spread, parted
-from errata.processors.tasks.replay_client import unpack
+from errata.processors.wire.replay import unpack
 from errata.schemas import revisions as frames
 from errata.spark_jobs.blocks import HEADER, LETTERS
 from errata.spark_jobs.epochs import Batch

@@ -6,18 +6,21 @@ transaction; whoever asked knows its own by (task, attempt, epoch, number).
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
-from errata.processors.tasks import replay_client as desk
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire import replay
+from errata.processors.wire.replay import BlockError, Reply, Request, pack, unpack
 from errata.sweepers.ranges import HistoryGoneError
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.cluster import TopicPartition
+
+log = logging.getLogger("errata")
 
 LOOK_BACK = 100
 """Requests before the start that are looked at: they may have come while nobody listened."""
@@ -27,7 +30,7 @@ LOOK_BACK = 100
 class Waiting:
     """A request that can't be answered yet."""
 
-    content: dict[str, Any]
+    request: Request
     ranges: pl.DataFrame
 
 
@@ -57,50 +60,49 @@ class Service:
     def _listen(self) -> None:
         for records in self.reader.poll():
             for value in records.values:
-                content = desk.read("Request", value)
+                request = replay.decode_request(value)
                 # Who goes by another plan sees other frontiers.
-                if content is not None and content["plan"] == self.shared.plan.fingerprint:
-                    self.waiting.append(Waiting(content, desk.unpack(content["ranges"])))
+                if request is None or request.plan != self.shared.plan.fingerprint:
+                    continue
+                try:
+                    ranges = unpack(request.ranges)
+                except BlockError as error:
+                    log.warning("%s: a request of %s: %s", self.name, request.asker.task, error)
+                    continue
+                self.waiting.append(Waiting(request, ranges))
 
     def _answer(self) -> bool:
         """Answer what can be answered; forget what was asked by a life that is over."""
         view, left = self.shared.view, []
-        for request in self.waiting:
-            content = request.content
-            if content["attempt"] < view.of(content["task"]).attempt:
+        for one in self.waiting:
+            request = one.request
+            if request.asker.attempt < view.of(request.asker.task).attempt:
                 continue
             try:
-                tuples = self.sweeper.answer(content["as_of"], request.ranges)
+                tuples = self.sweeper.answer(request.as_of, one.ranges)
             except HistoryGoneError as error:
-                self._reply(content, [b""], refused=str(error))
+                self._reply(request, [b""], refused=str(error))
                 continue
             if tuples is None:
-                left.append(request)
+                left.append(one)
             else:
-                self._reply(content, list(blocks(tuples)))
+                self._reply(request, list(blocks(tuples)))
         answered = len(left) < len(self.waiting)
         self.waiting = left
         return answered
 
-    def _reply(
-        self, request: dict[str, Any], parts: list[bytes], *, refused: str | None = None
-    ) -> None:
-        topic = request["reply_topic"]
-        schema_id = self.shared.registry.register(f"{topic}-value", desk.REPLY)
-        me = {name: request[name] for name in ("task", "attempt", "epoch", "number")}
-        me["answer"] = secrets.randbits(62)
+    def _reply(self, request: Request, parts: list[bytes], *, refused: str | None = None) -> None:
+        topic, answer = request.reply_topic, secrets.randbits(62)
+        schema_id = self.shared.registry.register(f"{topic}-value", replay.REPLY_SCHEMA)
         for number, part in enumerate(parts):
-            content = me | {
-                "block": number,
-                "blocks": len(parts),
-                "refused": refused,
-                "tuples": part,
-            }
+            reply = Reply(
+                request.asker, request.number, answer, number, len(parts), refused, tuples=part
+            )
             self.shared.cluster.send(
                 topic,
-                partition=request["reply_partition"],
+                partition=request.reply_partition,
                 key=None,
-                value=desk.write("Reply", content, schema_id=schema_id),
+                value=replay.encode(reply, schema_id=schema_id),
             )
 
     def close(self) -> None:
@@ -110,8 +112,8 @@ class Service:
 
 
 def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
-    """Yield a reply's tuples in parts of about `desk.BLOCK_BYTES`; at least one part."""
+    """Yield a reply's tuples in parts of about `replay.BLOCK_BYTES`; at least one part."""
     size = max(1, int(tuples.estimated_size()))
-    rows = max(1, desk.BLOCK_BYTES * tuples.height // size)
+    rows = max(1, replay.BLOCK_BYTES * tuples.height // size)
     for start in range(0, max(1, tuples.height), rows):
-        yield desk.pack(tuples.slice(start, rows))
+        yield pack(tuples.slice(start, rows))

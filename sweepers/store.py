@@ -4,7 +4,7 @@ A revision is kept as *changes*: the tuple it takes away leaves, the tuple it br
 the event time and in the group of its own values. So whatever ends a version lies where the version
 lies, and one look at a range sees both: a tuple is alive as of an epoch iff it has entered by then
 and has not left since (Differential Dataflow keeps its traces so). Within an epoch what leaves goes
-before what enters (DESIGN 2).
+before what enters.
 
 The newest changes are in memory, the others in immutable segments (`sweepers.segments`), all of
 them in event-time order. Only segments outlive the process: a new life starts at the last sealed

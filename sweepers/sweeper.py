@@ -1,4 +1,4 @@
-"""A sweeper: follows one partition of a connection point and answers from its copy (DESIGN 7).
+"""A sweeper: follows one partition of a connection point and answers from its copy.
 
 Borealis' sweeper puts historical tuples into the input queue of the box that asked. Ours does so
 either directly, beside the task, or over topics, as a process of its own (`sweepers.service`).
@@ -21,6 +21,7 @@ from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
 from errata.processors.wire.report import Report
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
 from errata.sweepers.ranges import HistoryGoneError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
@@ -67,7 +68,7 @@ class Sweeper:
         segment_rows: int = 65_536,
     ) -> None:
         self.shared, self.arc, self.partition = shared, shared.plan.arcs[arc], partition
-        self.name, self.clock_ms = f"sweep.{arc}.{partition}", clock_ms
+        self.name, self.clock_ms = str(ScopeId.of_sweeper(arc).task(partition)), clock_ms
         self.folder, self.segment_rows = folder, segment_rows
         self._open()
         self.reported_ms = 0
@@ -216,7 +217,8 @@ class Sweeper:
                 tasks.update(plan.tasks(plan.scope_of(name)))
             elif any(anchor.arc.name == arc for anchor in path.anchors):
                 near.add(name)
-        tasks.update(f"{plan.scope_of(name)}.{self.partition}" for name in near)
+        scopes = (ScopeId.parse(plan.scope_of(name)) for name in near)
+        tasks.update(str(scope.task(self.partition)) for scope in scopes)
         return min((self.shared.view.of(task).done for task in tasks), default=-1)
 
     def life(self) -> Generator[bool, None, None]:

@@ -43,7 +43,7 @@ class FencedError(ErrataError):
 
 
 class DoubtfulCommitError(ErrataError):
-    """The outcome of a transaction is not known, or it failed: start a new attempt (DESIGN 10)."""
+    """The outcome of a transaction is not known, or it failed: start a new attempt."""
 
 
 class ClusterError(ErrataError):

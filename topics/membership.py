@@ -1,7 +1,7 @@
 """Which partitions of a topic are this process's, of all that share them: a consumer group.
 
 Only the assignment is used. Nothing is read and no offset is committed: positions come from
-reports, and fencing, not the group, keeps two processes from working on one partition (DESIGN 5).
+reports, and fencing, not the group, keeps two processes from working on one partition.
 """
 
 from __future__ import annotations

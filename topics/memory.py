@@ -165,7 +165,7 @@ class MemoryCluster:
     transaction. The end of a transaction takes an offset in every partition that it wrote.
 
     Faults: whatever `on_step` raises ends the actor at that step; `late_end_txn` plays the broker
-    fault of DESIGN 10.
+    fault that ``docs/protocol.md#11-faults`` tells of.
 
     Args:
         clock_ms: Gives the records' timestamps.

@@ -1,4 +1,4 @@
-"""The names of a network's topics (DESIGN 3)."""
+"""The names of a network's topics (``docs/protocol.md#1-topics``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each kind of topic is kept (DESIGN 3)."""
+"""How each kind of topic is kept (``docs/protocol.md#1-topics``)."""
 
 from __future__ import annotations
 

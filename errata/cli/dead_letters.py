@@ -18,8 +18,7 @@ from errata.client.plain_records import PlainDecoder
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.plan import Plan
-from errata.processors.wire.dead_letter import DeadLetter, decode
-from errata.schemas import framing
+from errata.processors.wire.dead_letter import DeadLetter, decode_value
 from errata.schemas.errors import ErrataError
 from errata.topics import names
 from errata.topics.catch_up import catch_up
@@ -200,7 +199,10 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
 
 
 def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
-    """Yield the dead letters that exist, oldest first: those that a report covers (DESIGN 3)."""
+    """Yield the dead letters that exist, oldest first: those that a report covers.
+
+    See ``docs/protocol.md#5-what-a-reader-believes``.
+    """
     source = TopicPartition(names.dead_letters_topic(plan.network), 0)
     reader = cluster.reader({source: 0})
     try:
@@ -211,17 +213,9 @@ def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
     view.close()
     for records in found:
         for value in records.values:
-            letter = _letter(value)
+            letter = decode_value(value)
             if letter and view.of(letter.task).covers(letter.attempt, letter.epoch):
                 yield letter
-
-
-def _letter(value: bytes | None) -> DeadLetter | None:
-    """Return a dead letter; None for what is none, whoever wrote it."""
-    try:
-        return decode((value or b"")[framing.HEAD_BYTES :])
-    except (ValueError, EOFError, IndexError, TypeError, StopIteration):
-        return None
 
 
 def _line(letter: DeadLetter) -> dict[str, Any]:

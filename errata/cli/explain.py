@@ -14,8 +14,8 @@ from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.typed import Typed
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
+from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.deployed import topic_specs
-from errata.processors.plan.exchanges import owner_of
 from errata.processors.plan.plan import Plan
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.settings.loading import load

@@ -27,8 +27,8 @@ from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.decoding import Intake
-from errata.processors.plan.scope import INGEST
 from errata.processors.plan.source import Source
+from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
@@ -297,9 +297,10 @@ def place_of(
                 f"topic {source.topic!r} has no partition {asked}: it has 0 to {count - 1}"
             )
         return TopicPartition(source.topic, asked), "option"
-    writer, _, number = last["task"][0].rpartition(".") if last.height else ("", "", "")
-    if writer == f"{INGEST}{source.arc.name}" and number.isdecimal() and int(number) < count:
-        return TopicPartition(source.topic, int(number)), "arc"
+    writer = TaskId.parse_or_none(last["task"][0]) if last.height else None
+    own = ScopeId.of_source(source.arc.name)
+    if writer is not None and writer.scope == own and writer.partition < count:
+        return TopicPartition(source.topic, writer.partition), "arc"
     if count == 1:
         return TopicPartition(source.topic, 0), "only"
     if source.rekey:

@@ -16,6 +16,7 @@ from errata.cli.deployed import deployed
 from errata.cli.output import as_time, cell, for_people, print_lines, table
 from errata.observe.frontier_holders import STALE_MS, Hold
 from errata.observe.network_progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
+from errata.processors.wire.task_id import TaskId
 from errata.run.stopping import Stop
 
 _REFRESH_S = 0.5
@@ -161,7 +162,7 @@ def why_held(task: TaskStatus) -> str:
         since = f"its last report is of {as_time(task.held_since_ms)}"
     if task.held_by != task.task:
         return f"waits for {task.held_by}; {since}"
-    scope = task.task.rpartition(".")[0]
+    scope = TaskId.parse(task.task).scope
     has = f"{task.waiting} records wait for it" if task.waiting else "its input has moved on"
     return f"holds itself back: {has}, {since}; it is busy, or needs `errata run --scope {scope}`"
 

@@ -6,13 +6,12 @@ import base64
 import decimal
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import polars as pl
 
-from errata.processors.tasks import replay_client as desk
 from errata.processors.wire import report as reports
+from errata.processors.wire.replay import BlockError, unpack
 from errata.schemas import framing
 from errata.schemas.decode import Decoder
 from errata.schemas.errors import ErrataError
@@ -22,7 +21,7 @@ from errata.topics.registry import Registry
 
 _EXACT = decimal.Context(prec=60)
 _FRAMES = {"ranges", "tuples"}
-"""Fields of requests and replies that hold a frame (`processors.tasks.replay_client.pack`)."""
+"""Fields of requests and replies that hold a frame (`processors.wire.replay.pack`)."""
 
 
 class PlainDecoder:
@@ -134,8 +133,8 @@ def _values(leaf: Leaf, column: pl.Series) -> list[Any]:
 def _packed(value: bytes, is_frame: bool) -> Any:
     if is_frame and value:
         try:
-            return desk.unpack(value).to_dicts()
-        except (pl.exceptions.PolarsError, OSError, ValueError):
+            return unpack(value).to_dicts()
+        except BlockError:
             pass
     return as_text(value)
 
@@ -145,19 +144,12 @@ def _report(body: bytes) -> dict[str, Any] | None:
         report = reports.decode(body)
     except reports.ReportError:
         return None
-    places = {
+    return {
+        **vars(report),
+        "committed": {str(attempt): epoch for attempt, epoch in report.committed.items()},
         "ends": [[*place, *end] for place, end in report.ends.items()],
         "resume": [[*place, offset] for place, offset in report.resume.items()],
-    }
-    return asdict(reports.Report(report.task)) | {
-        "attempt": report.attempt,
-        "plan": report.plan,
-        "done": report.done,
-        "watermark": report.watermark,
-        "committed": {str(attempt): epoch for attempt, epoch in report.committed.items()},
-        "watermarks": report.watermarks,
-        "counts": dict(report.counts),
-        **places,
+        "floors": [floor._asdict() for floor in report.floors],
     }
 
 

@@ -69,7 +69,7 @@ def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def fold(arc: Arc, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the tuples that revisions leave: by epoch, in an epoch deletes first (DESIGN 2)."""
+    """Return the tuples that revisions leave: by epoch, in an epoch deletes first."""
     left = frames.fold(frame, arc.identity, list(arc.fields))
     return left.sort(list(arc.identity), nulls_last=True)
 

@@ -37,7 +37,7 @@ class Tail:
     def step(self) -> pl.DataFrame | None:
         """Return the revisions that have become certain; None if nothing has moved.
 
-        They are of whole epochs, in order, deletes first in each (DESIGN 2): what moves between
+        They are of whole epochs, in order, deletes first in each: what moves between
         partitions goes before it comes, so that they can be folded one by one.
         """
         self.progress.poll()

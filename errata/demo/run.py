@@ -26,6 +26,7 @@ from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Wa
 from errata.deploy.preparation import prepare
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.wire.report import FOREVER
 from errata.run.supervisor import Supervisor, network_commands
 from errata.schemas.errors import ErrataError
@@ -85,7 +86,7 @@ class Stage:
 
     def ready(self) -> list[str]:
         """Return the tasks that have not begun yet."""
-        scopes = [f"ingest.{TRADES}", *self.plan.scopes]
+        scopes = [ingest_scope(TRADES), *self.plan.scopes]
         tasks = [task for scope in scopes for task in self.watch.view.tasks(scope)]
         return [task for task in tasks if not self.watch.view.of(task).attempt]
 
@@ -112,7 +113,9 @@ class Stage:
 
     def behind(self) -> list[str]:
         """Return the tasks that have not processed the end yet, and where they are."""
-        told = [self.watch.view.of(t).watermarks for t in self.watch.view.tasks(f"ingest.{TRADES}")]
+        told = [
+            self.watch.view.of(t).watermarks for t in self.watch.view.tasks(ingest_scope(TRADES))
+        ]
         if not all(pairs and pairs[-1][1] == FOREVER for pairs in told):
             return ["ingest, which has not taken in the end"]
         return self.watch.behind(max(pairs[-1][0] for pairs in told))
@@ -123,7 +126,7 @@ class Stage:
 
     def progress(self) -> str:
         """Return how far it is, in a line."""
-        counts = self.watch.counts("")
+        counts = self.watch.counts()
         told = {
             "records": counts.get("read", 0),
             "windows closed": counts.get(f"{UPSTREAM}.closed", 0),

@@ -9,6 +9,8 @@ from rich.table import Table
 
 from errata.demo.audit.verdict import DOWNSTREAM, UPSTREAM, Verdict
 from errata.demo.watch import Watch
+from errata.processors.wire.count_key import CountKey
+from errata.processors.wire.task_id import ScopeId
 
 _TAPE = {
     "inserted": "trades",
@@ -37,13 +39,13 @@ def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
     if refused:
         console.print("\nwhat the tape could not be corrected by, kept as dead letters:")
         console.print(Columns(sorted(refused), padding=(0, 3)))
-    counts = watch.counts("ingest.")
+    counts = watch.counts(lambda scope: scope.is_ingest)
     tape = _table("the tape", "", "records")
     for name, words in _TAPE.items():
         tape.add_row(words, f"{counts.get(name, 0):,}")
     for name, count in counts.items():
-        if name.startswith("refused."):
-            tape.add_row(f"  {name.removeprefix('refused.')}", f"{count:,}")
+        if reason := CountKey.parse(name).reason:
+            tape.add_row(f"  {reason}", f"{count:,}")
     console.print(tape)
     modes = _table("what each mode did", "", "upstream", "downstream")
     told = [_mode(watch, scope, verdict.revisions[arc]) for scope, arc in _ARCS.items()]
@@ -58,8 +60,8 @@ _ARCS = {"upstream": UPSTREAM, "downstream": DOWNSTREAM}
 
 def _mode(watch: Watch, scope: str, emitted: int) -> dict[str, int]:
     """Return what the tasks of a mode reported, and what a stranger counted of it."""
-    counts = watch.counts(f"{scope}.")
-    return {name.rpartition(".")[2]: n for name, n in counts.items()} | {"emitted": emitted}
+    counts = watch.counts(ScopeId.of_boxes(scope).__eq__)
+    return {CountKey.parse(name).what: n for name, n in counts.items()} | {"emitted": emitted}
 
 
 def _table(title: str, *columns: str) -> Table:

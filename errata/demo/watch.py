@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -13,6 +14,7 @@ from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Cluster
 from errata.topics.registry import SchemaRegistry
@@ -131,11 +133,11 @@ class Watch:
         named = [(frames.OPS[op], key) for op, key in told]
         return Correction(result, before, after, named)
 
-    def counts(self, prefix: str) -> dict[str, int]:
-        """Return the totals of what the tasks of a scope have reported so far."""
+    def counts(self, among: Callable[[ScopeId], bool] = lambda _: True) -> dict[str, int]:
+        """Return the totals of what the tasks of some scopes have reported so far."""
         found: dict[str, int] = {}
         for task, report in self.view.reports.items():
-            if task.startswith(prefix):
+            if among(TaskId.parse(task).scope):
                 for name, count in report.counts.items():
                     found[name] = found.get(name, 0) + count
         return found

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from errata.processors.plan.scope import INGEST
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.topics.cluster import TopicPartition
 
 
@@ -33,15 +33,16 @@ class FirstReports:
             filled: The ends of what is written anew in the name of its scope.
         """
         plan = self.new.plan
-        scope, _, partition = task.rpartition(".")
+        own_id = TaskId.parse(task)
+        scope, partition = str(own_id.scope), own_id.partition
         was = self.old.of(task)
         ended = [self.old.of(peer) for peer in self._peers(scope) if peer not in plan.tasks(scope)]
         counts = dict(was.counts)
-        for report in ended if partition == "0" else ():
+        for report in ended if partition == 0 else ():
             for name, total in report.counts.items():
                 counts[name] = counts.get(name, 0) + total
         there = {plan.topic(arc) for arc in plan.topics} | {s.topic for s in plan.sources.values()}
-        own = {place: end for place, end in filled.items() if place.partition == int(partition)}
+        own = {place: end for place, end in filled.items() if place.partition == partition}
         return replace(
             was,
             task=task,
@@ -71,17 +72,17 @@ class FirstReports:
 
     def _peers(self, scope: str) -> list[str]:
         """Return the tasks of a scope in the old version."""
-        there = scope.startswith(INGEST) or scope in self.old.plan.scopes
+        there = ScopeId.parse(scope).is_ingest or scope in self.old.plan.scopes
         return self.old.tasks(scope) if there else []
 
     def _unread(self, task: str) -> dict[TopicPartition, int]:
         """Return where a task begins to read what it has not read before: nothing old is there."""
         old, new = self.old.plan, self.new.plan
-        scope, _, partition = task.rpartition(".")
-        found = {}
-        for arc in new.scopes[scope].inputs if scope in new.scopes else ():
+        own, found = TaskId.parse(task), dict[TopicPartition, int]()
+        scope = new.scopes.get(str(own.scope))
+        for arc in scope.inputs if scope is not None else ():
             if arc in old.topics and old.topic(arc) == new.topic(arc):
-                place = TopicPartition(new.topic(arc), int(partition))
+                place = TopicPartition(new.topic(arc), own.partition)
                 writers = self.old.writers(arc, place.partition)
                 found[place] = max(self.old.of(w).ends.get(place, (0, 0))[0] for w in writers)
         return found

@@ -13,7 +13,7 @@ from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import Change, PlanMismatchError, topic_specs
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.tasks import subjects
 from errata.processors.tasks.rebuild import CannotRebuildError
 from errata.settings.place import Place
@@ -166,7 +166,7 @@ def look(
         differ=differ,
         schemas={verdict.subject: verdict.kind for verdict in verdicts},
         changes=found.changes,
-        scopes=[*(f"{INGEST}{source}" for source in plan.sources), *ours],
+        scopes=[*(ingest_scope(source) for source in plan.sources), *ours],
         sweepers=plan.asked(),
         jobs=[*plan.spark],
         refused="; ".join(refused),

@@ -17,8 +17,9 @@ from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
+from errata.processors.plan.arc_name import read_by
 from errata.processors.plan.deployed import Deployed, read_plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.settings.place import Place
 from errata.topics import names
 from errata.topics.cluster import Cluster, TopicPartition
@@ -119,8 +120,8 @@ def _known(
         descriptions.append(compile_network(network).describe())
     arcs, scopes, sunk, sources = set[str](), set[str](), set[str](), set[str]()
     for plan in descriptions:
-        arcs |= {name.partition(".")[0] for name in (*plan["arcs"], *plan["boxes"])}
-        scopes |= {*plan["scopes"], *(f"{INGEST}{source}" for source in plan["sources"])}
+        arcs |= {read_by(name) for name in (*plan["arcs"], *plan["boxes"])}
+        scopes |= {*plan["scopes"], *(ingest_scope(source) for source in plan["sources"])}
         sunk |= {sink["topic"] for sink in plan["sinks"]}
         sources |= {source["topic"] for source in plan["sources"].values()}
     declared = network.declarations.values()

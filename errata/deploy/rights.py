@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
+from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (
     CREATE,
@@ -27,28 +28,29 @@ from errata.topics.refused import (
 
 DEPLOYER, READER, OPERATOR = "deployer", "reader", "operator"
 UNDEPLOYER = "undeployer"
-SCOPE, SWEEPER, SPARK = "scope.", "sweep.", "spark."
-"""Before the name of a scope, an arc, or a scope on Spark; that of a source has `INGEST`."""
+SCOPE, SPARK = "scope.", "spark."
+"""Before the name of a scope of boxes, here or on Spark; others have their `ScopeId`."""
 
 
 def roles(plan: Plan) -> dict[str, list[Right]]:
     """Return the rights of every role of a network, by the role's name."""
     found = {DEPLOYER: of_deployer(plan)}
-    found |= {f"{INGEST}{source}": of_scope(plan, f"{INGEST}{source}") for source in plan.sources}
+    entries = map(ingest_scope, plan.sources)
+    found |= {scope: of_scope(plan, scope) for scope in entries}
     found |= {
         f"{SPARK if scope.on_spark else SCOPE}{name}": of_scope(plan, name)
         for name, scope in plan.scopes.items()
     }
-    found |= {f"{SWEEPER}{arc}": of_sweeper(plan, arc) for arc in plan.asked()}
+    found |= {str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.asked()}
     found |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
     return found | {UNDEPLOYER: of_undeployer(plan)}
 
 
 def of_scope(plan: Plan, scope: str) -> list[Right]:
     """Return what the tasks of a scope need, that of a source or on Spark too."""
-    name = f"{plan.network}.{scope}"
-    if scope.startswith(INGEST):
-        source = plan.sources[scope.removeprefix(INGEST)]
+    name, own_id = f"{plan.network}.{scope}", ScopeId.parse(scope)
+    if own_id.is_ingest:
+        source = plan.sources[own_id.name]
         arc = source.arc.name
         reads, written = [source.topic], [exchange_of(arc) if source.rekey else arc]
         asks, sinks = list[str](), plan.sinks_of(arc) if not source.rekey else []
@@ -63,7 +65,7 @@ def of_scope(plan: Plan, scope: str) -> list[Right]:
     reads += map(plan.topic, kept)
     writes = [*own, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
     writes += [plan.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
-    if not scope.startswith(INGEST):
+    if not own_id.is_ingest:
         reads.append(plan.replies(scope))
     return [
         *_common(plan),

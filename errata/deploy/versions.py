@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from errata.processors.declare.network import Network
+from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.deployed import Change, Deployed, PlanMismatchError
-from errata.processors.plan.exchanges import owner_of
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks import rebuild
 from errata.schemas.errors import ErrataError

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from errata.processors.plan.plan import Plan
+from errata.processors.wire.count_key import CountKey
 
 
 def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:
@@ -15,12 +16,13 @@ def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]
         plan: The network.
         counts: Running totals of its tasks.
     """
-    total: Counter[str] = Counter()
+    total: Counter[CountKey] = Counter()
     for own in counts:
-        total.update(own)
+        total.update({CountKey.parse(text): count for text, count in own.items()})
     return [
-        f"filter {name!r} has let none of {total[f'{name}.judged']} revisions pass: "
-        f"{box.filter.text}"
+        f"filter {name!r} has let none of {judged} revisions pass: {box.filter.text}"
         for name, box in plan.boxes.items()
-        if box.filter is not None and total[f"{name}.judged"] and not total[f"{name}.passed"]
+        if box.filter is not None
+        and (judged := total[CountKey("judged", name)])
+        and not total[CountKey("passed", name)]
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.reports.watermarks import combined
 from errata.processors.tasks.task import INTERVAL_MS
 from errata.processors.wire.report import FOREVER, IDLE, NEVER
+from errata.processors.wire.task_id import TaskId
 
 STALE_MS = 1_500
 """A task that has something to do and has not reported for so long is busy, or not running."""
@@ -41,10 +42,10 @@ class Hold:
 
 def holder(view: View, task: str) -> str:
     """Return the task that keeps a frontier from moving: the task itself, or one that it awaits."""
-    scope, _, partition = task.rpartition(".")
-    if scope in view.plan.scopes:
+    own = TaskId.parse(task)
+    if (scope := str(own.scope)) in view.plan.scopes:
         frontier = view.frontier(task)
-        for arc, number in view.plan.read_by(scope, int(partition)):
+        for arc, number in view.plan.read_by(scope, own.partition):
             for writer in view.writers(arc, number):
                 if view.frontier(writer) <= frontier:
                     return holder(view, writer)
@@ -54,7 +55,7 @@ def holder(view: View, task: str) -> str:
 def watermark_holds(view: View) -> Iterator[Hold]:
     """Yield the partitions that hold a source's watermark well behind that of their peers."""
     for source in view.plan.sources:
-        tasks = view.tasks(INGEST + source)
+        tasks = view.tasks(ingest_scope(source))
         last = {task: last_pair(view, task) for task in tasks}
         known = [wm for _, wm in last.values() if wm != IDLE]
         lowest, highest = combined(known), max(known, default=NEVER)

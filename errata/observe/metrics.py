@@ -15,17 +15,17 @@ from errata.observe.frontier_holders import moment
 from errata.observe.network_progress import newest_epoch, waiting_behind
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
-from errata.processors.plan.scope import INGEST
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import INTERVAL_MS, Task
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER, IDLE
+from errata.processors.wire.task_id import TaskId
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.reading import KafkaReader
 
 _OUTCOMES = ("inserted", "replaced", "deleted", "duplicates", "unchanged", "passed")
 _KINDS = ("closed", "revised")
-_REASON = "refused."
 _BY_BOX = (
     (catalogue.REPLAYS, ("requests",)),
     (catalogue.REPLAYED, ("replayed", "fetched")),
@@ -59,33 +59,34 @@ def work(
 
 
 def _labels(shared: Shared, task: str) -> tuple[str, str, str]:
-    return shared.plan.network, task.rpartition(".")[0], task
+    return shared.plan.network, str(TaskId.parse(task).scope), task
 
 
 def _counted(page: Exposition, shared: Shared, task: str) -> None:
     """Tell what a task counts in its reports."""
     counts, labels = shared.view.of(task).counts, _labels(shared, task)
-    if task.startswith(INGEST):
+    if TaskId.parse(task).scope.is_ingest:
         page.add(catalogue.RECORDS, counts.get("read", 0), *labels)
         for outcome in _OUTCOMES:
             page.add(catalogue.INGESTED, counts.get(outcome, 0), *labels, outcome)
         page.add(catalogue.LATE, counts.get("late", 0), *labels)
         page.add(catalogue.DISAGREED, counts.get("disagreed", 0), *labels)
-    for key, count in counts.items():
-        if key.startswith(_REASON):
-            page.add(catalogue.LETTERS, count, *labels, key.removeprefix(_REASON))
+    keys = {CountKey.parse(text): count for text, count in counts.items()}
+    for key, count in keys.items():
+        if key.reason:
+            page.add(catalogue.LETTERS, count, *labels, key.reason)
     page.add(catalogue.REBUILDS, counts.get("rebuilt", 0), *labels)
-    boxes = dict.fromkeys(key.rpartition(".")[0] for key in counts if "." in key)
+    boxes = dict.fromkeys(key.box for key in keys if key.box)
     for box in boxes:
         if box not in shared.plan.boxes:
             continue
         for kind in _KINDS:
-            if f"{box}.{kind}" in counts:
-                page.add(catalogue.RESULTS, counts[f"{box}.{kind}"], *labels, box, kind)
-        for metric, keys in _BY_BOX:
-            if any(f"{box}.{key}" in counts for key in keys):
-                total = sum(counts.get(f"{box}.{key}", 0) for key in keys)
-                page.add(metric, total, *labels, box)
+            if (key := CountKey(kind, box)) in keys:
+                page.add(catalogue.RESULTS, keys[key], *labels, box, kind)
+        for metric, several in _BY_BOX:
+            own = [keys[key] for what in several if (key := CountKey(what, box)) in keys]
+            if own:
+                page.add(metric, sum(own), *labels, box)
 
 
 def _told(page: Exposition, shared: Shared, task: str, newest: int, now_ms: int) -> None:

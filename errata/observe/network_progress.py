@@ -1,6 +1,7 @@
 """How far a network has come: every task's frontier, and who holds it back since when.
 
-An epoch's number is a clock's reading (DESIGN 5): lags between epochs are told as time.
+An epoch's number is a clock's reading: lags between epochs are shown as time
+(``docs/protocol.md#9-epochs-frontiers-and-watermarks``).
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from errata.observe.complaints import Complaint, complaints
 from errata.observe.filters import silent_filters
 from errata.observe.frontier_holders import Hold, holder, last_pair, moment, watermark_holds
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER, IDLE
+from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import Cluster, LostOffsetError, Reader, Records, TopicPartition
 
 _COUNTED, _COUNT_S = 1_000, 2.0
@@ -61,7 +64,7 @@ class TaskStatus:
 
     def total(self, name: str) -> int:
         """Return a running total; for those of boxes, the sum over the boxes."""
-        return sum(n for key, n in self.counts.items() if key.rpartition(".")[2] == name)
+        return sum(n for key, n in self.counts.items() if CountKey.parse(key).what == name)
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Progress(View):
 
 def newest_epoch(view: View) -> int:
     """Return the largest epoch that any ingest task has reported; -1 before the first."""
-    ingests = [task for source in view.plan.sources for task in view.tasks(INGEST + source)]
+    ingests = [task for source in view.plan.sources for task in view.tasks(ingest_scope(source))]
     return max(view.of(task).done for task in ingests)
 
 
@@ -158,9 +161,9 @@ def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
         now_ms: The time; the clock's when None.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    ingests = [task for s in progress.plan.sources for task in progress.tasks(INGEST + s)]
+    ingests = [task for s in progress.plan.sources for task in progress.tasks(ingest_scope(s))]
     scopes = [task for scope in progress.plan.scopes for task in progress.tasks(scope)]
-    sweepers = sorted(task for task in progress.reports if task.startswith("sweep."))
+    sweepers = sorted(task for task in progress.reports if _is_sweeper(task))
     newest = progress.newest_epoch()
     tasks = [_task_status(progress, task, newest) for task in (*ingests, *scopes, *sweepers)]
     arcs = [arc for arc in progress.plan.topics if not progress.plan.arcs[arc].exchange]
@@ -198,15 +201,15 @@ def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
 
 def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
     report = progress.of(task)
-    scope = task.rpartition(".")[0]
-    frontier = report.done if task.startswith("sweep.") else progress.frontier(task)
-    last = last_pair(progress, task)[1] if scope.startswith(INGEST) else report.watermark
+    scope = TaskId.parse(task).scope
+    frontier = report.done if scope.is_sweeper else progress.frontier(task)
+    last = last_pair(progress, task)[1] if scope.is_ingest else report.watermark
     watermark = report.watermark
-    if scope in progress.plan.scopes:
+    if str(scope) in progress.plan.scopes:
         last = watermark = progress.watermark(task, upto=frontier)
     waiting = _waiting(progress, task)
     held = None
-    if not task.startswith("sweep.") and (frontier < newest or (waiting and frontier == newest)):
+    if not scope.is_sweeper and (frontier < newest or (waiting and frontier == newest)):
         held = holder(progress, task)
     return TaskStatus(
         task=task,
@@ -228,12 +231,12 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
 def _waiting(progress: Progress, task: str) -> int:
     """Return how many records of a task's input lie behind the position that it reported."""
     report = progress.of(task)
-    scope, _, partition = task.rpartition(".")
-    if scope.startswith(INGEST):
-        source = progress.plan.sources[scope.removeprefix(INGEST)]
-        place = TopicPartition(source.topic, int(partition))
+    own = TaskId.parse(task)
+    if own.scope.is_ingest:
+        source = progress.plan.sources[own.scope.name]
+        place = TopicPartition(source.topic, own.partition)
         return records_from(progress.cluster, place, report.resume.get(place, 0))
-    return waiting_behind(progress, task) if scope in progress.plan.scopes else 0
+    return waiting_behind(progress, task) if str(own.scope) in progress.plan.scopes else 0
 
 
 def waiting_behind(view: View, task: str) -> int:
@@ -241,11 +244,10 @@ def waiting_behind(view: View, task: str) -> int:
 
     Of those that reports tell of, marks of transactions' ends among them.
     """
-    report, count = view.of(task), 0
-    scope, _, partition = task.rpartition(".")
-    for arc in view.plan.scopes[scope].inputs:
-        place = TopicPartition(view.plan.topic(arc), int(partition))
-        ends = [view.of(w).ends.get(place) for w in view.writers(arc, int(partition))]
+    report, count, own = view.of(task), 0, TaskId.parse(task)
+    for arc in view.plan.scopes[own.scope.name].inputs:
+        place = TopicPartition(view.plan.topic(arc), own.partition)
+        ends = [view.of(w).ends.get(place) for w in view.writers(arc, own.partition)]
         fresh = [end[0] for end in ends if end is not None and end[1] > report.done]
         count += max(0, max(fresh, default=0) - report.resume.get(place, 0))
     return count
@@ -269,6 +271,11 @@ def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
     finally:
         reader.close()
     return count
+
+
+def _is_sweeper(task: str) -> bool:
+    known = TaskId.parse_or_none(task)
+    return known is not None and known.scope.is_sweeper
 
 
 def _known(epoch: int) -> int | None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from errata.deploy.deployment import UnknownNameError
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
+from errata.processors.wire.task_id import ScopeId
 
 LONGEST = 52
 """Of a name: with what Kubernetes adds for a StatefulSet's or a Job's Pods it has 63 at most."""
@@ -46,7 +47,7 @@ def roles(
         UnknownNameError: If a scope is named that the network does not have, or that is on Spark.
     """
     own = [name for name, scope in plan.scopes.items() if not scope.on_spark]
-    shared = [*(f"{INGEST}{source}" for source in plan.sources), *own]
+    shared = [*(ingest_scope(source) for source in plan.sources), *own]
     for name in replicas:
         if name and name not in shared:
             raise UnknownNameError(
@@ -55,7 +56,9 @@ def roles(
             )
     commands: dict[str, tuple[str, ...]]
     commands = {name: ("run", reference, "--scope", name, "--shared") for name in shared}
-    commands |= {f"sweep.{arc}": ("sweep", reference, "--arc", arc) for arc in plan.asked()}
+    commands |= {
+        str(ScopeId.of_sweeper(arc)): ("sweep", reference, "--arc", arc) for arc in plan.asked()
+    }
     if plan.spark:
         commands[".spark"] = ("spark", reference, *(("--master", master) if master else ()))
     names = labels([*commands, "deploy"])

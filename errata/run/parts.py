@@ -9,10 +9,11 @@ from typing import Protocol
 
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
-from errata.processors.plan.scope import INGEST, Scope
-from errata.processors.tasks.replay_client import Desk, TopicDesk
+from errata.processors.plan.scope import Scope, ingest_scope
+from errata.processors.tasks.replay_client import ReplayClient, TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas.errors import ErrataError
 from errata.sweepers.beside import Beside
 from errata.sweepers.service import Service
@@ -56,7 +57,7 @@ class Parts:
         Raises:
             NoSuchPartError: If not.
         """
-        known = [f"{INGEST}{source}" for source in self.plan.sources] + list(self.plan.scopes)
+        known = [ingest_scope(source) for source in self.plan.sources] + list(self.plan.scopes)
         if scope not in known:
             raise NoSuchPartError(f"no scope {scope!r} in the network: it has {', '.join(known)}")
         if scope in self.plan.scopes and self.plan.scopes[scope].on_spark:
@@ -70,34 +71,35 @@ class Parts:
 
     def tasks(self, scope: str, partition: int) -> list[Actor]:
         """Return what works on one partition of a scope: its task, and sweepers beside it."""
-        if scope.startswith(INGEST):
+        own = ScopeId.parse(scope)
+        folder = self.state / str(own.task(partition))
+        if own.is_ingest:
             return [
                 IngestTask(
                     self.shared,
-                    self.plan.sources[scope.removeprefix(INGEST)],
+                    self.plan.sources[own.name],
                     partition=partition,
-                    folder=self.state / f"{scope}.{partition}",
+                    folder=folder,
                     clock_ms=_now_ms,
                 )
             ]
         source = self.plan.owned(scope)
         if source is not None:
-            folder = self.state / f"{scope}.{partition}"
             return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
         found, sweepers = self.plan.scopes[scope], []
-        desk: Desk
+        replays: ReplayClient
         if scope in self.beside:
             near = self._near(found, partition)
             sweepers = [sweeper for own in near.values() for sweeper in own.values()]
-            desk = Beside(near, partition=partition)
+            replays = Beside(near, partition=partition)
         else:
-            desk = TopicDesk(self.shared, scope=scope, partition=partition)
-        return [ScopeTask(self.shared, found, partition=partition, desk=desk), *sweepers]
+            replays = TopicReplayClient(self.shared, scope=scope, partition=partition)
+        return [ScopeTask(self.shared, found, partition=partition, replays=replays), *sweepers]
 
     def _near(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
         """Return sweepers of all that a task asks, of its own."""
         everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
-        folder = f"beside.{scope.name}.{partition}"
+        folder = f"beside.{ScopeId.of_boxes(scope.name).task(partition)}"
         return {
             arc: {
                 number: self._sweeper(arc, number, folder)

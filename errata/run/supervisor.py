@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Self
 
 from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import ingest_scope
 from errata.run.child_output import pass_on, tell
 from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
@@ -63,7 +64,7 @@ def network_commands(
     here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
     ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
-    scopes = [*(f"ingest.{source}" for source in plan.sources), *ours]
+    scopes = [*(ingest_scope(source) for source in plan.sources), *ours]
     commands = {scope: [*errata, "run", reference, "--scope", scope] for scope in scopes}
     if plan.spark:
         commands["spark"] = [*errata, "spark", reference, *spark]

@@ -1,4 +1,4 @@
-"""From a version of a plan to the next: other partitions, more fields, more boxes (DESIGN 5).
+"""From a version of a plan to the next: other partitions, more fields, more boxes.
 
 Each step can be taken again by whoever comes after one that died:
 
@@ -27,9 +27,10 @@ from errata.processors.ingest.decoding import key_encoder, owners
 from errata.processors.ingest.reconcile import KEY
 from errata.processors.plan.deployed import announce, write_plan
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents
+from errata.processors.wire.task_id import TaskId
 from errata.run.parts import Actor
 from errata.schemas import revisions as frames
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
@@ -122,11 +123,11 @@ class Switch:
 
     @staticmethod
     def _entry(plan: Plan) -> list[str]:
-        return [task for source in plan.sources for task in plan.tasks(f"{INGEST}{source}")]
+        return [task for source in plan.sources for task in plan.tasks(ingest_scope(source))]
 
     @staticmethod
     def _scopes(plan: Plan) -> list[str]:
-        return [*(f"{INGEST}{source}" for source in plan.sources), *plan.scopes]
+        return [*(ingest_scope(source) for source in plan.sources), *plan.scopes]
 
     def _tasks(self, plan: Plan) -> list[str]:
         return [task for scope in self._scopes(plan) for task in plan.tasks(scope)]
@@ -143,7 +144,14 @@ class Switch:
         transactions: Transactions | None = None,
     ) -> Takeover:
         come, to = self.old.plan.fingerprint, self.new.plan.fingerprint
-        return Takeover(shared, task, outputs=outputs, come=come, to=to, transactions=transactions)
+        return Takeover(
+            shared,
+            TaskId.parse(task),
+            outputs=outputs,
+            come=come,
+            to=to,
+            transactions=transactions,
+        )
 
     # ---------------------------------------------------------------- the old version ends
 
@@ -153,7 +161,7 @@ class Switch:
         plan = self.old.plan
         try:
             for task in self._entry(plan):
-                source = task.removeprefix(INGEST).rpartition(".")[0]
+                source = TaskId.parse(task).scope.name
                 outputs = () if plan.sources[source].rekey else (source,)
                 taken.append(self._take_over(self.old, task, outputs=outputs))
                 yield from taken[-1].claim()
@@ -296,4 +304,5 @@ class Switch:
             owner = owners(pl.DataFrame({KEY: keys}), len(plan.tasks(scope)))
         else:
             return found
-        return found.with_columns(pl.format(f"{scope}.{{}}", owner).alias("task"))
+        tasks = pl.Series("task", plan.tasks(scope))
+        return found.with_columns(tasks.gather(owner))

@@ -1,4 +1,4 @@
-"""Which partition of an arc a tuple belongs to, and revisions parted by it (DESIGN 3).
+"""Which partition of an arc a tuple belongs to, and revisions parted by it.
 
 The partition is the hash of the tuple's unframed ``partition_by`` fields: of their Avro bytes, of
 an optional field those of its value alone. So tuples of equal values lie together in arcs that

@@ -1,6 +1,7 @@
 """What a writer of a compacted topic must see to: tombstones for its deletes, and lost last words.
 
-The broker's cleaner keeps the last record of a key, whether readers believe it or not (DESIGN 3).
+The broker's cleaner keeps the last record of a key, whether readers believe it or not
+(``docs/protocol.md#10-compaction-and-tombstones``).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Boxes: pure functions on collections with an incremental form (DESIGN 6)."""
+"""Boxes: pure functions on collections with an incremental form."""

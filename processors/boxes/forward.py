@@ -1,4 +1,4 @@
-"""Forward: the same tuples, on the other side of an exchange (DESIGN 3, *one writer*).
+"""Forward: the same tuples, on the other side of an exchange (``docs/protocol.md#2-revisions``).
 
 Where tasks repartition, each writes what it has into the exchange of the partition that a tuple
 belongs to. The task that owns the partition nets it by identity per epoch and alone writes the arc.

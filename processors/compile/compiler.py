@@ -14,7 +14,6 @@ from errata.processors.compile.scopes import assign_scopes, make_scopes
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.declare.network import Network
-from errata.processors.plan.exchanges import is_sink
 from errata.processors.plan.plan import Plan
 
 
@@ -59,7 +58,7 @@ def compile_network(
     written = tuple(
         name
         for name, arc in typed.arcs.items()
-        if not is_sink(name)
+        if not arc.sink
         and (
             every_arc
             or arc.is_connection_point

@@ -2,7 +2,7 @@
 
 Boxes that compute a tuple's new partition write into ``<box>.exchange``, all of them into every
 partition; the box itself reads there, nets by identity per epoch, and is the one writer of its arc
-(DESIGN 3).
+(``docs/protocol.md#2-revisions``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from errata.processors.boxes.forward import Forward
 from errata.processors.compile.typed import Typed
-from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.arc_name import exchange_of
 from errata.schemas.arc import Arc
 
 

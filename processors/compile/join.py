@@ -21,6 +21,7 @@ from errata.processors.compile.typed import (
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
 from errata.processors.expressions.expression import Expression, compile_expression
+from errata.processors.plan.arc_name import ArcName
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
@@ -168,7 +169,7 @@ def brought_together(
     counts = box.partitions or (left.arc.name, right.arc.name)
 
     def exchanged(side: Side, by: tuple[str, ...]) -> Side:
-        name = f"{box.name}-{side.alias}"
+        name = str(ArcName(box.name, side.alias))
         return replace(side, arc=repartitioned(typed, name, side.arc, by=by, partitions=counts))
 
     return (exchanged(left, keys[0]), exchanged(right, keys[1])), None

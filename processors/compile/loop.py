@@ -12,6 +12,7 @@ from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import Typed, carried, duration, fault, positive
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
+from errata.processors.plan.arc_name import ArcName
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 
@@ -63,7 +64,9 @@ def type_iterate(
     boxes = tuple(reversed(list(_needed(inside, box.gives))))
     body = Body(replace(arc, keep_ms=None), boxes, box.gives)
     entering = {
-        name: repartitioned(typed, f"{box.name}-{name}", typed.arcs[name], by=(), partitions=1)
+        name: repartitioned(
+            typed, str(ArcName(box.name, name)), typed.arcs[name], by=(), partitions=1
+        )
         for name in dict.fromkeys([start.name, *body.enters])
     }
     typed.arcs[arc.name] = arc

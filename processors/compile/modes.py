@@ -17,7 +17,7 @@ from errata.processors.boxes.replay import Anchor, ReplayPath
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
-from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.arc_name import owner_of
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas.arc import Arc
 

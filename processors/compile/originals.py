@@ -1,6 +1,6 @@
 """Records of a user's topic as tuples: their bytes verbatim, and where they lay.
 
-Dead letters tell of them, and a rekeyed source's exchange carries them (DESIGN 4): the task that
+Dead letters tell of them, and a rekeyed source's exchange carries them: the task that
 owns an identity reads the records again, as if they all came from one partition.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.arc_name import exchange_of
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 from errata.topics.cluster import Records

@@ -1,4 +1,4 @@
-"""Fields and identities that a network leaves to the schema registry (DESIGN 12)."""
+"""Fields and identities that a network leaves to the schema registry."""
 
 from __future__ import annotations
 

@@ -8,10 +8,11 @@ from errata.processors.boxes.base import Box
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
-from errata.processors.plan.exchanges import exchange_of, owner_of, owning_scope
-from errata.processors.plan.scope import INGEST, Scope
+from errata.processors.plan.arc_name import exchange_of, owner_of
+from errata.processors.plan.scope import Scope, ingest_scope, owning_scope
 from errata.processors.propagation.choice import choose_order
 from errata.processors.propagation.graph import Graph
+from errata.processors.wire.task_id import ScopeId
 
 _READERS = "-readers"
 
@@ -23,11 +24,11 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
     exchange, or arcs of several scopes, has one of its own name; so has an aggregate on Spark, in
     whose scope are filters and maps that only it reads. What reads its arc has another one.
     """
-    scopes = {name: f"{INGEST}{name}" for name in typed.sources}
+    scopes = {name: ingest_scope(name) for name in typed.sources}
     chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
     for name, box in typed.boxes.items():
         above = box.inputs
-        near = {scopes[arc].removeprefix(INGEST) for arc in above}
+        near = {ScopeId.parse(scopes[arc]).name for arc in above}
         apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
@@ -106,7 +107,7 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
                     place,
                 )
     for scope in dict.fromkeys(scopes.values()):
-        if ("." in scope and not scope.startswith(INGEST)) or not scope:
+        if ("." in scope and not ScopeId.parse(scope).is_ingest) or not scope:
             yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
     taken = {owning_scope(name) for name, source in typed.sources.items() if source.rekey}
     for scope in sorted(taken & set(scopes.values())):

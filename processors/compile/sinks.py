@@ -9,7 +9,7 @@ from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
-from errata.processors.plan.exchanges import sink_of
+from errata.processors.plan.arc_name import sink_of
 
 ENVELOPES, FORMATS = ("native", "debezium", "upsert"), ("avro", "json")
 
@@ -42,7 +42,7 @@ def type_sinks(network: Network, typed: Typed) -> None:
             continue  # a fault further up is told already
         name = sink_of(sink.arc)
         if sink.arc in typed.spark:
-            typed.arcs[name] = replace(arc, name=name, keep_ms=None)
+            typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)
             typed.boxes[name] = Forward(typed.arcs[name], sink.arc)
             typed.sources_of[name] = typed.sources_of[sink.arc]
             typed.sinks.append(replace(sink, arc=name))
@@ -52,7 +52,7 @@ def type_sinks(network: Network, typed: Typed) -> None:
             continue
         if name not in typed.arcs:
             above = repartitioned(typed, name, arc, by=arc.identity, partitions=None)
-            typed.arcs[name] = replace(above, name=name, exchange=False)
+            typed.arcs[name] = replace(above, name=name, exchange=False, sink=True)
             typed.boxes[name] = Forward(typed.arcs[name], above.name)
             typed.sources_of[name] = typed.sources_of[sink.arc]
         typed.sinks.append(replace(sink, arc=name))

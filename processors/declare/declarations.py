@@ -74,7 +74,7 @@ class Sink:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Declaration):
-    """A user's topic, taken in by ingest (DESIGN 4)."""
+    """A user's topic, taken in by ingest."""
 
     topic: str
     envelope: str

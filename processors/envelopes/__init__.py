@@ -1,1 +1,1 @@
-"""Envelopes: how a record of a user's topic says what was revised (DESIGN 4)."""
+"""Envelopes: how a record of a user's topic says what was revised."""

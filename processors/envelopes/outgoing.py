@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.arc_name import owner_of
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc, visible

@@ -1,4 +1,4 @@
-"""The ingest task: one partition of a user's topic, into the source's arc (DESIGN 4 and 5).
+"""The ingest task: one partition of a user's topic, into the source's arc.
 
 It stamps what it takes with an epoch of its own choosing, at least the largest that any ingest has
 reported: the clock only picks a number, order comes from the reports. Of a rekeyed source it only
@@ -23,12 +23,14 @@ from errata.processors.ingest.decoding import Intake, owners
 from errata.processors.ingest.held_tuples import Holdings
 from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.reconcile import NEWEST
-from errata.processors.plan.exchanges import exchange_of
+from errata.processors.plan.arc_name import exchange_of
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.plan.source import Source
 from errata.processors.tasks.dead_letters import letters, tally
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import INTERVAL_MS, Task
 from errata.processors.wire.report import FOREVER, IDLE, NEVER, Floor
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
@@ -64,7 +66,7 @@ class IngestTask(Task):
     ) -> None:
         arc = source.arc
         output = exchange_of(arc.name) if source.rekey else arc.name
-        super().__init__(shared, f"ingest.{arc.name}.{partition}", outputs=(output,))
+        super().__init__(shared, ScopeId.of_source(arc.name).task(partition), outputs=(output,))
         self.source, self.arc, self.clock_ms = source, arc, clock_ms
         self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
         self.paced = epoch_of is None
@@ -148,7 +150,7 @@ class IngestTask(Task):
 
     def _largest(self) -> int:
         """Return the largest epoch in any ingest report."""
-        tasks = [t for s in self.plan.sources for t in self.view.tasks(f"ingest.{s}")]
+        tasks = [t for s in self.plan.sources for t in self.view.tasks(ingest_scope(s))]
         return max(self.view.of(task).done for task in tasks)
 
     def _interval_ms(self) -> int:

@@ -2,7 +2,7 @@
 
 Records of one identity lie anywhere in the user's topic; ingest tasks pass them on, as they are, to
 the task that owns the identity. It takes every epoch's in the order of partition and offset, as if
-they came from one partition, and alone writes what they make of the arc (DESIGN 4).
+they came from one partition, and alone writes what they make of the arc.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from errata.processors.ingest.decoding import Intake, owners
 from errata.processors.ingest.held_tuples import Holdings
 from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.reconcile import NEWEST
-from errata.processors.plan.exchanges import exchange_of, owning_scope
+from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.source import Source
 from errata.processors.tasks.dead_letters import letters, tally
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import TopicPartition
 from errata.topics.registry import RegistryAwayError
@@ -43,11 +44,10 @@ class OwnerTask(Task):
 
     def __init__(self, shared: Shared, source: Source, *, partition: int, folder: Path) -> None:
         arc = source.arc
-        name = f"{owning_scope(arc.name)}.{partition}"
-        super().__init__(shared, name, outputs=(arc.name,))
+        super().__init__(shared, ScopeId.of_owners(arc.name).task(partition), outputs=(arc.name,))
         self.source, self.codec = source, shared.codec(exchange_of(arc.name))
         self.intake = Intake(source, shared.codec(arc.name))
-        self.holdings = Holdings(shared, source, intake=self.intake, task=name, folder=folder)
+        self.holdings = Holdings(shared, source, intake=self.intake, task=self.name, folder=folder)
         self.input: ArcInput | None = None
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """What ingest makes of a batch of source revisions: one net revision an identity, or a refusal.
 
-The arc is the truth (DESIGN 4): a second insert of the same tuple is ignored, one with other values
+The arc is the truth: a second insert of the same tuple is ignored, one with other values
 is a replace, an original that disagrees is counted and not believed, and a revision of an identity
 that the arc does not hold is refused. Records of one identity count in their order; all of it is
 worked out by column.

@@ -8,16 +8,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.plan import Plan, without_counts
+from errata.processors.wire import plan_records
+from errata.processors.wire.plan_records import (
+    AnyPlanRecord,
+    EndRecord,
+    PlanRecord,
+    SwitchRecord,
+)
 from errata.schemas.errors import ErrataError
 from errata.topics import names, settings
 from errata.topics.catch_up import catch_up
 from errata.topics.cluster import Cluster, MissingTopicError, TopicPartition
 from errata.topics.settings import TopicSpec
-
-PLAN_KEY, SWITCH_KEY = "plan", "switch"
-_END = "end."
 
 
 class NotDeployedError(ErrataError):
@@ -32,16 +36,11 @@ class NewVersionError(ErrataError):
     """A process runs a version of the plan that is not deployed any more."""
 
 
-def declared_end(key: str) -> str | None:
-    """Return the source whose end a record of this key declares; None if it declares none."""
-    return key.removeprefix(_END) if key.startswith(_END) else None
-
-
 def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
     """Declare that a source ends where its topic ends now; returns the offset by partition."""
     topic = plan.sources[source].topic
     ends = {p: cluster.end(TopicPartition(topic, p)) for p in range(cluster.partitions(topic))}
-    _write(cluster, plan, _END + source, ends)
+    _write(cluster, plan, EndRecord(source, ends))
     return ends
 
 
@@ -88,7 +87,9 @@ class Change:
 
 def read_plan(cluster: Cluster, network: str) -> Deployed | None:
     """Return what is deployed under a network's name; None if nothing is."""
-    place, found = TopicPartition(names.plan_topic(network), 0), dict[bytes, dict[str, Any]]()
+    place = TopicPartition(names.plan_topic(network), 0)
+    deployed: PlanRecord | None = None
+    announced: SwitchRecord | None = None
     try:
         reader = cluster.reader({place: 0})
     except MissingTopicError:
@@ -96,15 +97,24 @@ def read_plan(cluster: Cluster, network: str) -> Deployed | None:
     try:
         for records in catch_up(cluster, reader, place):
             for key, value in zip(records.keys, records.values, strict=True):
-                if key in (PLAN_KEY.encode(), SWITCH_KEY.encode()) and value is not None:
-                    found[key] = json.loads(value)
+                record = plan_records.decode(key, value)
+                if isinstance(record, PlanRecord):
+                    deployed = record
+                elif isinstance(record, SwitchRecord):
+                    announced = record
     finally:
         reader.close()
-    plan = found.get(PLAN_KEY.encode())
-    if plan is None:
+    if deployed is None:
         return None
-    switch = found.get(SWITCH_KEY.encode(), plan)["version"]
-    return Deployed(**plan, under_way=switch if switch > plan["version"] else None)
+    coming = deployed.version if announced is None else announced.version
+    return Deployed(
+        deployed.version,
+        deployed.first_epoch,
+        deployed.deployment,
+        dict(deployed.generations),
+        dict(deployed.plan),
+        under_way=coming if coming > deployed.version else None,
+    )
 
 
 def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:
@@ -126,14 +136,15 @@ def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata u
 
 def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:
     """Deploy a version of a plan."""
-    found = Deployed(plan.version, first_epoch, plan.deployment, plan.generations, plan.describe())
-    content = {name: value for name, value in vars(found).items() if name != "under_way"}
-    _write(cluster, plan, PLAN_KEY, content)
+    record = PlanRecord(
+        plan.version, first_epoch, plan.deployment, plan.generations, plan.describe()
+    )
+    _write(cluster, plan, record)
 
 
 def announce(cluster: Cluster, plan: Plan) -> None:
     """Tell everybody who runs an older version that this one is coming."""
-    _write(cluster, plan, SWITCH_KEY, {"version": plan.version})
+    _write(cluster, plan, SwitchRecord(plan.version))
 
 
 def as_deployed(plan: Plan, found: Deployed) -> Plan:
@@ -234,7 +245,7 @@ def plan_spec(network: str) -> TopicSpec:
 def topic_specs(
     plan: Plan, *, compaction_lag_ms: int, existing: Collection[str] = ()
 ) -> list[TopicSpec]:
-    """Return the topics that a network needs, with their settings (DESIGN 3).
+    """Return the topics that a network needs, with their settings (``docs/protocol.md#1-topics``).
 
     Args:
         plan: The plan, placed.
@@ -290,8 +301,7 @@ def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]
     yield from (f"sources {n!r}" for n in wanted["sources"] if n not in there["sources"])
 
 
-def _write(cluster: Cluster, plan: Plan, key: str, content: Any) -> None:
-    topic = names.plan_topic(plan.network)
-    value = json.dumps(content, sort_keys=True).encode()
-    cluster.send(topic, partition=0, key=key.encode(), value=value)
+def _write(cluster: Cluster, plan: Plan, record: AnyPlanRecord) -> None:
+    key, value = plan_records.encode(record)
+    cluster.send(names.plan_topic(plan.network), partition=0, key=key, value=value)
     cluster.flush()

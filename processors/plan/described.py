@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 from errata.processors.boxes.modes import Choice
+from errata.processors.plan.arc_name import ArcName, exchange_of, read_by
 from errata.processors.plan.deployed import Deployed, require_plan
-from errata.processors.plan.exchanges import exchange_of, is_sink, owning_scope, read_by
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.scope import Scope, owning_scope
 from errata.processors.plan.source import Source
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
@@ -106,7 +106,7 @@ def described(found: Deployed) -> DescribedPlan:
     topics = tuple(
         name
         for name, arc in arcs.items()
-        if not is_sink(name)
+        if not arc.sink
         and (arc.is_connection_point or name in sources or name in crossing or name not in read)
     )
 
@@ -152,6 +152,7 @@ def described(found: Deployed) -> DescribedPlan:
 
 
 def _arc(name: str, told: Mapping[str, Any]) -> Arc:
+    parsed = ArcName.parse(name)
     return Arc(
         name,
         {field: FieldType.parse(kind) for field, kind in told["fields"].items()},
@@ -159,7 +160,8 @@ def _arc(name: str, told: Mapping[str, Any]) -> Arc:
         event_time=told["event_time"],
         partition_by=tuple(told["partition_by"]),
         keep_ms=told["keep_ms"],
-        exchange=read_by(name) != name,
+        exchange=parsed.is_exchange,
+        sink=parsed.is_sink,
     )
 
 

@@ -13,9 +13,10 @@ from errata.processors.boxes.modes import Choice
 from errata.processors.boxes.replay import ReplayPath
 from errata.processors.declare.declarations import Sink
 from errata.processors.declare.faults import Fault, NetworkError
-from errata.processors.plan.exchanges import exchange_of, owning_scope, read_by
-from errata.processors.plan.scope import INGEST, Scope
+from errata.processors.plan.arc_name import exchange_of, read_by
+from errata.processors.plan.scope import Scope, ingest_scope, owning_scope
 from errata.processors.plan.source import Source
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas.arc import Arc
 from errata.topics import names
 
@@ -93,7 +94,7 @@ class Plan:
         if arc in self.sources and self.sources[arc].rekey:
             return owning_scope(arc)
         if read_by(arc) in self.sources:
-            return f"{INGEST}{read_by(arc)}"
+            return ingest_scope(read_by(arc))
         return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
 
     def placed(
@@ -139,11 +140,14 @@ class Plan:
 
     def tasks(self, scope: str) -> list[str]:
         """Return the tasks of a scope, a partition each."""
-        if scope.startswith(INGEST):
-            count = self.topic_partitions[scope.removeprefix(INGEST)]
-        else:
-            count = self.partition_count(self.scopes[scope].inputs[0])
-        return [f"{scope}.{partition}" for partition in range(count)]
+        own = ScopeId.parse(scope)
+        return [str(own.task(partition)) for partition in range(self.task_count(own))]
+
+    def task_count(self, scope: ScopeId) -> int:
+        """Return how many tasks a scope has: that of a source, or one of boxes."""
+        if scope.is_ingest:
+            return self.topic_partitions[scope.name]
+        return self.partition_count(self.scopes[scope.name].inputs[0])
 
     def owned(self, scope: str) -> Source | None:
         """Return the source that the tasks of a scope own; None if they run boxes."""
@@ -166,8 +170,9 @@ class Plan:
 
     def shared_by(self, scope: str) -> str:
         """Return a topic with a partition for each task of a scope, by which processes share it."""
-        if scope.startswith(INGEST):
-            return self.sources[scope.removeprefix(INGEST)].topic
+        own = ScopeId.parse(scope)
+        if own.is_ingest:
+            return self.sources[own.name].topic
         return self.replies(scope)
 
     def sinks_of(self, arc: str) -> list[Sink]:
@@ -188,7 +193,7 @@ class Plan:
         scope = self.scope_of(arc)
         if arc in self.sources or self.arcs[arc].exchange:
             return self.tasks(scope)
-        return [f"{scope}.{partition}"]
+        return [str(ScopeId.parse(scope).task(partition))]
 
     def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
         """Return the arcs and partitions that a task's output depends on: on Spark, all."""

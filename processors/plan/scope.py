@@ -5,16 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from errata.processors.propagation.choice import STATIC
+from errata.processors.wire.task_id import ScopeId
 
-INGEST = "ingest."
-"""Before a source's name: the scope of its ingest tasks."""
+
+def ingest_scope(source: str) -> str:
+    """Return the scope of a source's ingest tasks."""
+    return str(ScopeId.of_source(source))
+
+
+def owning_scope(source: str) -> str:
+    """Return the scope whose tasks own the identities of a rekeyed source, behind an exchange."""
+    return str(ScopeId.of_owners(source))
 
 
 @dataclass(frozen=True)
 class Scope:
     """Boxes that run together in one process, a task a partition, in topological order.
 
-    One without boxes is that of the owners of a rekeyed source (`exchanges.owning_scope`). One on
+    One without boxes is that of the owners of a rekeyed source (`owning_scope`). One on
     Spark is a job, which reports as a task for each partition, all of them at once.
     `order` is that in which an epoch goes through the boxes (`propagation`).
     """

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.progress.location import Location, Source, Target, fully_connected
 from errata.processors.progress.reachability import Builder, Tracker
 from errata.processors.progress.summary import IDENTITY
 from errata.processors.progress.timestamp import Epoch
 from errata.processors.reports.watermarks import Watermarks
 from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import TopicPartition
 
 ALL = 2**62
@@ -44,7 +45,7 @@ class Frontiers:
             for scope in plan.scopes
             for number, task in enumerate(plan.tasks(scope))
         }
-        ingests = [task for source in plan.sources for task in plan.tasks(INGEST + source)]
+        ingests = [task for source in plan.sources for task in plan.tasks(ingest_scope(source))]
         self._nodes, self._tracker = self._built([*ingests, *self._reads])
         self._readers: dict[str, set[str]] = {task: set() for task in self._nodes}
         for task, places in self._reads.items():
@@ -80,17 +81,17 @@ class Frontiers:
         task = now.task
         if task not in self._nodes:
             return
-        scope = task.rpartition(".")[0]
+        scope = TaskId.parse(task).scope
         self._stale.add(task)
         if before.ends != now.ends:
             self._stale |= self._readers[task]
-        if scope.startswith(INGEST) and (before.watermarks, before.floors) != (
+        if scope.is_ingest and (before.watermarks, before.floors) != (
             now.watermarks,
             now.floors,
         ):
-            self._stale.update(self._closing[scope.removeprefix(INGEST)])
-        elif scope in self.plan.scopes and self.plan.scopes[scope].on_spark:
-            self._stale.update(self.plan.tasks(scope))  # each reads what the others do
+            self._stale.update(self._closing[scope.name])
+        elif scope.name in self.plan.scopes and self.plan.scopes[scope.name].on_spark:
+            self._stale.update(self.plan.tasks(scope.name))  # each reads what the others do
 
     def frontier(self, task: str) -> int:
         """Return the last epoch that a task can no longer produce."""
@@ -122,10 +123,10 @@ class Frontiers:
 
     def _waiting(self, task: str) -> Iterator[bool]:
         """Yield for each input of a task whether it has records that the task has not processed."""
-        scope, done = task.rpartition(".")[0], self.of(task).done
+        scope, done = TaskId.parse(task).scope, self.of(task).done
         for arc, number in self._reads[task]:
             place = TopicPartition(self.plan.topic(arc), number)
-            resume = self.of(f"{scope}.{number}").resume.get(place, 0)
+            resume = self.of(str(scope.task(number))).resume.get(place, 0)
             ends = (self.of(w).ends.get(place, (0, NEVER)) for w in self.plan.writers(arc, number))
             yield any(epoch > done and end > resume for end, epoch in ends)
 
@@ -137,7 +138,7 @@ class Frontiers:
             after: Epochs after this one.
             closes: When the first of its open windows ends; as it reported it if not given.
         """
-        scope, report = task.rpartition(".")[0], self.of(task)
+        scope, report = str(TaskId.parse(task).scope), self.of(task)
         closes = report.closes if closes is None else closes
         if not self.plan.closes_windows(scope):
             return None

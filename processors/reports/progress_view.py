@@ -5,7 +5,6 @@ A task that has nothing to do writes nothing; how far it is is inferred from wha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -13,14 +12,16 @@ from time import monotonic
 
 import polars as pl
 
-from errata.processors.plan.deployed import PLAN_KEY, SWITCH_KEY, declared_end
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.frontiers import Frontiers
 from errata.processors.reports.validation import Believable, Disbelief
 from errata.processors.reports.watermarks import Line, Watermarks
+from errata.processors.wire import plan_records
 from errata.processors.wire import report as reports
+from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord
 from errata.processors.wire.report import FOREVER, NEVER, Report
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
 from errata.topics.catch_up import catch_up
@@ -84,11 +85,12 @@ class View:
         self.reader.close()
 
     def _take(self, records: Records) -> None:
-        take = self._hear if records.source == self.source else self._take_told
         columns = records.keys, records.values, records.times_ms
         for key, value, time_ms in zip(*columns, strict=True):
-            if key is not None and value is not None:
-                take(key.decode(errors="replace"), value, time_ms)
+            if records.source != self.source:
+                self._take_planned(plan_records.decode(key, value))
+            elif key is not None and value is not None:
+                self._hear(key.decode(errors="replace"), value, time_ms)
 
     def _hear(self, key: str, value: bytes, time_ms: int) -> None:
         try:
@@ -114,23 +116,22 @@ class View:
         self.disbelieved[key] = self.lies[key] = lie
         self.lie_count += 1
 
-    def _take_told(self, key: str, value: bytes, _: int) -> None:
-        if key in (PLAN_KEY, SWITCH_KEY):
-            self.version = max(self.version, json.loads(value)["version"])
-        source = declared_end(key)
-        if source is not None:
-            self.ends[source] = {int(p): offset for p, offset in json.loads(value).items()}
+    def _take_planned(self, record: AnyPlanRecord | None) -> None:
+        if isinstance(record, EndRecord):
+            self.ends[record.source] = dict(record.offsets)
+        elif record is not None:
+            self.version = max(self.version, record.version)
 
     def note(self, report: Report) -> None:
         """Take in a report that is true, unless a newer one of the same task is known."""
         self.believable.note(report)
         self.disbelieved.pop(report.task, None)
-        known, scope = self.of(report.task), report.task.rpartition(".")[0]
+        known, task = self.of(report.task), TaskId.parse_or_none(report.task)
         if (report.attempt, report.done) < (known.attempt, known.done):
             return
         self.reports[report.task] = report
-        if scope.startswith(INGEST):
-            self.watermarks.changed(scope.removeprefix(INGEST))
+        if task is not None and task.scope.is_ingest:
+            self.watermarks.changed(task.scope.name)
         self.frontiers.changed(known, report)
 
     def has_read_to(self, end: int) -> bool:
@@ -187,7 +188,8 @@ class View:
 
     def watermark(self, task: str, *, upto: int) -> int:
         """Return wm(upto) as a task of a scope sees it, that has not processed later epochs."""
-        return max(self.of(task).watermark, self.line(task.rpartition(".")[0]).at(upto))
+        line = self.line(str(TaskId.parse(task).scope))
+        return max(self.of(task).watermark, line.at(upto))
 
     def settled(self, arc: str, *, upto: int) -> int:
         """Return the event time before which no tuple of an arc can be revised after an epoch.
@@ -198,7 +200,7 @@ class View:
         plan, found = self.plan, [FOREVER]
         for source in plan.sources_of[arc]:
             keep_ms = plan.arcs[source].keep_ms
-            for task in self.tasks(f"{INGEST}{source}"):
+            for task in self.tasks(ingest_scope(source)):
                 pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
                 known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
                 found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)

@@ -1,4 +1,4 @@
-"""What of a report gives the lie to it: nobody goes by such a one (DESIGN 5, 10).
+"""Validates progress reports; invalid ones are ignored (``docs/protocol.md#4-reports``).
 
 A report is of a task of the plan, speaks of what that task writes and reads, is cumulative, and was
 committed together with the records that it tells of: whoever sees it finds these written.
@@ -10,11 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
 from errata.processors.wire.report import Report
+from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import TopicPartition
-
-SWEEPER = "sweep."
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,14 @@ class Believable:
 
     def knows(self, task: str) -> bool:
         """Whether the plan has a task, or a sweeper, of this name."""
-        plan, scope = self.plan, task.rpartition(".")[0]
-        if scope.startswith(SWEEPER):
-            return scope.removeprefix(SWEEPER) in plan.arcs
-        is_source = scope.startswith(INGEST) and scope.removeprefix(INGEST) in plan.sources
-        return (is_source or scope in plan.scopes) and task in plan.tasks(scope)
+        known = TaskId.parse_or_none(task)
+        if known is None:
+            return False
+        plan, scope = self.plan, known.scope
+        if scope.is_sweeper:
+            return scope.name in plan.arcs
+        parts: Collection[str] = plan.sources if scope.is_ingest else plan.scopes
+        return scope.name in parts and known.partition < plan.task_count(scope)
 
     def look(self, reports: Iterable[Report]) -> None:
         """See how far the partitions go that some reports tell of; asks at most once.
@@ -89,7 +90,7 @@ class Believable:
             if ours:
                 yield f"the plan has no task {task!r}"
             return
-        if ours and not task.startswith(SWEEPER):
+        if ours and not TaskId.parse(task).scope.is_sweeper:
             for what, told, own in zip(
                 ("written to", "read"),
                 (report.ends, report.resume),
@@ -115,7 +116,7 @@ class Believable:
 
     def _claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
         """Yield the partitions of its own that a report tells of, and where its records end."""
-        if not report.task.startswith(SWEEPER) and self.knows(report.task):
+        if self.knows(report.task) and not TaskId.parse(report.task).scope.is_sweeper:
             written, _ = self._places(report.task)
             yield from ((at, end) for at, (end, _) in report.ends.items() if at in written)
 
@@ -129,7 +130,7 @@ class Believable:
         return self._own[task]
 
     def _written(self, task: str) -> Iterator[TopicPartition]:
-        plan, scope = self.plan, task.rpartition(".")[0]
+        plan, scope = self.plan, str(TaskId.parse(task).scope)
         for arc in plan.arcs:
             if plan.scope_of(arc) == scope and (arc in plan.topics or plan.arcs[arc].exchange):
                 for number in range(plan.partition_count(arc)):
@@ -137,12 +138,12 @@ class Believable:
                         yield TopicPartition(plan.topic(arc), number)
 
     def _read(self, task: str) -> Iterator[TopicPartition]:
-        plan, (scope, _, number) = self.plan, task.rpartition(".")
-        if scope.startswith(INGEST):
-            yield TopicPartition(plan.sources[scope.removeprefix(INGEST)].topic, int(number))
+        plan, own = self.plan, TaskId.parse(task)
+        if own.scope.is_ingest:
+            yield TopicPartition(plan.sources[own.scope.name].topic, own.partition)
             return
-        for arc in plan.scopes[scope].inputs:
-            yield TopicPartition(plan.topic(arc), int(number))
+        for arc in plan.scopes[own.scope.name].inputs:
+            yield TopicPartition(plan.topic(arc), own.partition)
 
 
 def told_of(place: TopicPartition) -> str:

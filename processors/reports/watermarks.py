@@ -1,4 +1,4 @@
-"""wm(e): event time up to which some sources had been seen in epochs up to e (DESIGN 5).
+"""wm(e): event time up to which some sources had been seen in epochs up to e.
 
 It is data: what the reports of ingest tasks tell, combined by minimum, idle partitions left out,
 never falling. Whoever reads it gets the same, whenever.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import INGEST
+from errata.processors.plan.scope import ingest_scope
 from errata.processors.wire.report import IDLE, NEVER, Floor, Report
 
 
@@ -61,7 +61,7 @@ class Watermarks:
         self._lines = {own: line for own, line in self._lines.items() if source not in own}
 
     def _made(self, sources: tuple[str, ...]) -> Line:
-        reports = [self.of(t) for s in sources for t in self.plan.tasks(f"{INGEST}{s}")]
+        reports = [self.of(t) for s in sources for t in self.plan.tasks(ingest_scope(s))]
         floors = [(f.epoch, f.watermark) for r in reports for f in r.floors if f.sources == sources]
         events = sorted(
             (epoch, number, watermark)

@@ -11,6 +11,7 @@ import polars as pl
 from errata.processors.envelopes.checks import Refusal
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import dead_letter
+from errata.processors.wire.count_key import DEAD_LETTERS, CountKey
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.report import Report
 from errata.schemas import framing
@@ -69,6 +70,6 @@ def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
 
 def tally(refused: Sequence[Refusal]) -> Counter[str]:
     """Return how many records were refused, in all and by reason, for a report's counts."""
-    found = Counter(f"refused.{refusal.reason}" for refusal in refused)
-    found["dead_letters"] = len(refused)
+    found = Counter(str(CountKey.of_reason(refusal.reason)) for refusal in refused)
+    found[DEAD_LETTERS] = len(refused)
     return found

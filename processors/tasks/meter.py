@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from errata.processors.arcs.tombstones import Emission
+from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -84,4 +85,4 @@ def scope_of(task: str) -> str:
         >>> scope_of("ingest.trades.3")
         'ingest.trades'
     """
-    return task.rpartition(".")[0]
+    return str(TaskId.parse(task).scope)

@@ -2,7 +2,7 @@
 
 Connection points keep superseded records for the compaction lag only. A task whose last report is
 older cannot be answered as of the epochs it missed. It says so, computes what its boxes make of its
-inputs as they are at the frontier, and emits the difference to what it emitted last (DESIGN 3).
+inputs as they are at the frontier, and emits the difference to what it emitted last.
 
 What it refuses of that goes to the dead letters, but for what it refuses as well of what its inputs
 have had since before its last report: of that it has told.
@@ -19,6 +19,7 @@ from errata.processors.boxes.base import Refused
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
+from errata.processors.wire.count_key import CountKey
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 
@@ -92,7 +93,7 @@ def beyond(result: EpochResult, before: EpochResult) -> EpochResult:
         known = before.refused.get(box, [])
         if left := [one for some in several if (one := _beyond(some, known)).reasons]:
             fresh.refused[box] = left
-            fresh.counts[f"{box}.refused"] = sum(len(some.reasons) for some in left)
+            fresh.counts[str(CountKey("refused", box))] = sum(len(some.reasons) for some in left)
     return fresh
 
 

@@ -15,6 +15,7 @@ from errata.processors.expressions.plain_values import plain
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.scope_run import BoxError, EpochResult
 from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.count_key import DEAD_LETTERS, CountKey
 from errata.processors.wire.dead_letter import NO_RECORD, DeadLetter
 from errata.processors.wire.report import Report
 from errata.schemas import revisions as frames
@@ -89,8 +90,8 @@ def letters_of(
 
 def tally(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
     """Return how many there are, in all and by reason, for a report's counts."""
-    found = Counter(f"refused.{letter.reason}" for letter in letters)
-    return found + Counter(dead_letters=len(letters))
+    found = Counter(str(CountKey.of_reason(letter.reason)) for letter in letters)
+    return found + Counter({DEAD_LETTERS: len(letters)})
 
 
 def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:

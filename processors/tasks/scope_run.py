@@ -22,6 +22,7 @@ from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.propagation.choice import ORDERS
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
@@ -76,12 +77,14 @@ class EpochResult:
         self.count(box, outcome.counts)
         if outcome.refused:
             self.refused[box] = list(outcome.refused)
-            self.counts[f"{box}.refused"] = sum(r.tuples.height for r in outcome.refused)
+            self.counts[str(CountKey("refused", box))] = sum(
+                r.tuples.height for r in outcome.refused
+            )
 
     def count(self, box: str, counts: Mapping[str, int]) -> None:
         """Take in what a box counted."""
         for what, count in counts.items():
-            self.counts[f"{box}.{what}"] = count
+            self.counts[str(CountKey(what, box))] = count
 
 
 class BoxError(ErrataError):
@@ -213,7 +216,8 @@ class ScopeRun:
             left = iter(replies)
             running = {}
             for (name, (run, need)), put in zip(asked, asks, strict=True):
-                counts[f"{name}.requests"] = counts.get(f"{name}.requests", 0) + 1
+                key = str(CountKey("requests", name))
+                counts[key] = counts.get(key, 0) + 1
                 answers = list(islice(left, len(put)))
                 if need.kind == RESULTS:
                     found = [self._results(name, answers[0], own)]

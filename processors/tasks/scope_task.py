@@ -18,11 +18,12 @@ from errata.processors.plan.scope import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.dead_letters import Posted, posted
 from errata.processors.tasks.refused_tuples import check, letters_of, tally
-from errata.processors.tasks.replay_client import Answering, Desk, ReplayRefusedError
+from errata.processors.tasks.replay_client import Answering, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
 from errata.processors.tasks.task import INTERVAL_MS, Task
-from errata.processors.wire.report import NEVER, SETTLED, Report
+from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.topics.cluster import FencedError, LostOffsetError, TopicPartition
@@ -42,12 +43,16 @@ class ScopeTask(Task):
         shared: What its process shares.
         scope: The scope.
         partition: Its partition.
-        desk: Where it asks for history.
+        replays: Where it asks for history.
     """
 
-    def __init__(self, shared: Shared, scope: Scope, *, partition: int, desk: Desk) -> None:
-        super().__init__(shared, f"{scope.name}.{partition}", outputs=scope.outputs)
-        self.scope, self.desk = scope, desk
+    def __init__(
+        self, shared: Shared, scope: Scope, *, partition: int, replays: ReplayClient
+    ) -> None:
+        super().__init__(
+            shared, ScopeId.of_boxes(scope.name).task(partition), outputs=scope.outputs
+        )
+        self.scope, self.replays = scope, replays
         self.run = ScopeRun(self.plan, scope, partition=self.partition)
         self.spreads: dict[str, Spread] = {}
         self.inputs: dict[str, ArcInput] = {}
@@ -97,7 +102,7 @@ class ScopeTask(Task):
         found: list[pl.DataFrame] = []
         if put:
             found = yield from self._reading_ahead(
-                self.desk.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
+                self.replays.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
             )
         given = iter(found)
         return [
@@ -137,7 +142,7 @@ class ScopeTask(Task):
             return
         last = results[-1].memory
         records, counts = self._told(results)
-        report = self._reported(last, counts)
+        report = self._reported(last, counts, settled_ms=self._settled(last.done))
         emissions = [
             emission
             for result in results
@@ -154,7 +159,6 @@ class ScopeTask(Task):
         counts = Counter(self.report.counts)
         for found in (*(result.counts for result in results), tally(dead)):
             counts.update(found)
-        counts[SETTLED] = self._settled(results[-1].memory.done)
         return posted(self.shared, dead), dict(counts)
 
     def _rest(self, frontier: int) -> Iterator[bool]:
@@ -172,10 +176,11 @@ class ScopeTask(Task):
         memory = replace(
             self.memory, done=done, watermark=self.view.watermark(self.name, upto=done)
         )
-        yield from self.commit([], self._reported(memory, self.report.counts))
+        report = self._reported(memory, self.report.counts, settled_ms=self.report.settled_ms)
+        yield from self.commit([], report)
         self.memory = memory
 
-    def _reported(self, memory: Memory, counts: Mapping[str, int]) -> Report:
+    def _reported(self, memory: Memory, counts: Mapping[str, int], *, settled_ms: int) -> Report:
         """Return the report of what is done by now; epochs up to there are read no more."""
         return replace(
             self.report,
@@ -184,6 +189,7 @@ class ScopeTask(Task):
             closes=self.run.closes(memory),
             resume={reader.place: reader.drop(memory.done) for reader in self.inputs.values()},
             counts=counts,
+            settled_ms=settled_ms,
         )
 
     def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
@@ -225,14 +231,14 @@ class ScopeTask(Task):
             found = yield from history(self.cluster, codec, place, 0)
             own = self.view.believed(found.filter(pl.col("task") == self.name))
             emitted = frames.fold(own, arc.identity, list(arc.fields))
-            settled = self.report.counts.get(SETTLED, NEVER)
-            changed = rebuild.difference(arc, emitted, made[name], settled=settled)
+            settled_ms = self.report.settled_ms
+            changed = rebuild.difference(arc, emitted, made[name], settled=settled_ms)
             emissions += self._emissions(name, changed, epoch)
             if box := self.run.keeping.get(name):
                 result.count(name, box.kinds(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
         records, counts = self._told([result])
-        report = self._reported(result.memory, counts)
+        report = self._reported(result.memory, counts, settled_ms=self._settled(epoch))
         yield from self.commit(emissions, report, records=records)
         self.memory = result.memory
 
@@ -247,7 +253,7 @@ class ScopeTask(Task):
     def _settled(self, epoch: int) -> int:
         """Return the event time before which nothing that is written can change after an epoch."""
         found = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
-        return max(min(found, default=NEVER), self.report.counts.get(SETTLED, NEVER))
+        return max(min(found, default=NEVER), self.report.settled_ms)
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] when there is nothing.

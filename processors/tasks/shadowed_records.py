@@ -1,6 +1,7 @@
 """Records that readers believe, and that the cleaner would take: dead ones stand behind them.
 
-The broker's cleaner keeps the last record of a key whether anybody believes it or not (DESIGN 3).
+The broker's cleaner keeps the last record of a key whether anybody believes it or not
+(``docs/protocol.md#10-compaction-and-tombstones``).
 Dead records become visible by a late EndTxn only, behind the last end that their task reported.
 """
 

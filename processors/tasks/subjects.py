@@ -10,10 +10,8 @@ from typing import Any
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan.exchanges import is_sink
 from errata.processors.plan.plan import Plan
-from errata.processors.tasks import replay_client as desk
-from errata.processors.wire import dead_letter
+from errata.processors.wire import dead_letter, replay
 from errata.processors.wire import report as reports
 from errata.schemas.errors import ErrataError
 from errata.topics import names
@@ -52,17 +50,17 @@ def planned(plan: Plan) -> dict[str, dict[str, Any]]:
     """
     found = _Noted({})
     for name, arc in plan.arcs.items():
-        if not is_sink(name):
+        if not arc.sink:
             ArcCodec(arc, plan.topic(name), found)
     for sink in plan.sinks:
         Outgoing(plan.arcs[sink.arc], sink.topic, sink.envelope, sink.format, found)
     found.register(f"{names.progress_topic(plan.network)}-value", reports.SCHEMA)
     found.register(f"{names.dead_letters_topic(plan.network)}-value", dead_letter.SCHEMA)
     for asked in plan.asked():
-        found.register(f"{plan.requests(asked)}-value", desk.REQUEST)
+        found.register(f"{plan.requests(asked)}-value", replay.REQUEST_SCHEMA)
     for scope in plan.scopes.values():
         if plan.asked_by(scope):
-            found.register(f"{plan.replies(scope.name)}-value", desk.REPLY)
+            found.register(f"{plan.replies(scope.name)}-value", replay.REPLY_SCHEMA)
     return found.schemas
 
 

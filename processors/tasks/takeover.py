@@ -1,10 +1,10 @@
 """A task between two versions of a plan: what it wrote is moved, and it goes on from there.
 
-Numbers of partitions never change in place (DESIGN 5), and neither do fields: an arc gets a new
-topic, in which each tuple that is alive is an insert of the last epoch of the old version, written
-by the task that owns it in the new one, in a life of that task like any other. Its report covers
-them at once, or not at all. So it is with all that an arc holds which the old version didn't have:
-others write that, in the name of this life.
+Numbers of partitions never change in place (``docs/protocol.md#7-the-plan-topic``), and neither do
+fields: an arc gets a new topic, in which each tuple that is alive is an insert of the last epoch of
+the old version, written by the task that owns it in the new one, in a life of that task like any
+other. Its report covers them at once, or not at all. So it is with all that an arc holds which the
+old version didn't have: others write that, in the name of this life.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from errata.processors.arcs.arc_topic import Meta, history
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import Report
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import Fields
 from errata.topics.cluster import TopicPartition, Transactions
@@ -68,7 +69,7 @@ class Takeover(Task):
 
     Args:
         shared: What its process shares.
-        name: The task.
+        task: Which one.
         outputs: The arcs of which dead last words are covered.
         to: Fingerprint of the plan that it is moved to.
         come: Fingerprint of the plan that it comes from.
@@ -78,14 +79,14 @@ class Takeover(Task):
     def __init__(
         self,
         shared: Shared,
-        name: str,
+        task: TaskId,
         *,
         outputs: tuple[str, ...],
         to: str,
         come: str,
         transactions: Transactions | None = None,
     ) -> None:
-        super().__init__(shared, name, outputs=outputs)
+        super().__init__(shared, task, outputs=outputs)
         self.plan_name = mark(to)
         self.accepted = {"", come, mark(to)}
         self._given = transactions

@@ -1,4 +1,4 @@
-"""The loop that all tasks share: one life of it is one attempt (DESIGN 5).
+"""The loop that all tasks share: one life of it is one attempt (``docs/protocol.md``).
 
 A task is a generator that is advanced step by step by its process: every ``yield`` gives way, and
 is a place where the process may die. What it has done is in its report, committed in the
@@ -19,6 +19,7 @@ from errata.processors.tasks.shadowed_records import Copies, orphaned
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
 from errata.processors.wire.report import Report
+from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.topics import names
@@ -39,15 +40,16 @@ class Task:
 
     Args:
         shared: What its process shares.
-        name: ``<scope>.<partition>``; also its transactional id, with the network's name before it.
+        task: Which one; its text is also its transactional id, with the network's name before it.
         outputs: The arcs it writes.
     """
 
-    def __init__(self, shared: Shared, name: str, *, outputs: tuple[str, ...]) -> None:
-        self.shared, self.name, self.outputs = shared, name, outputs
+    def __init__(self, shared: Shared, task: TaskId, *, outputs: tuple[str, ...]) -> None:
+        self.shared, self.id, self.outputs = shared, task, outputs
+        self.name = str(task)
         self.cluster, self.plan, self.view = shared.cluster, shared.plan, shared.view
-        self.partition = int(name.rpartition(".")[2])
-        self.report = Report(name)
+        self.partition = task.partition
+        self.report = Report(self.name)
         self.transactions: Transactions | None = None
         self.graves = Graves()
         self.started = False
@@ -314,9 +316,9 @@ class Task:
 
     def passed(self, arc: str, partition: int) -> int:
         """Return the epoch that every reader of an arc's partition has passed, sweepers too."""
-        readers = [f"{scope}.{partition}" for scope in self.plan.readers(arc)]
+        readers = [str(ScopeId.parse(s).task(partition)) for s in self.plan.readers(arc)]
         reported = [self.view.frontier(reader) for reader in readers]
         if arc in self.plan.asked():
-            sweeper = self.view.of(f"sweep.{arc}.{partition}")
+            sweeper = self.view.of(str(ScopeId.of_sweeper(arc).task(partition)))
             reported.append(sweeper.done if sweeper.plan == self.plan.fingerprint else -1)
         return min(reported, default=self.report.done)

@@ -1,12 +1,20 @@
-"""What was refused, at ingest or by a box: the bytes, where they lay, and why."""
+"""Dead letters: what ingest or a box refused, the bytes, where they lay, and why.
+
+They are written in the transaction of the report that covers them.
+``docs/protocol.md#8-dead-letters`` gives every field. Version 1: there has been no other.
+"""
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import Any
 
 import fastavro
+
+from errata.processors.wire import avro_body
+from errata.processors.wire.avro_body import BodyError
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
 
 UNDECODABLE = "undecodable"
 UNKNOWN_IDENTITY = "unknown identity"
@@ -37,6 +45,10 @@ SCHEMA: dict[str, Any] = {
     ],
 }
 _PARSED = fastavro.parse_schema(SCHEMA)
+
+
+class DeadLetterError(ErrataError):
+    """A record of the dead-letter topic is not a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +89,24 @@ class DeadLetter:
 
 def encode(letter: DeadLetter) -> bytes:
     """Return the Avro body of a dead letter."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, _PARSED, vars(letter))
-    return out.getvalue()
+    return avro_body.write(vars(letter), _PARSED)
 
 
 def decode(body: bytes) -> DeadLetter:
-    """Read the Avro body of a dead letter."""
-    plain: Any = fastavro.schemaless_reader(io.BytesIO(body), _PARSED, None)
-    return DeadLetter(**plain)
+    """Read the Avro body of a dead letter.
+
+    Raises:
+        DeadLetterError: If it is none.
+    """
+    try:
+        return DeadLetter(**avro_body.read(body, _PARSED))
+    except BodyError as error:
+        raise DeadLetterError(f"not a dead letter: {error}") from error
+
+
+def decode_value(value: bytes | None) -> DeadLetter | None:
+    """Return the dead letter in a framed value; None if it is none, whoever wrote it."""
+    try:
+        return decode((value or b"")[framing.HEAD_BYTES :])
+    except DeadLetterError:
+        return None

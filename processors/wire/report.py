@@ -2,17 +2,23 @@
 
 A report is Timely's progress statement (consumed, produced and internal changes *together*), made
 cumulative: the newest one of a task is enough, so that the progress topic can be compacted by task.
+``docs/protocol.md#4-reports`` gives every field.
+
+The records are of version 1. The event time up to which results are final, and the slabs in which a
+job on Spark keeps state, are fields of a `Report`; on the wire they are entries of the map
+``counts``, under the keys `WIRE_FIELDS`, as they always were. Only this module knows that.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import fastavro
 
+from errata.processors.wire import avro_body
+from errata.processors.wire.avro_body import BodyError
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
@@ -23,8 +29,8 @@ FOREVER = 2**62
 IDLE = FOREVER + 1
 """In place of a watermark: the partition does not hold the others back."""
 
-SETTLED = "settled_ms"
-"""Count of a report: no tuple of an event time before this can be revised any more."""
+WIRE_FIELDS = SETTLED, HELD_FROM, HELD_TO = "settled_ms", "held_from", "held_to"
+"""Keys of the map ``counts`` that are no running totals: `Report.settled_ms`, `Report.held`."""
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
 SCHEMA: dict[str, Any] = {
@@ -146,6 +152,9 @@ class Report:
         closes: When the first of its open windows ends; until the watermark has come there, it
             gives nothing without input. `FOREVER` if none is open.
         counts: Running totals, exactly once like everything in a report.
+        settled_ms: No tuple of an event time before this can be revised any more.
+        held: A job on Spark, task 0: the first and the last slab in which states may be kept; None
+            if none is.
     """
 
     task: str
@@ -160,9 +169,11 @@ class Report:
     floors: tuple[Floor, ...] = ()
     closes: int = FOREVER
     counts: Mapping[str, int] = field(default_factory=dict)
+    settled_ms: int = NEVER
+    held: tuple[int, int] | None = None
 
     def covers(self, attempt: int, epoch: int) -> bool:
-        """Whether a record of this task exists (DESIGN 3, "what a reader believes")."""
+        """Whether a record of this task exists (``docs/protocol.md#5-what-a-reader-believes``)."""
         return epoch <= self.committed.get(attempt, NEVER)
 
 
@@ -172,7 +183,12 @@ class ReportError(ErrataError):
 
 def encode(report: Report) -> bytes:
     """Return the Avro body of a report."""
-    plain = asdict(report) | {
+    plain = {
+        "task": report.task,
+        "attempt": report.attempt,
+        "plan": report.plan,
+        "done": report.done,
+        "watermark": report.watermark,
         "committed": [{"attempt": a, "epoch": e} for a, e in report.committed.items()],
         "ends": [
             {"topic": t.topic, "partition": t.partition, "offset": offset, "epoch": epoch}
@@ -184,10 +200,18 @@ def encode(report: Report) -> bytes:
         ],
         "watermarks": [{"epoch": e, "watermark": w} for e, w in report.watermarks],
         "floors": [floor._asdict() for floor in report.floors],
+        "closes": report.closes,
+        "counts": {**report.counts, **_state(report)},
     }
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, _PARSED, plain)
-    return out.getvalue()
+    return avro_body.write(plain, _PARSED)
+
+
+def _state(report: Report) -> dict[str, int]:
+    """Return the fields that travel in the map ``counts``."""
+    state = {} if report.settled_ms == NEVER else {SETTLED: report.settled_ms}
+    if report.held is not None:
+        state[HELD_FROM], state[HELD_TO] = report.held
+    return state
 
 
 def decode(body: bytes, schema: Any = None) -> Report:
@@ -197,11 +221,12 @@ def decode(body: bytes, schema: Any = None) -> Report:
         ReportError: If it is none.
     """
     try:
-        plain: Any = fastavro.schemaless_reader(
-            io.BytesIO(body), _PARSED if schema is None else schema, _PARSED
-        )
-    except (ValueError, EOFError, IndexError, TypeError, StopIteration) as error:
+        plain = avro_body.read(body, _PARSED, written_by=schema)
+    except BodyError as error:
         raise ReportError(f"not a report: {error}") from error
+    counts: dict[str, int] = plain["counts"]
+    settled_ms = counts.pop(SETTLED, NEVER)
+    held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
     place = TopicPartition
     return Report(
         task=plain["task"],
@@ -217,5 +242,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
             Floor(tuple(f["sources"]), f["epoch"], f["watermark"]) for f in plain["floors"]
         ),
         closes=plain["closes"],
-        counts=plain["counts"],
+        counts=counts,
+        settled_ms=settled_ms,
+        held=None if held[0] is None or held[1] is None else (held[0], held[1]),
     )

@@ -26,6 +26,7 @@ from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER
+from errata.processors.wire.task_id import TaskId
 from errata.run.parts import Parts
 from errata.run.switch import Switch
 from errata.topics.memory import MemoryCluster
@@ -90,14 +91,15 @@ class Running:
 
     def scopes(self):
         plan = self.shared.plan
-        tasks = [task.rpartition(".") for scope in plan.scopes for task in plan.tasks(scope)]
-        return [a for scope, _, partition in tasks for a in self.parts.tasks(scope, int(partition))]
+        return self.actors(task for scope in plan.scopes for task in plan.tasks(scope))
+
+    def actors(self, tasks):
+        own = map(TaskId.parse, tasks)
+        return [a for task in own for a in self.parts.tasks(str(task.scope), task.partition)]
 
     def run(self, until: Callable[[], bool]) -> None:
         plan = self.shared.plan
-        entry = [task.rpartition(".") for task in plan.tasks("ingest.trades")]
-        actors = [a for scope, _, p in entry for a in self.parts.tasks(scope, int(p))]
-        actors += self.scopes()
+        actors = self.actors(plan.tasks("ingest.trades")) + self.scopes()
         lives = [actor.life() for actor in actors]
         while not until():
             for life in lives:

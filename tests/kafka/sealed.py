@@ -15,7 +15,8 @@ from time import monotonic
 
 from confluent_kafka import Producer
 
-from errata.deploy.rights import SCOPE, SWEEPER
+from errata.deploy.rights import SCOPE
+from errata.processors.wire.task_id import ScopeId
 from errata.run.worker import Worker
 from errata.settings.loading import load
 from errata.settings.place import Place
@@ -89,7 +90,7 @@ class World:
         log = self.folder / f"{role}.log"
         name = role.split(".", 1)[1]
         arguments = ["sweep", str(self.net), "--arc", name]
-        if not role.startswith(SWEEPER):
+        if not ScopeId.parse(role).is_sweeper:
             scope = name if role.startswith(SCOPE) else role
             arguments = ["run", str(self.net), "--scope", scope, "--shared"]
         with log.open("wb") as file:
@@ -136,8 +137,8 @@ class World:
         place = Place(self.kafka.settings(f"{NET}.{role}"), self.folder / f"here.{role}")
         deadline = monotonic() + CLOSED_S
         worker = Worker(load(str(self.net)), place)
-        if role.startswith(SWEEPER):
-            worker.add_sweepers([role.removeprefix(SWEEPER)])
+        if ScopeId.parse(role).is_sweeper:
+            worker.add_sweepers([ScopeId.parse(role).name])
         else:
             worker.add_scope(role.removeprefix(SCOPE), shared=True)
         worker.run(lambda: monotonic() > deadline)

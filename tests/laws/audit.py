@@ -1,4 +1,4 @@
-"""The laws of DESIGN 2, checked on all that a simulation made visible."""
+"""The laws of docs/architecture.md, checked on all that a simulation made visible."""
 
 import io
 from collections import Counter, defaultdict

@@ -9,7 +9,7 @@ from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.replay_client import TopicDesk
+from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
@@ -137,23 +137,25 @@ class Process:
                     for number in range(count) if arc in everywhere else [partition]:
                         if number not in own:
                             own[number] = self._sweeper(arc, number)
-                desk = Beside(besides, partition=partition)
+                replays = Beside(besides, partition=partition)
             else:
-                desk = TopicDesk(
+                replays = TopicReplayClient(
                     self.shared,
                     scope=scope.name,
                     partition=partition,
                     clock_s=lambda: self.now() / 1000,
                 )
-            self.tasks.append(ScopeTask(self.shared, scope, partition=partition, desk=desk))
+            self.tasks.append(ScopeTask(self.shared, scope, partition=partition, replays=replays))
 
     def _spark(self) -> None:
         scope = self.plan.scopes[self.kind.name]
-        desk = TopicDesk(
+        replays = TopicReplayClient(
             self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
         )
         rng = random.Random(self.now())
-        self.tasks.append(SparkJob(self.shared, scope, folder=self.folder, desk=desk, rng=rng))
+        self.tasks.append(
+            SparkJob(self.shared, scope, folder=self.folder, replays=replays, rng=rng)
+        )
 
     def _sweep(self) -> None:
         for partition in self.kind.partitions:

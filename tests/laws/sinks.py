@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from errata.processors.declare.declarations import Sink
-from errata.processors.plan.exchanges import owner_of
+from errata.processors.plan.arc_name import owner_of
 from errata.schemas.partition import partitions
 from errata.topics.cluster import TopicPartition
 from tests.laws.oracle import Content, Tuple

@@ -15,7 +15,7 @@ import polars as pl
 
 from errata.processors.plan.scope import Scope
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.replay_client import TopicDesk
+from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
@@ -55,14 +55,20 @@ class SparkJob:
         shared: What the process shares.
         scope: The job's scope.
         folder: Where its checkpoint is.
-        desk: Asks sweepers.
+        replays: Asks sweepers.
         rng: The dice of shuffles and of tasks that are run twice.
     """
 
     def __init__(
-        self, shared: Shared, scope: Scope, *, folder: Path, desk: TopicDesk, rng: random.Random
+        self,
+        shared: Shared,
+        scope: Scope,
+        *,
+        folder: Path,
+        replays: TopicReplayClient,
+        rng: random.Random,
     ) -> None:
-        self.shared, self.desk, self.rng = shared, desk, rng
+        self.shared, self.replays, self.rng = shared, replays, rng
         self.cluster = shared.cluster
         recorder = Recorder(shared.registry)
         self.job = Job(
@@ -174,7 +180,7 @@ class SparkJob:
             need = next(run)
             while True:
                 asks = questions(self.job, need, batch)
-                replayed = yield from self.desk.answers(
+                replayed = yield from self.replays.answers(
                     asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
                 )
                 path = self.job.plan.paths[self.job.name]

@@ -14,6 +14,7 @@ from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill
 from errata.processors.tasks.task import WrongPlanError
+from errata.processors.wire.task_id import TaskId
 from errata.run import parts
 from errata.run.parts import Actor, Parts
 from errata.run.switch import Switch
@@ -122,8 +123,8 @@ class Switching(Simulation):
         def scopes() -> list[Actor]:
             parts = Parts(was, Path(folder))
             parts.beside.update(old.scopes)
-            tasks = [task.rpartition(".") for scope in old.scopes for task in old.tasks(scope)]
-            return [a for scope, _, p in tasks for a in parts.tasks(scope, int(p))]
+            tasks = [TaskId.parse(task) for scope in old.scopes for task in old.tasks(scope)]
+            return [a for task in tasks for a in parts.tasks(str(task.scope), task.partition)]
 
         switch, mover = Switch(was, comes, scopes, fill=self.fill(was, new)), Mover()
         life, faults = switch.life(), self.faults

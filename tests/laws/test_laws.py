@@ -1,4 +1,6 @@
-"""The laws of DESIGN 2 on random scenarios: late and moving tuples, crashes, zombies, a cleaner.
+"""The laws of docs/architecture.md on random scenarios.
+
+Late and moving tuples, crashes, zombies, a cleaner.
 
 ``ERRATA_LAWS_EXAMPLES=100`` tries so many scenarios a network instead of a few.
 """
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from errata.processors.tasks import replay_client as desk
+from errata.processors.wire import replay
 from tests.laws.audit import Audit, Findings
 from tests.laws.networks import SHAPES
 from tests.laws.simulation import Simulation
@@ -48,7 +50,7 @@ seen = Counter[str]()
 
 def trial(make, kept: bool, seed: int) -> Findings:
     """Run one scenario; return the violations by law."""
-    small = mock.patch.object(desk, "BLOCK_BYTES", 200)  # so that replies have many blocks
+    small = mock.patch.object(replay, "BLOCK_BYTES", 200)  # so that replies have many blocks
     with tempfile.TemporaryDirectory() as folder, small:
         simulation = Simulation(make(kept=kept), seed=seed, folder=Path(folder))
         try:

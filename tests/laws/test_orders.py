@@ -1,4 +1,4 @@
-"""The order in which a scope's boxes run can't be seen in what they write (DESIGN 6)."""
+"""The order in which a scope's boxes run can't be seen in what they write."""
 
 import os
 import tempfile

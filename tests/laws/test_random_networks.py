@@ -1,4 +1,4 @@
-"""The laws of DESIGN 2 on random networks, each with a random scenario.
+"""The laws of docs/architecture.md on random networks, each with a random scenario.
 
 ``ERRATA_LAWS_EXAMPLES=300`` tries so many networks instead of a few.
 """
@@ -17,7 +17,7 @@ from errata.processors.boxes.iterate import Iterate
 from errata.processors.boxes.join import Join
 from errata.processors.boxes.lookup import Lookup
 from errata.processors.boxes.ordered import Ordered
-from errata.processors.tasks import replay_client as desk
+from errata.processors.wire import replay
 from errata.spark_jobs import job as slabs
 from tests.laws.audit import Audit
 from tests.laws.envelopes import ENVELOPES
@@ -32,7 +32,7 @@ TICKS = 16
 def judge(seed: int, **boxes: bool) -> None:
     """Run the network of a seed, and see that it breaks no law."""
     shape = random_shape(seed, **boxes)
-    small = mock.patch.object(desk, "BLOCK_BYTES", 200)
+    small = mock.patch.object(replay, "BLOCK_BYTES", 200)
     short = mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1)
     with tempfile.TemporaryDirectory() as folder, small, short:
         simulation = Simulation(shape, seed=seed, folder=Path(folder), ticks=TICKS)

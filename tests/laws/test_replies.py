@@ -2,14 +2,16 @@
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from errata.processors.boxes.replay import Ask
-from errata.processors.tasks import replay_client as desk
 from errata.processors.tasks.scope_task import ScopeTask
+from errata.processors.wire import replay
+from errata.processors.wire.replay import Asker, Reply, pack, unpack
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.audit import Audit
@@ -38,14 +40,14 @@ class Meddler(MemoryCluster):
             super().send(topic, partition=partition, key=key, value=self._changed(value or b""))
 
     def _changed(self, value: bytes) -> bytes:
-        reply = desk.read("Reply", value)
-        if reply is None or self.change is None or reply["refused"] is not None:
+        reply = replay.decode_reply(value)
+        if reply is None or self.change is None or reply.refused is not None:
             return value
-        tuples = desk.unpack(reply["tuples"])
+        tuples = unpack(reply.tuples)
         changed = self.change(tuples)
         self.changed += not changed.equals(tuples)
-        false = reply | {"tuples": desk.pack(changed)}
-        return desk.write("Reply", false, schema_id=int.from_bytes(value[1:5], "big"))
+        false = replace(reply, tuples=pack(changed))
+        return replay.encode(false, schema_id=int.from_bytes(value[1:5], "big"))
 
 
 def left_out(tuples: pl.DataFrame) -> pl.DataFrame:
@@ -93,14 +95,14 @@ def test_blocks_of_two_answers_never_make_one():
         task = next(t for p in simulation.processes for t in p.tasks if t.name == "a.0")
         assert isinstance(task, ScopeTask)
         ranges = pl.DataFrame({"from_ms": [0], "to_ms": [9]})
-        waiting = task.desk.answers([Ask("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5)
+        waiting = task.replays.answers([Ask("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5)
         next(waiting)
 
         def reply(answer: int, block: int) -> None:
-            tuples = desk.pack(pl.DataFrame({"answer": [answer], "block": [block]}))
-            content = {"task": "a.0", "attempt": 1, "epoch": 5, "number": 1, "answer": answer}
-            content |= {"block": block, "blocks": 2, "refused": None, "tuples": tuples}
-            value = desk.write("Reply", content, schema_id=1)
+            tuples = pack(pl.DataFrame({"answer": [answer], "block": [block]}))
+            asker = Asker("a.0", attempt=1, epoch=5)
+            content = Reply(asker, 1, answer, block, blocks=2, refused=None, tuples=tuples)
+            value = replay.encode(content, schema_id=1)
             simulation.cluster.send("tape.a.replay", partition=0, key=None, value=value)
 
         reply(1, 0)

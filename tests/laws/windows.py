@@ -1,6 +1,6 @@
 """Windows as the oracle knows them: which of them hold some of a group's event times.
 
-Written from DESIGN 6 and the docstrings, with `zoneinfo` and whole numbers alone.
+Written from docs/architecture.md and the docstrings, with `zoneinfo` and whole numbers alone.
 """
 
 from bisect import bisect_left

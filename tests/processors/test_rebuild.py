@@ -121,7 +121,7 @@ def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
         driver.send("trades", [trade("a", 1, 5), trade("c", 15, 1)])
         driver.close_epoch()
         old = next(task for task in driver.tasks if isinstance(task, ScopeTask))
-        newer = ScopeTask(driver.shared, old.scope, partition=0, desk=old.desk)
+        newer = ScopeTask(driver.shared, old.scope, partition=0, replays=old.replays)
         life = newer.life()
         while not newer.started:
             next(life)

@@ -22,6 +22,7 @@ from errata.processors.plan.deployed import topic_specs
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.dead_letter import decode as decode_letter
+from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.schemas.partition import partitions as hashed
@@ -91,15 +92,15 @@ class World:
             self.start(name)
 
     def start(self, name: str) -> None:
-        scope, _, number = name.rpartition(".")
+        own = TaskId.parse(name)
         source, folder = self.plan.sources["trades"], self.folder / name
-        if scope == "trades-owner":
-            task = OwnerTask(self.shared, source, partition=int(number), folder=folder)
+        if str(own.scope) == "trades-owner":
+            task = OwnerTask(self.shared, source, partition=own.partition, folder=folder)
         else:
             task = IngestTask(
                 self.shared,
                 source,
-                partition=int(number),
+                partition=own.partition,
                 folder=folder,
                 clock_ms=lambda: self.epoch * 50,
                 epoch_of=lambda: self.epoch,

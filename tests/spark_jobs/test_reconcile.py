@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from errata.cli.reconcile import samples
-from errata.processors.tasks.replay_client import unpack
+from errata.processors.wire.replay import unpack
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

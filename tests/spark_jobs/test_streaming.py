@@ -14,8 +14,8 @@ from errata.cli.dead_letters import believed_letters
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.replay_client import unpack
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire.replay import unpack
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.settings.place import Place

@@ -1,0 +1,75 @@
+"""What an arc is named: a value with one parser and one printer.
+
+A user names arcs; others are added between them. An exchange stands before the box that reads it,
+and what is only written to sinks, behind an exchange, has a box of its own. Names that users give
+have neither dots nor dashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+_EXCHANGE, _SINK = ".exchange", "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class ArcName:
+    """The name of an arc.
+
+    Args:
+        declared: The box or source that a user declared, and that it is there for.
+        part: ``sink``: what its sinks are written; else the alias of one of its inputs; "": itself.
+        is_exchange: Whether it is the exchange that this reads from.
+
+    Example:
+        >>> ArcName.parse("ratio-n.exchange")
+        ArcName(declared='ratio', part='n', is_exchange=True)
+        >>> str(ArcName("sums", "sink"))
+        'sums-sink'
+    """
+
+    declared: str
+    part: str = ""
+    is_exchange: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> ArcName:
+        """Return the name that a text is; every text is one."""
+        is_exchange = text.endswith(_EXCHANGE)
+        bare = text[: -len(_EXCHANGE)] if is_exchange else text
+        declared, _, part = bare.partition("-")
+        return cls(declared, part, is_exchange) if part else cls(bare, "", is_exchange)
+
+    def __str__(self) -> str:
+        bare = f"{self.declared}-{self.part}" if self.part else self.declared
+        return bare + _EXCHANGE * self.is_exchange
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether the arc is only written to sinks."""
+        return self.part == _SINK and not self.is_exchange
+
+
+def sink_of(arc: str) -> str:
+    """Return the name of the box that owns what an arc's sinks are written, behind an exchange."""
+    return str(replace(ArcName.parse(arc), part=_SINK))
+
+
+def exchange_of(box: str) -> str:
+    """Return the name of the exchange that a box, or the owner of a source, reads from."""
+    return str(replace(ArcName.parse(box), is_exchange=True))
+
+
+def read_by(exchange: str) -> str:
+    """Return the box that reads from an exchange, or the source whose owner does."""
+    return str(replace(ArcName.parse(exchange), is_exchange=False))
+
+
+def owner_of(name: str) -> str:
+    """Return the box that a user declared and that an exchange, or a sink's owner, is there for.
+
+    Example:
+        >>> owner_of("sums-sink.exchange"), owner_of("ratio-n.exchange"), owner_of("sums")
+        ('sums', 'ratio', 'sums')
+    """
+    return ArcName.parse(name).declared

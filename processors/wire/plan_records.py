@@ -1,0 +1,114 @@
+"""The records of the plan topic: the deployed plan, a switch that is announced, ends of sources.
+
+Keys are text and values are JSON, so that people can read them. The topic is compacted: the newest
+record of a key counts. ``docs/protocol.md#7-the-plan-topic`` gives every field. A reader ignores
+keys that it does not know; the values are of version 1, there has been no other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from errata.schemas.errors import ErrataError
+
+_PLAN, _SWITCH, _END = b"plan", b"switch", b"end."
+
+
+class PlanRecordError(ErrataError):
+    """A record of the plan topic can't be read."""
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """The plan that is deployed, under the key ``plan``.
+
+    Args:
+        version: Of the plan; the first is 1.
+        first_epoch: The first epoch that is processed by it.
+        deployment: Id of the deployment: local state belongs to one.
+        generations: By arc: the version that made its topic, if that is not the first.
+        plan: Its description.
+    """
+
+    version: int
+    first_epoch: int
+    deployment: str
+    generations: Mapping[str, int]
+    plan: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SwitchRecord:
+    """A version of the plan that is coming, under the key ``switch``.
+
+    Args:
+        version: Of the plan; what runs an older one ends.
+    """
+
+    version: int
+
+
+@dataclass(frozen=True)
+class EndRecord:
+    """The declared end of a source, under the key ``end.<source>``.
+
+    Args:
+        source: Name of the source.
+        offsets: By partition of its topic, the offset at which it ends.
+    """
+
+    source: str
+    offsets: Mapping[int, int]
+
+
+AnyPlanRecord = PlanRecord | SwitchRecord | EndRecord
+
+
+def encode(record: AnyPlanRecord) -> tuple[bytes, bytes]:
+    """Return the key and the value of a record of the plan topic."""
+    if isinstance(record, EndRecord):
+        return _END + record.source.encode(), _json(record.offsets)
+    return _PLAN if isinstance(record, PlanRecord) else _SWITCH, _json(vars(record))
+
+
+def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
+    """Return the record of a key and a value; None if the key is of none, or the value is null.
+
+    Raises:
+        PlanRecordError: If the key is of one, and the value is not.
+    """
+    if key is None or value is None or not (key in (_PLAN, _SWITCH) or key.startswith(_END)):
+        return None
+    try:
+        content = json.loads(value)
+        if key == _SWITCH:
+            return SwitchRecord(_int(content["version"]))
+        if key != _PLAN:
+            source = key.removeprefix(_END).decode()
+            return EndRecord(source, {int(p): _int(offset) for p, offset in content.items()})
+        return PlanRecord(
+            version=_int(content["version"]),
+            first_epoch=_int(content["first_epoch"]),
+            deployment=str(content["deployment"]),
+            generations={arc: _int(made_by) for arc, made_by in content["generations"].items()},
+            plan=dict(content["plan"]),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        name = key.decode(errors="replace")
+        raise PlanRecordError(
+            f"the record {name!r} of the plan topic is not one: {type(error).__name__}: {error}; "
+            "look at it with `errata print NET plan`, and see who may write to that topic"
+        ) from error
+
+
+def _int(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} in place of an integer")
+    return value
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()

@@ -1,0 +1,187 @@
+"""Replay requests and replies: what a task asks a sweeper, and what it is answered.
+
+They are written outside any transaction, and carry the task, the attempt and the epoch that ask; a
+reply to an older question is ignored. ``docs/protocol.md#6-replay`` gives every field. The records
+are of version 1: there has been no other.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import polars as pl
+
+from errata.processors.wire import avro_body
+from errata.processors.wire.avro_body import BodyError
+from errata.schemas import framing
+from errata.schemas.errors import ErrataError
+
+BLOCK_BYTES = 700_000
+"""A reply is cut into messages of about this size."""
+
+REQUEST_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Request",
+    "namespace": "errata",
+    "fields": [
+        {"name": "plan", "type": "string"},
+        {"name": "task", "type": "string"},
+        {"name": "attempt", "type": "long"},
+        {"name": "epoch", "type": "long"},
+        {"name": "number", "type": "long"},
+        {"name": "as_of", "type": "long"},
+        {"name": "partition", "type": "int"},
+        {"name": "reply_topic", "type": "string"},
+        {"name": "reply_partition", "type": "int"},
+        {"name": "ranges", "type": "bytes"},
+    ],
+}
+REPLY_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Reply",
+    "namespace": "errata",
+    "fields": [
+        {"name": "task", "type": "string"},
+        {"name": "attempt", "type": "long"},
+        {"name": "epoch", "type": "long"},
+        {"name": "number", "type": "long"},
+        {"name": "answer", "type": "long"},
+        {"name": "block", "type": "int"},
+        {"name": "blocks", "type": "int"},
+        {"name": "refused", "type": ["null", "string"]},
+        {"name": "tuples", "type": "bytes"},
+    ],
+}
+_REQUEST = fastavro.parse_schema(REQUEST_SCHEMA)
+_REPLY = fastavro.parse_schema(REPLY_SCHEMA)
+
+
+class BlockError(ErrataError):
+    """Some bytes are not a frame that `pack` wrote."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks: a reply belongs to a question only if all three are equal.
+
+    Args:
+        task: The asking task.
+        attempt: Its life.
+        epoch: The epoch for which it asks.
+    """
+
+    task: str
+    attempt: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question to the sweeper of one partition of a connection point.
+
+    Args:
+        plan: Fingerprint of the asking task's plan; a sweeper of another plan ignores it.
+        asker: Who asks.
+        number: Of the question, within the attempt.
+        as_of: The epoch whose content is asked for.
+        partition: The partition of the connection point.
+        reply_topic: Where the answer goes.
+        reply_partition: Its partition.
+        ranges: Groups and event times, as `pack` wrote them.
+    """
+
+    plan: str
+    asker: Asker
+    number: int
+    as_of: int
+    partition: int
+    reply_topic: str
+    reply_partition: int
+    ranges: bytes
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One block of an answer; the answer is whole once all its blocks are there.
+
+    Args:
+        asker: Who asked.
+        number: Of the question.
+        answer: Random, one for each answer: blocks of two answers are never put together.
+        block: Number of this block, from 0.
+        blocks: How many the answer has.
+        refused: Why there is no answer; None if there is one.
+        tuples: Tuples, as `pack` wrote them; empty if refused.
+    """
+
+    asker: Asker
+    number: int
+    answer: int
+    block: int
+    blocks: int
+    refused: str | None
+    tuples: bytes
+
+
+def encode(record: Request | Reply, *, schema_id: int) -> bytes:
+    """Return a request or a reply as a framed value.
+
+    Args:
+        record: The request or reply.
+        schema_id: The registry's id of `REQUEST_SCHEMA` or `REPLY_SCHEMA`.
+    """
+    content = vars(record) | vars(record.asker)
+    del content["asker"]
+    body = avro_body.write(content, _REQUEST if isinstance(record, Request) else _REPLY)
+    return framing.frame([body], schema_id)[0]
+
+
+def decode_request(value: bytes | None) -> Request | None:
+    """Return the request in a framed value; None if it is not one."""
+    content = _content(value, _REQUEST)
+    return None if content is None else Request(asker=_asker(content), **content)
+
+
+def decode_reply(value: bytes | None) -> Reply | None:
+    """Return the reply in a framed value; None if it is not one."""
+    content = _content(value, _REPLY)
+    return None if content is None else Reply(asker=_asker(content), **content)
+
+
+def _content(value: bytes | None, schema: Any) -> dict[str, Any] | None:
+    if value is None or len(value) <= framing.HEAD_BYTES or value[0] != framing.MAGIC:
+        return None
+    try:
+        return avro_body.read(value[framing.HEAD_BYTES :], schema)
+    except BodyError:
+        return None
+
+
+def _asker(content: dict[str, Any]) -> Asker:
+    """Take the fields that name the asker out of a record."""
+    return Asker(*(content.pop(name) for name in ("task", "attempt", "epoch")))
+
+
+def pack(frame: pl.DataFrame) -> bytes:
+    """Return a frame as bytes (Arrow IPC), 128-bit integers as decimals."""
+    wide = [name for name, kind in frame.schema.items() if kind == pl.Int128]
+    out = io.BytesIO()
+    frame.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).write_ipc(out)
+    return out.getvalue()
+
+
+def unpack(block: bytes) -> pl.DataFrame:
+    """Return the frame that `pack` wrote.
+
+    Raises:
+        BlockError: If the bytes are no such frame.
+    """
+    try:
+        frame = pl.read_ipc(io.BytesIO(block))
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        raise BlockError(f"not a block of tuples: {error}") from error
+    wide = [name for name, kind in frame.schema.items() if kind == pl.Decimal]
+    return frame.with_columns(pl.col(name).to_physical() for name in wide)
