@@ -18,6 +18,8 @@ from errata.topics.secrets import Cleaning, clean
 
 TEXT, JSON = FORMATS = "text", "json"
 LEVELS = ("debug", "info", "warning", "error")
+LEVEL = "warning"
+"""The level when nobody says one."""
 
 _FIELDS = {"asctime": "time", "levelname": "level", "name": "logger", "message": "message"}
 """Fields that every line has, by the library's names for them."""
@@ -47,7 +49,7 @@ class JsonLines(JsonFormatter):
         return {name: told[name] for name in names if name in told}
 
 
-def set_up(form: str = TEXT, level: str = "warning") -> None:
+def set_up(form: str = TEXT, level: str = LEVEL) -> None:
     """Have everything logged to standard error, from now on.
 
     Lines of librdkafka are among it in JSON, and on a terminal from level info: what matters of
