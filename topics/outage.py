@@ -48,6 +48,7 @@ class Outage:
         Raises:
             Exception: What the question raises.
         """
+        # No retry of tenacity's: each answer, also a refusal, changes what is known of the server.
         until_s = monotonic() + WAIT_S
         while True:
             try:

@@ -8,6 +8,7 @@ from time import monotonic, sleep
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ResourceType
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from errata.topics.client import REACH_S, Connection, Settings
 from errata.topics.cluster import ClusterError, MissingTopicError, SilentClusterError
@@ -58,6 +59,12 @@ def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dic
     return described(Connection(settings), topics) if topics else {}
 
 
+@retry(
+    retry=retry_if_exception_type(MissingTopicError),
+    stop=stop_after_delay(HEARD_S),
+    wait=wait_fixed(0.1),
+    reraise=True,
+)
 def described(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the settings of one or more topics that a broker has listed.
 
@@ -67,17 +74,6 @@ def described(connection: Connection, topics: Collection[str]) -> dict[str, dict
         MissingTopicError: If one is not there for `HEARD_S` seconds.
         ClusterError: If the cluster can't be reached, or refuses.
     """
-    deadline = monotonic() + HEARD_S
-    while True:
-        try:
-            return _described(connection, topics)
-        except MissingTopicError:
-            if monotonic() > deadline:
-                raise
-            sleep(0.1)
-
-
-def _described(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
     resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in topics}
     answers = connection.admin.describe_configs([*resources.values()])
     found = {}

@@ -6,7 +6,7 @@ import sys
 
 from errata.run.exit_status import DEBUG
 from errata.settings.catalogue import SETTINGS
-from errata.settings.settings import FILE
+from errata.settings.origin import FILE
 
 _INTRO = f"""# Settings
 

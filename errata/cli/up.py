@@ -10,6 +10,7 @@ from errata.cli.app import NetworkArgument, command
 from errata.deploy.preparation import prepare
 from errata.observe.port import listening
 from errata.observe.pulse import Pulse
+from errata.observe.samples import Samples
 from errata.run.stopping import Stop
 from errata.run.supervisor import Supervisor, network_commands
 from errata.run.supervisor_port import UpPort, ports_after, shown
@@ -41,7 +42,7 @@ def up(net: NetworkArgument) -> None:
         supervisor = Supervisor(commands, own=listen)
         with listening(place.listen, UpPort(pulse, supervisor, ports).answer), supervisor:
             stop.running, pulse.doing = True, "supervising"
-            pulse.tell((), "")
+            pulse.tell((), Samples())
             while not stop():
                 pulse.turn()
                 supervisor.poll()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errata.observe.exposition import COUNTER, GAUGE, HISTOGRAM, Metric
+from errata.observe.samples import COUNTER, GAUGE, HISTOGRAM, Metric
 
 _TASK = ("network", "scope", "task")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from time import time
 
 from errata.observe import metric_catalogue as catalogue
-from errata.observe.exposition import Exposition
 from errata.observe.frontier_holders import moment
 from errata.observe.network_progress import newest_epoch, waiting_behind
+from errata.observe.samples import Samples
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.scope_task import ScopeTask
@@ -35,7 +35,7 @@ _BY_BOX = (
 
 def work(
     shared: Shared, names: Iterable[str], tasks: Iterable[Task], sweepers: Iterable[Sweeper]
-) -> str:
+) -> Samples:
     """Return the metrics of what a process does.
 
     Args:
@@ -44,123 +44,123 @@ def work(
         tasks: Those of them that are in this process itself, not in Spark's.
         sweepers: The sweepers that it runs.
     """
-    page = Exposition()
+    samples = Samples()
     newest, now_ms = newest_epoch(shared.view), int(time() * 1000)
     for name in names:
-        _counted(page, shared, name)
-        _told(page, shared, name, newest, now_ms)
+        _counted(samples, shared, name)
+        _told(samples, shared, name, newest, now_ms)
     for task in tasks:
-        _held(page, task)
-    _metered(page, shared)
+        _held(samples, task)
+    _metered(samples, shared)
     for sweeper in sweepers:
-        _copied(page, sweeper)
-    _heard(page, shared)
-    return page.text()
+        _copied(samples, sweeper)
+    _heard(samples, shared)
+    return samples
 
 
 def _labels(shared: Shared, task: str) -> tuple[str, str, str]:
     return shared.plan.network, str(TaskId.parse(task).scope), task
 
 
-def _counted(page: Exposition, shared: Shared, task: str) -> None:
+def _counted(samples: Samples, shared: Shared, task: str) -> None:
     """Tell what a task counts in its reports."""
     counts, labels = shared.view.of(task).counts, _labels(shared, task)
     if TaskId.parse(task).scope.is_ingest:
-        page.add(catalogue.RECORDS, counts.get("read", 0), *labels)
+        samples.add(catalogue.RECORDS, counts.get("read", 0), *labels)
         for outcome in _OUTCOMES:
-            page.add(catalogue.INGESTED, counts.get(outcome, 0), *labels, outcome)
-        page.add(catalogue.LATE, counts.get("late", 0), *labels)
-        page.add(catalogue.DISAGREED, counts.get("disagreed", 0), *labels)
+            samples.add(catalogue.INGESTED, counts.get(outcome, 0), *labels, outcome)
+        samples.add(catalogue.LATE, counts.get("late", 0), *labels)
+        samples.add(catalogue.DISAGREED, counts.get("disagreed", 0), *labels)
     keys = {CountKey.parse(text): count for text, count in counts.items()}
     for key, count in keys.items():
         if key.reason:
-            page.add(catalogue.LETTERS, count, *labels, key.reason)
-    page.add(catalogue.REBUILDS, counts.get("rebuilt", 0), *labels)
+            samples.add(catalogue.LETTERS, count, *labels, key.reason)
+    samples.add(catalogue.REBUILDS, counts.get("rebuilt", 0), *labels)
     boxes = dict.fromkeys(key.box for key in keys if key.box)
     for box in boxes:
         if box not in shared.plan.boxes:
             continue
         for kind in _KINDS:
             if (key := CountKey(kind, box)) in keys:
-                page.add(catalogue.RESULTS, keys[key], *labels, box, kind)
+                samples.add(catalogue.RESULTS, keys[key], *labels, box, kind)
         for metric, several in _BY_BOX:
             own = [keys[key] for what in several if (key := CountKey(what, box)) in keys]
             if own:
-                page.add(metric, sum(own), *labels, box)
+                samples.add(metric, sum(own), *labels, box)
 
 
-def _told(page: Exposition, shared: Shared, task: str, newest: int, now_ms: int) -> None:
+def _told(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int) -> None:
     """Tell how far a task is."""
     view, labels = shared.view, _labels(shared, task)
     report, frontier = view.of(task), view.frontier(task)
     scope = labels[1]
-    page.add(catalogue.ATTEMPTS, report.attempt, *labels)
+    samples.add(catalogue.ATTEMPTS, report.attempt, *labels)
     if report.done >= 0:
-        page.add(catalogue.EPOCH, report.done, *labels)
+        samples.add(catalogue.EPOCH, report.done, *labels)
     if frontier >= 0:
         lag_ms = max(0, newest - frontier) * INTERVAL_MS
-        page.add(catalogue.FRONTIER_LAG, lag_ms / 1000, *labels)
+        samples.add(catalogue.FRONTIER_LAG, lag_ms / 1000, *labels)
     watermark = moment(report.watermark)
     if scope in view.plan.scopes:
         watermark = moment(view.watermark(task, upto=frontier))
-        page.add(catalogue.INPUT_LAG, waiting_behind(view, task), *labels)
+        samples.add(catalogue.INPUT_LAG, waiting_behind(view, task), *labels)
     elif report.watermarks and report.watermarks[-1][1] in (IDLE, FOREVER):
         watermark = None
     if watermark is not None:
-        page.add(catalogue.WATERMARK_LAG, (now_ms - watermark) / 1000, *labels)
+        samples.add(catalogue.WATERMARK_LAG, (now_ms - watermark) / 1000, *labels)
 
 
-def _held(page: Exposition, task: Task) -> None:
+def _held(samples: Samples, task: Task) -> None:
     """Tell what a task has in memory, and what waits for it."""
     labels = _labels(task.shared, task.name)
-    page.add(catalogue.WORKING, int(task.started), *labels)
+    samples.add(catalogue.WORKING, int(task.started), *labels)
     if isinstance(task, IngestTask | OwnerTask) and task.holdings is not None:
-        page.add(catalogue.INDEX_FULL, int(bool(task.holdings.full)), *labels)
+        samples.add(catalogue.INDEX_FULL, int(bool(task.holdings.full)), *labels)
     if isinstance(task, IngestTask) and isinstance(task.reader, KafkaReader):
         end = task.reader.known_end(task.place)
         if end is not None:
             at = task.report.resume.get(task.place, 0)
-            page.add(catalogue.INPUT_LAG, max(0, end - at), *labels)
+            samples.add(catalogue.INPUT_LAG, max(0, end - at), *labels)
     if isinstance(task, ScopeTask) and task.started:
         for box, live in task.memory.live.items():
-            page.add(catalogue.LIVE, live.height, *labels, box)
+            samples.add(catalogue.LIVE, live.height, *labels, box)
 
 
-def _metered(page: Exposition, shared: Shared) -> None:
+def _metered(samples: Samples, shared: Shared) -> None:
     """Tell what the process has counted."""
     meter, network = shared.meter, shared.plan.network
     for (arc, op), count in tuple(meter.revisions.items()):
-        page.add(catalogue.REVISIONS, count, network, arc, op)
+        samples.add(catalogue.REVISIONS, count, network, arc, op)
     for scope, count in tuple(meter.epochs.items()):
-        page.add(catalogue.EPOCHS, count, network, scope)
+        samples.add(catalogue.EPOCHS, count, network, scope)
     for scope, durations in tuple(meter.commits.items()):
-        page.add_durations(catalogue.COMMITS, durations, network, scope)
+        samples.add_durations(catalogue.COMMITS, durations, network, scope)
     for scope, count in tuple(meter.doubtful.items()):
-        page.add(catalogue.DOUBTFUL, count, network, scope)
+        samples.add(catalogue.DOUBTFUL, count, network, scope)
     for metric, counts in (
         (catalogue.ANSWERED, meter.answered),
         (catalogue.REFUSED, meter.refused),
         (catalogue.SENT, meter.tuples),
     ):
         for arc, count in counts.items():
-            page.add(metric, count, network, arc)
+            samples.add(metric, count, network, arc)
 
 
-def _copied(page: Exposition, sweeper: Sweeper) -> None:
+def _copied(samples: Samples, sweeper: Sweeper) -> None:
     """Tell of a sweeper's copy."""
     labels = sweeper.shared.plan.network, sweeper.arc.name, str(sweeper.partition)
     files = list(sweeper.folder.glob("segment-*.arrow"))
     if sweeper.store.upto >= 0:
-        page.add(catalogue.COPIED, sweeper.store.upto, *labels)
-    page.add(catalogue.BYTES, sum(file.stat().st_size for file in files), *labels)
-    page.add(catalogue.SEGMENTS, len(files), *labels)
-    page.add(catalogue.FULL, int(bool(sweeper.full)), *labels)
+        samples.add(catalogue.COPIED, sweeper.store.upto, *labels)
+    samples.add(catalogue.BYTES, sum(file.stat().st_size for file in files), *labels)
+    samples.add(catalogue.SEGMENTS, len(files), *labels)
+    samples.add(catalogue.FULL, int(bool(sweeper.full)), *labels)
 
 
-def _heard(page: Exposition, shared: Shared) -> None:
+def _heard(samples: Samples, shared: Shared) -> None:
     """Tell of others."""
-    page.add(catalogue.LIES, shared.view.lie_count, shared.plan.network)
+    samples.add(catalogue.LIES, shared.view.lie_count, shared.plan.network)
     outage = getattr(shared.registry, "outage", None)
     if outage is not None:
-        page.add(catalogue.REGISTRY_UP, int(not outage.told), shared.plan.network)
-        page.add(catalogue.REGISTRY_FAILURES, outage.failure_count, shared.plan.network)
+        samples.add(catalogue.REGISTRY_UP, int(not outage.told), shared.plan.network)
+        samples.add(catalogue.REGISTRY_FAILURES, outage.failure_count, shared.plan.network)

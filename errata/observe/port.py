@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
-from errata.observe.exposition import CONTENT_TYPE
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, PROCESS_COLLECTOR
+
 from errata.observe.process_metrics import process_metrics
 from errata.observe.pulse import Pulse
+from errata.observe.samples import Samples, text_of
 from errata.schemas.errors import ErrataError
 
 log = logging.getLogger("errata")
@@ -37,8 +39,14 @@ def told_of(pulse: Pulse, path: str) -> Answer:
     if path == "/readyz":
         return ready(pulse.not_ready())
     if path == "/metrics":
-        return 200, CONTENT_TYPE, pulse.metrics + process_metrics(pulse)
+        return metrics_of(pulse, pulse.metrics)
     return 404, _TEXT, "there are /healthz, /readyz and /metrics\n"
+
+
+def metrics_of(pulse: Pulse, work: Samples) -> Answer:
+    """Return the metrics of a process's work and of the process itself."""
+    text = text_of(work, process_metrics(pulse), PROCESS_COLLECTOR)
+    return 200, CONTENT_TYPE_PLAIN_0_0_4, text
 
 
 def ready(waits: Sequence[str]) -> Answer:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import monotonic
 
+from errata.observe.samples import Samples
+
 STUCK_S = 120.0
 """A step that takes longer is stuck: the longest one in order waits for brokers for a minute."""
 LOOK_S = 1.0
@@ -29,8 +31,8 @@ class Pulse:
         """When the loop last turned; None before it does."""
         self.waits: Sequence[str] = ("it is starting",)
         """Why the process is not ready; empty if it is."""
-        self.metrics = ""
-        """Metrics of the work, in Prometheus' text format."""
+        self.metrics = Samples()
+        """Metrics of the work."""
         self._looked_s = float("-inf")
 
     def turn(self) -> bool:
@@ -41,7 +43,7 @@ class Pulse:
         self._looked_s = now
         return True
 
-    def tell(self, waits: Sequence[str], metrics: str) -> None:
+    def tell(self, waits: Sequence[str], metrics: Samples) -> None:
         """Take what the process found when it looked at itself."""
         self.waits, self.metrics = waits, metrics
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
-from errata.observe.exposition import Metric, listed
 from errata.observe.metric_catalogue import SHARED_METRICS, SWEEPER_METRICS, TASK_METRICS
-from errata.observe.process_metrics import PROCESS_METRICS
+from errata.observe.process_metrics import LIBRARY_METRICS, PROCESS_METRICS
+from errata.observe.samples import Metric
 from errata.run.supervisor_port import UP_METRICS
 
 _INTRO = """# Metrics
@@ -26,7 +27,7 @@ _GROUPS = (
     ("Tasks", TASK_METRICS),
     ("Sweepers", SWEEPER_METRICS),
     ("Every process with a network", SHARED_METRICS),
-    ("Every process", PROCESS_METRICS),
+    ("Every process", PROCESS_METRICS + LIBRARY_METRICS),
     ("`errata up`", UP_METRICS),
 )
 METRICS: tuple[Metric, ...] = tuple(metric for _, group in _GROUPS for metric in group)
@@ -35,7 +36,16 @@ METRICS: tuple[Metric, ...] = tuple(metric for _, group in _GROUPS for metric in
 
 def page() -> str:
     """Return the page in Markdown."""
-    return _INTRO + "".join(f"\n## {name}\n\n{listed(group)}" for name, group in _GROUPS)
+    return _INTRO + "".join(f"\n## {name}\n\n{_listed(group)}" for name, group in _GROUPS)
+
+
+def _listed(metrics: Sequence[Metric]) -> str:
+    lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for metric in metrics:
+        labels = ", ".join(f"`{name}`" for name in metric.labels)
+        kind = f"{metric.kind} *" if metric.since_start else metric.kind
+        lines.append(f"| `{metric.name}` | {kind} | {labels} | {metric.about} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

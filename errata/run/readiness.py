@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 
 from errata.observe import metrics
+from errata.observe.samples import Samples
 from errata.processors.reports.validation import Disbelief
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
@@ -30,7 +31,7 @@ class Look:
         self._reports_end: int | None = None
         self._named: dict[str, Disbelief] = {}
 
-    def __call__(self, actors: Collection[Actor]) -> tuple[list[str], str]:
+    def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
         """Return why the process is not ready, and its metrics, as they are now."""
         tasks = [actor for actor in actors if isinstance(actor, Task)]
         sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from errata.observe.exposition import CONTENT_TYPE, COUNTER, GAUGE, Exposition, Metric
-from errata.observe.port import Address, Answer, PortError, ready, told_of
-from errata.observe.process_metrics import process_metrics
+from errata.observe.port import Address, Answer, PortError, metrics_of, ready, told_of
 from errata.observe.pulse import Pulse
+from errata.observe.samples import COUNTER, GAUGE, Metric, Samples
 from errata.run.supervisor import Supervisor
 
 RUNNING = Metric("errata_process_running", GAUGE, ("process",), "1 if the process runs, else 0.")
@@ -80,15 +79,15 @@ class UpPort:
         if path == "/readyz":
             return ready([*self.pulse.not_ready(), *self._waits()])
         if path == "/metrics":
-            return 200, CONTENT_TYPE, self._metrics() + process_metrics(self.pulse)
+            return metrics_of(self.pulse, self._metrics())
         return told_of(self.pulse, path)
 
-    def _metrics(self) -> str:
-        page, running = Exposition(), self.supervisor.pids
+    def _metrics(self) -> Samples:
+        samples, running = Samples(), self.supervisor.pids
         for name, count in self.supervisor.restarts.items():
-            page.add(RUNNING, int(name in running), name)
-            page.add(RESTARTS, count, name)
-        return page.text()
+            samples.add(RUNNING, int(name in running), name)
+            samples.add(RESTARTS, count, name)
+        return samples
 
     def _waits(self) -> Iterator[str]:
         running = self.supervisor.pids

@@ -1,4 +1,4 @@
-"""An address to listen on, as people write it."""
+"""An address to listen on, as people write it; pydantic has URLs only, which need a scheme."""
 
 from __future__ import annotations
 

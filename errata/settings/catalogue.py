@@ -1,125 +1,303 @@
-"""Every setting of `errata.toml`, and what it does."""
+"""Every setting of `errata.toml`, and what it does: a model of pydantic-settings.
+
+An `ErrataError` that a validator raises passes through pydantic as it is: people are told of a
+malformed setting in our words. A ValueError becomes a ValidationError, which `load` translates.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from errata.processors.tasks.shared import DEAD_LETTER, STOP
-from errata.settings.logs import JSON, LEVELS, TEXT
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
-KAFKA, REGISTRY, PREFIX = "kafka", "schema_registry", "ERRATA_"
+from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, STOP
+from errata.processors.windows.time_windows import duration_ms
+from errata.settings.address import address
+from errata.settings.logs import FORMATS, JSON, LEVEL, LEVELS, TEXT
+from errata.settings.origin import DELIMITER, FILE, PREFIX, Setting, SettingsError, nearest_file
+from errata.settings.place import DAY_MS, WAIT_MS
+from errata.settings.secret_files import from_files
+from errata.settings.sources import FileSource, VariableSource
+from errata.topics.secrets import Hiding
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One setting of `errata.toml`.
+def _setting(
+    default: object, about: str, *, shown: str = "", plain: str = "", alias: str | None = None
+) -> Any:
+    """Declare a setting.
 
     Args:
-        table: Its table in the file.
-        key: Its key in the table; "" for any.
-        plain: A plain variable that gives it too.
-        default: What it is when nobody gives it, as people read it.
+        default: What it is when nobody gives it.
         about: What it does.
+        shown: The default as people read it, if that is not its text.
+        plain: A plain variable that gives it too.
+        alias: Its key, if that is no name in Python.
     """
-
-    table: str
-    key: str
-    plain: str
-    default: str
-    about: str
-
-    @property
-    def variable(self) -> str:
-        """The variable of ours that gives it."""
-        key = self.key.replace(".", "_").upper() or "<KEY>"
-        return f"{PREFIX}{self.table.upper()}__{key}"
+    extra: dict[str, Any] = {"shown": shown or f"`{default}`", "plain": plain}
+    return Field(default, description=about, alias=alias, json_schema_extra=extra)
 
 
-SETTINGS = (
-    Setting(
-        KAFKA,
-        "bootstrap.servers",
-        "KAFKA_BOOTSTRAP_SERVERS",
-        "none: needed",
-        "The cluster: `HOST:PORT`, with commas between several.",
-    ),
-    Setting(
-        KAFKA,
-        "",
-        "",
+def _one_of(known: Collection[str]) -> AfterValidator:
+    def check(value: str) -> str:
+        if value not in known:
+            raise ValueError(f"needs to be {' or '.join(known)}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _duration(name: str) -> BeforeValidator:
+    return BeforeValidator(partial(duration_ms, what=name))
+
+
+def _address(text: object) -> object:
+    return None if text is None else address(str(text))
+
+
+class Table(BaseModel):
+    """A table of `errata.toml`."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
+    any_key: ClassVar[tuple[str, str] | None] = None
+    """The default and the meaning of any other key; None: there are no others."""
+
+
+class ClientTable(Table):
+    """A table with the keys of a client's own, which judges them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def given(self) -> Hiding:
+        """Return what is set, by the client's keys."""
+        return Hiding(self.model_dump(by_alias=True, exclude_unset=True))
+
+
+class Kafka(ClientTable):
+    """Settings of librdkafka."""
+
+    any_key = (
         "librdkafka's",
         "Any key of librdkafka, as `sasl.password`; in a variable, underscores stand for the dots. "
         "Keys that the laws depend on (isolation level, commits, idempotence) are Errata's own.",
-    ),
-    Setting(
-        "brokers",
-        "wait",
+    )
+    bootstrap_servers: str | int = _setting(
         "",
-        "`60s`",
+        "The cluster: `HOST:PORT`, with commas between several.",
+        shown="none: needed",
+        plain="KAFKA_BOOTSTRAP_SERVERS",
+        alias="bootstrap.servers",
+    )
+
+    @model_validator(mode="after")
+    def _need_a_cluster(self) -> Self:
+        if not self.bootstrap_servers:
+            raise SettingsError(
+                "no Kafka cluster is configured: set KAFKA_BOOTSTRAP_SERVERS=HOST:PORT (or "
+                'ERRATA_KAFKA__BOOTSTRAP_SERVERS), or write "bootstrap.servers" under [kafka] into '
+                f"{FILE}; `errata local` and `errata demo` need no cluster"
+            )
+        return self
+
+
+class Brokers(Table):
+    """How brokers are waited for."""
+
+    wait: Annotated[int, _duration("brokers.wait")] = _setting(
+        WAIT_MS,
         "How long a process, or `errata deploy`, waits at its start for brokers that don't answer; "
         "it says so once.",
-    ),
-    Setting(
-        REGISTRY,
-        "url",
-        "SCHEMA_REGISTRY_URL",
-        "none: schemas are kept in the topic `_errata_schemas`",
-        "A schema registry that speaks the API of Kafka's usual registries.",
-    ),
-    Setting(
-        REGISTRY,
-        "",
-        "",
+        shown="`60s`",
+    )
+
+
+class Registry(ClientTable):
+    """Settings of the client of a schema registry."""
+
+    any_key = (
         "its client's",
         "Any key of Confluent's client for it: `basic.auth.user.info` (`USER:PASSWORD`), "
         "`ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location`.",
-    ),
-    Setting(
-        "state",
-        "folder",
-        "ERRATA_STATE",
-        "`errata` in `$XDG_STATE_HOME`, or in `~/.local/state`",
-        "Where indexes and copies of connection points are kept; relative to the file. It can be "
-        "lost: a process reads its content again.",
-    ),
-    Setting(
-        "topics",
-        "compaction_lag",
+    )
+    url: str | int = _setting(
         "",
-        "`1d`",
+        "A schema registry that speaks the API of Kafka's usual registries.",
+        shown="none: schemas are kept in the topic `_errata_schemas`",
+        plain="SCHEMA_REGISTRY_URL",
+    )
+
+
+class State(Table):
+    """Local state."""
+
+    folder: Annotated[Path | None, AfterValidator(lambda path: path and path.expanduser())] = (
+        _setting(
+            None,
+            "Where indexes and copies of connection points are kept; relative to the file. It can "
+            "be lost: a process reads its content again.",
+            shown="`errata` in `$XDG_STATE_HOME`, or in `~/.local/state`",
+            plain="ERRATA_STATE",
+        )
+    )
+
+
+class Topics(Table):
+    """Topics that are made."""
+
+    compaction_lag: Annotated[int, _duration("topics.compaction_lag")] = _setting(
+        DAY_MS,
         "How long a superseded record stays in the topic of a connection point. A process that was "
         "away for longer computes its boxes anew.",
-    ),
-    Setting(
-        "boxes",
-        "on_error",
-        "",
-        f"`{DEAD_LETTER}`",
+        shown="`1d`",
+    )
+
+
+class Boxes(Table):
+    """Boxes of any network."""
+
+    on_error: Annotated[str, _one_of(ON_ERROR)] = _setting(
+        DEAD_LETTER,
         "What happens to a tuple for which a function of yours raises, or that a box refuses: it "
         f"is left out and is a dead letter (`{DEAD_LETTER}`), or the process ends with a message "
         f"and commits nothing of that epoch (`{STOP}`).",
-    ),
-    Setting(
-        "http",
-        "listen",
-        "",
-        "none: no port is opened",
+    )
+
+
+class Http(Table):
+    """The port of a process."""
+
+    listen: Annotated[tuple[str, int] | None, BeforeValidator(_address)] = _setting(
+        None,
         "`HOST:PORT` of `/healthz`, `/readyz` and `/metrics` ([operations.md](operations.md)); "
         "port 0: a free one, which is logged. `errata up` gives its processes the ports after it.",
-    ),
-    Setting(
-        "log",
-        "format",
-        "",
-        f"`{TEXT}`; in the image `{JSON}`",
+        shown="none: no port is opened",
+    )
+
+
+class Log(Table):
+    """What is logged."""
+
+    format: Annotated[str, _one_of(FORMATS)] = _setting(
+        TEXT,
         f"Lines for people (`{TEXT}`), or for programs (`{JSON}`), on standard error.",
-    ),
-    Setting(
-        "log",
-        "level",
-        "",
-        "`warning`",
-        f"What is logged: {', '.join(f'`{level}`' for level in LEVELS)} and above.",
-    ),
-)
-"""Every setting; `errata.settings.page` prints them."""
+        shown=f"`{TEXT}`; in the image `{JSON}`",
+    )
+    level: Annotated[str, _one_of(LEVELS)] = _setting(
+        LEVEL, f"What is logged: {', '.join(f'`{level}`' for level in LEVELS)} and above."
+    )
+
+
+class _Sourced(BaseSettings):
+    """Reads the nearest `errata.toml`, and variables, which win.
+
+    Args:
+        environ: Variables by name; empty ones don't count.
+        folder: Where to look for `errata.toml` first.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
+        env_nested_max_split=1,
+        enable_decoding=False,
+        extra="ignore",  # names are checked where they are found
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, what wins first."""
+        assert isinstance(init_settings, InitSettingsSource)
+        given = init_settings.init_kwargs
+        file = FileSource(settings_cls, nearest_file(given["folder"]), SETTINGS)
+        return VariableSource(settings_cls, given["environ"], SETTINGS), file
+
+
+class Settings(_Sourced):
+    """All settings."""
+
+    kafka: Kafka = Field(default_factory=dict, validate_default=True)
+    brokers: Brokers = Brokers()
+    schema_registry: Registry = Registry()
+    state: State = State()
+    topics: Topics = Topics()
+    boxes: Boxes = Boxes()
+    http: Http = Http()
+    log: Log = Log()
+
+
+class LogSettings(_Sourced):
+    """What is logged: all that is judged before a command has begun."""
+
+    log: Log = Log()
+
+
+S = TypeVar("S", bound=_Sourced)
+
+
+def load(kind: type[S], *, environ: Mapping[str, str], folder: Path) -> S:
+    """Return settings.
+
+    Args:
+        kind: Which.
+        environ: Environment variables; empty ones don't count.
+        folder: Where to look for `errata.toml` first.
+
+    Raises:
+        ErrataError: If a setting is missing, none of ours or malformed.
+    """
+    given: dict[str, Any] = {"environ": from_files(environ, prefix=PREFIX), "folder": folder}
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        raise _told(error) from None  # the cause would name a class of ours, and no place
+
+
+def _told(error: ValidationError) -> SettingsError:
+    """Return the first fault of a validation as people are told of settings: without the value."""
+    fault = error.errors(include_url=False, include_input=False)[0]
+    table, key = map(str, fault["loc"][:2])
+    needs = str(fault.get("ctx", {}).get("error", fault["msg"]))
+    variable = Setting(table, key).variable
+    return SettingsError(f"{table}.{key} {needs}; correct it in {FILE}, or {variable}")
+
+
+def _settings() -> Iterator[Setting]:
+    for table, field in Settings.model_fields.items():
+        model = field.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, Table)
+        for name, each in model.model_fields.items():
+            extra: Any = each.json_schema_extra
+            about = each.description or ""
+            yield Setting(table, each.alias or name, extra["plain"], extra["shown"], about)
+        if model.any_key:
+            yield Setting(table, "", "", *model.any_key)
+
+
+SETTINGS = tuple(_settings())
+"""Every setting; `errata.cli.settings_page` prints them."""

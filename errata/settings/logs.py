@@ -8,38 +8,48 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import UTC, datetime
+import time
 from typing import Any
 
+from pythonjsonlogger.json import JsonFormatter
+
 from errata.topics.client import LOGGER as CLIENT
-from errata.topics.secrets import Cleaning
+from errata.topics.secrets import Cleaning, clean
 
 TEXT, JSON = FORMATS = "text", "json"
 LEVELS = ("debug", "info", "warning", "error")
+LEVEL = "warning"
+"""The level when nobody says one."""
+
+_FIELDS = {"asctime": "time", "levelname": "level", "name": "logger", "message": "message"}
+"""Fields that every line has, by the library's names for them."""
+_EXCEPTION = "exception"
 
 about: dict[str, str] = {}
 """What this process is working on just now, by field."""
 
 
-class JsonLines(logging.Formatter):
+class JsonLines(JsonFormatter):
     """A line of JSON a record."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told = {
-            "time": at.replace("+00:00", "Z"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **about,
-        }
-        if record.exc_info:
-            told["exception"] = record.exc_text or self.formatException(record.exc_info)
-        return json.dumps(told)
+    converter = staticmethod(time.gmtime)
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__([*_FIELDS], rename_fields={**_FIELDS, "exc_info": _EXCEPTION})
+
+    def formatException(self, ei: Any) -> str:
+        """Return a traceback without secrets: the library takes none that `Cleaning` has made."""
+        return clean(super().formatException(ei))
+
+    def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
+        """Add what the process works on; leave out what others attach, which nobody has cleaned."""
+        told = {**log_data, **about}
+        names = (*_FIELDS.values(), *about, _EXCEPTION)
+        return {name: told[name] for name in names if name in told}
 
 
-def set_up(form: str = TEXT, level: str = "warning") -> None:
+def set_up(form: str = TEXT, level: str = LEVEL) -> None:
     """Have everything logged to standard error, from now on.
 
     Lines of librdkafka are among it in JSON, and on a terminal from level info: what matters of

@@ -1,7 +1,7 @@
 """Settings from files: ``ERRATA_KAFKA__SASL_PASSWORD_FILE`` names the file that holds a password.
 
 So Docker and Kubernetes give secrets to a process: a variable is seen by whoever may look at the
-container, a mounted file is not.
+container, a mounted file is not. pydantic-settings has folders of secrets only, a file a setting.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def exposed(text: str) -> dict[tuple[str, Labels], float]:
     """Return the value by name and labels of every line; the text must keep every rule.
 
     A metric's lines stand together behind its HELP and its TYPE, which come once; no line comes
-    twice; counters end in ``_total`` and are not negative; buckets add up.
+    twice; labels come by name; counters end in ``_total`` and are not negative; buckets add up.
     """
     assert text.endswith("\n")
     found: dict[tuple[str, Labels], float] = {}
@@ -61,5 +61,5 @@ def labels(text: str | None) -> Labels:
         found.append((told[1], re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), told[2])))
         rest = rest[told.end() :]
     names = [name for name, _ in found]
-    assert len(set(names)) == len(names), text
+    assert names == sorted(set(names)), text
     return tuple(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from errata.observe.exposition import HISTOGRAM
+from errata.observe.samples import HISTOGRAM
 from errata.run.metrics_page import METRICS
 
 BOARD: dict[str, Any] = json.loads(

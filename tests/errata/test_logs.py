@@ -13,6 +13,7 @@ from errata.run.child_output import pass_on, tell
 from errata.run.exit_status import complain, reported
 from errata.run.supervisor import ProcessFailedError, Supervisor
 from errata.settings import logs
+from errata.topics import secrets
 from errata.topics.client import LOGGER
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
@@ -70,6 +71,23 @@ def test_an_exception_is_a_field(lines: Lines) -> None:
     assert told["level"] == "ERROR"
     assert told["message"] == "internal error in `errata run`: KeyError: 'gone'"
     assert "Traceback" in told["exception"]
+
+
+def test_neither_an_exception_nor_what_is_attached_shows_a_secret(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "_known", {"hunter2"})
+    logs.set_up(logs.JSON)
+    try:
+        raise ValueError("hunter2 is wrong")
+    except ValueError:
+        logging.getLogger("other").exception("with %s", "hunter2", extra={"login": "hunter2"})
+    (line,) = lines()
+    told = json.loads(line)
+    assert list(told) == ["time", "level", "logger", "message", "exception"]
+    assert told["message"] == "with ***"
+    assert told["exception"].startswith("Traceback (most recent call last):\n")
+    assert told["exception"].endswith("\nValueError: *** is wrong")
 
 
 def test_a_complaint_has_no_traceback_unless_asked_for(lines: Lines) -> None:

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import PROCESS_COLLECTOR
 
 from errata import Network, tumbling
 from errata.observe import metrics
+from errata.observe.process_metrics import LIBRARY_METRICS
+from errata.observe.samples import text_of
 from errata.run.metrics_page import METRICS, page
 from errata.testing import Driver
 from tests.errata.exposed import Labels, exposed
@@ -33,12 +36,12 @@ def insert(key: str, minute: int, price: int) -> dict:
 
 def told(driver: Driver) -> dict[tuple[str, Labels], float]:
     tasks, sweepers = driver.tasks, driver.sweepers.values()
-    text = metrics.work(driver.shared, [task.name for task in tasks], tasks, sweepers)
-    return exposed(text)
+    work = metrics.work(driver.shared, [task.name for task in tasks], tasks, sweepers)
+    return exposed(text_of(work))
 
 
 def labelled(name: str, **labels: str) -> tuple[str, Labels]:
-    return name, (("network", "told"), *labels.items())
+    return name, tuple(sorted({"network": "told", **labels}.items()))
 
 
 INGEST = {"scope": "ingest.trades", "task": "ingest.trades.0"}
@@ -118,7 +121,16 @@ def test_every_metric_is_listed_with_the_labels_and_the_kind_that_it_has(driver:
     assert len(listed) == len(METRICS)
     for name, labels in told(driver):
         metric = listed.get(name) or listed[name.rpartition("_")[0]]
-        assert tuple(label for label, _ in labels if label != "le") == metric.labels
+        assert [label for label, _ in labels if label != "le"] == sorted(metric.labels)
+
+
+def test_what_the_library_tells_of_a_process_is_listed_as_it_does() -> None:
+    told = exposed(text_of(PROCESS_COLLECTOR))
+    assert {name for name, _ in told} == {metric.name for metric in LIBRARY_METRICS}
+    lines = text_of(PROCESS_COLLECTOR).splitlines()
+    for metric in LIBRARY_METRICS:
+        assert f"# HELP {metric.name} {metric.about}" in lines
+        assert f"# TYPE {metric.name} {metric.kind}" in lines
 
 
 def test_names_end_as_prometheus_users_know_it() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from errata.observe.port import PortError, listening, told
 from errata.observe.pulse import LOOK_S, STUCK_S, Pulse
+from errata.observe.samples import COUNTER, Metric, Samples
 from errata.run.supervisor import Supervisor
 from errata.run.supervisor_port import UpPort, ports_after
 from tests.errata.exposed import exposed
@@ -55,10 +56,10 @@ def test_a_process_that_starts_is_alive_and_not_ready(port: int) -> None:
 def test_what_it_waits_for_is_told_until_it_is_ready(port: int) -> None:
     with told((HOST, port)) as pulse:
         assert pulse.turn()
-        pulse.tell(["task prices.0 is starting", "sweep.prices.1 answers nobody"], "")
+        pulse.tell(["task prices.0 is starting", "sweep.prices.1 answers nobody"], Samples())
         why = "task prices.0 is starting\nsweep.prices.1 answers nobody\n"
         assert asked(port, "/readyz") == (503, why)
-        pulse.tell([], "")
+        pulse.tell([], Samples())
         assert asked(port, "/readyz?verbose") == (200, "ready\n")
         pulse.stopping()
         assert asked(port, "/readyz") == (503, "it is stopping\n")
@@ -68,7 +69,7 @@ def test_what_it_waits_for_is_told_until_it_is_ready(port: int) -> None:
 def test_a_loop_that_does_not_turn_is_not_ready_and_in_the_end_not_alive(port: int) -> None:
     with told((HOST, port)) as pulse:
         pulse.turn()
-        pulse.tell([], "")
+        pulse.tell([], Samples())
         pulse.doing = "prices.3"
         pulse.turned_s = time.monotonic() - 6 * LOOK_S
         status, why = asked(port, "/readyz")
@@ -79,9 +80,11 @@ def test_a_loop_that_does_not_turn_is_not_ready_and_in_the_end_not_alive(port: i
 
 
 def test_metrics_are_those_of_the_work_and_of_the_process(port: int) -> None:
+    work = Samples()
+    work.add(Metric("a_total", COUNTER, (), "A."), 1)
     with told((HOST, port)) as pulse:
         pulse.turn()
-        pulse.tell([], "# HELP a_total A.\n# TYPE a_total counter\na_total 1\n")
+        pulse.tell([], work)
         found = exposed(asked(port, "/metrics")[1])
     assert found["a_total", ()] == 1
     assert found["errata_ready", ()] == 1
@@ -139,17 +142,17 @@ def test_up_is_ready_when_all_of_its_processes_are(port: int) -> None:
     with listening((HOST, port), up.answer):
         assert asked(port, "/readyz")[1].splitlines()[0] == "it is starting"
         pulse.turn()
-        pulse.tell([], "")
+        pulse.tell([], Samples())
         assert asked(port, "/readyz")[1] == "one: does not run\nother: does not run\n"
         with supervisor, told((HOST, one)) as first:
             first.turn()
-            first.tell(["task a.0 is starting"], "")
+            first.tell(["task a.0 is starting"], Samples())
             status, why = asked(port, "/readyz")
             assert (status, why) == (503, "one: task a.0 is starting\nother: does not answer yet\n")
             with told((HOST, other)) as second:
                 for each in (first, second):
                     each.turn()
-                    each.tell([], "")
+                    each.tell([], Samples())
                 assert asked(port, "/readyz") == (200, "ready\n")
             found = exposed(asked(port, "/metrics")[1])
             assert found["errata_process_running", (("process", "one"),)] == 1

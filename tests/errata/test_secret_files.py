@@ -1,5 +1,6 @@
 """Settings whose values are in files."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,19 @@ def test_no_secret_is_shown_by_what_a_process_knows_of_its_place(tmp_path: Path)
     place = read_settings(given(tmp_path, PASSWORD.encode()), folder=tmp_path)
     assert PASSWORD not in f"{place} {place!r} {place.kafka}"
     assert PASSWORD not in secrets.clean(PASSWORD)
+
+
+def test_no_secret_is_shown_by_the_library_that_reads_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On demand it logs all that its sources give."""
+    monkeypatch.setenv("PYDANTIC_SETTINGS_DEBUG", "1")
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "errata.toml").write_text(f"[kafka]\nsasl.password = '{PASSWORD}'\n")
+    read_settings({"KAFKA_BOOTSTRAP_SERVERS": "a:1"}, folder=tmp_path)
+    read_settings(given(tmp_path, PASSWORD.encode()), folder=tmp_path)
+    assert "sasl.password" in caplog.text
+    assert PASSWORD not in caplog.text
 
 
 def test_a_value_that_is_given_twice_is_refused(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """Where settings come from, and which ones win."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from errata.cli.settings_page import page
 from errata.schemas.errors import ErrataError
-from errata.settings.catalogue import SETTINGS, Setting
+from errata.settings.catalogue import SETTINGS
+from errata.settings.origin import Setting, SettingsError
 from errata.settings.place import DAY_MS
-from errata.settings.settings import SettingsError, read_log_settings, read_settings
+from errata.settings.settings import read_log_settings, read_settings
 
 FILE = """
 [kafka]
@@ -126,6 +129,17 @@ def test_an_unknown_variable_of_ours_is_refused(tmp_path: Path) -> None:
     environ = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "ERRATA_STATE__FODLER": "x"}
     with pytest.raises(SettingsError, match=r"ERRATA_STATE__FODLER: no setting 'state\.fodler'"):
         read_settings(environ, folder=tmp_path)
+
+
+def test_commands_that_need_no_settings_do_without_the_library_that_reads_them(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    program = "import runpy, sys; sys.argv = ['errata', '--version']\n"
+    program += "try: runpy.run_module('errata', run_name='__main__')\n"
+    program += "except SystemExit: print('pydantic' in sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=True)
+    assert done.stdout.decode().splitlines()[-1] == "False"
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:

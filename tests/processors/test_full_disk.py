@@ -12,6 +12,7 @@ import lmdb
 import pytest
 
 from errata import Network
+from errata.observe.samples import text_of
 from errata.processors.ingest.held_tuples import Holdings
 from errata.processors.ingest.identity_index import FullIndexError, Index, StoredIndexError
 from errata.processors.ingest.ingest_task import IngestTask
@@ -52,7 +53,7 @@ def waits(driver: Driver) -> list[str]:
 
 
 def full(driver: Driver) -> list[str]:
-    page = Look(driver.shared, [])(driver.tasks)[1].splitlines()
+    page = text_of(Look(driver.shared, [])(driver.tasks)[1]).splitlines()
     return [line.rpartition(" ")[2] for line in page if line.startswith("errata_index_full{")]
 
 
@@ -75,7 +76,7 @@ def test_what_comes_waits_until_there_is_room(
     driver = on_small_disk
     driver.send("one", [put(n, n) for n in range(100)])
     driver.close_epoch()
-    assert full(driver) == ["0", "0"]
+    assert full(driver) == ["0.0", "0.0"]
 
     stuffing = fill(small_disk)
     driver.send("one", [put(n, n) for n in range(100, 300)])
@@ -88,13 +89,13 @@ def test_what_comes_waits_until_there_is_room(
     (line,) = waits(driver)
     assert line.startswith("task ingest.one.0 waits: index of full.one ")
     assert "No space left on device; make room" in line
-    assert full(driver) == ["1", "0"]
+    assert full(driver) == ["1.0", "0.0"]
 
     stuffing.unlink()
     clock.pass_on()
     driver.close_epoch()
     assert prices(driver, "one") == [0, 1, 2, 3, 4, 7_000, *range(6, 301)]
-    assert (waits(driver), full(driver)) == ([], ["0", "0"])
+    assert (waits(driver), full(driver)) == ([], ["0.0", "0.0"])
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(told) == 2, told
     assert told[0].startswith("ingest.one.0 takes nothing in until there is room: index of ")

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 import pytest
+from tenacity import stop_after_delay
 
 from errata.topics import present
 from errata.topics.client import Connection, TooFewBrokersError
@@ -107,7 +108,7 @@ def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypat
     monkeypatch.setattr(Connection, "ask", late)
     create_topics(broker.settings, [TopicSpec("unheard-of", 1, passing())])
     assert next(unheard, None) is None
-    monkeypatch.setattr(present, "HEARD_S", 0.2)
+    monkeypatch.setattr(present.described.retry, "stop", stop_after_delay(0.2))
     with pytest.raises(MissingTopicError, match="no topic 'never-heard-of'"):
         topic_settings(broker.settings, ["never-heard-of"])
 
