@@ -16,7 +16,7 @@ help: ## this list
 demo: .venv/ready ## the main job on real data: a real broker, both modes, an audit
 	@$(BIN)/errata demo $(if $(FAST),--fast) $(ARGS)
 
-test: lint ## everything that CI runs
+test: lint docs ## everything that CI runs
 	@$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile \
 	  --no-loadscope-reorder $(ARGS)
 
