@@ -14,6 +14,7 @@ from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.takeover import ROWS_A_TRANSACTION, Filled, NewArc
 from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import Fields
 from errata.spark_jobs.registered import Registered
@@ -97,7 +98,7 @@ class FillWriter:
         revisions = inserts(tuples, self.plan.arcs[name].fields)
         if name in self.plan.topics:
             for (partition,), part in parted(revisions, self._spread.places(tuples)):
-                task = f"{self.plan.scope_of(name)}.{partition}"
+                task = str(ScopeId.parse(self.plan.scope_of(name)).task(partition))
                 meta = Meta(task, self.new.attempts[partition], epoch)
                 keys, values = self._codec.encode(part, meta)
                 places = [partition] * len(keys)

@@ -1,10 +1,9 @@
-"""The broker's log cleaner, as eager as docs/protocol.md allows: behind every reader's frontier."""
+"""The broker's log cleaner, as eager as DESIGN 3 allows: behind every reader's frontier."""
 
 from collections.abc import Iterable
 
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
-from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.history import History
@@ -51,7 +50,7 @@ class Cleaner:
         plan, partition = self.plan, place.partition
         writer = plan.scope_of(arc)
         starting = any(
-            not task.started and str(TaskId.parse(task.name).scope) == writer
+            not task.started and task.name.rpartition(".")[0] == writer
             for process in processes
             for task in process.tasks
         )
