@@ -13,8 +13,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View, believed
-from errata.processors.tasks.task import INTERVAL_MS
-from errata.processors.wire.report import NEVER
+from errata.processors.wire.report import INTERVAL_MS, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc, visible
 from errata.schemas.errors import ErrataError

@@ -10,8 +10,7 @@ from time import monotonic
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.task import INTERVAL_MS
-from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError

@@ -13,7 +13,7 @@ from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.takeover import ROWS_A_TRANSACTION, Filled, NewArc
-from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import INTERVAL_MS
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import Fields

@@ -53,7 +53,7 @@ class JobTask(Task):
 
     def take(self, report: Report) -> None:
         """Note a report that was committed."""
-        self.report = report
+        self.attempt.report = report
         self.view.note(report)
 
 
@@ -171,7 +171,7 @@ class Reports:
             self.transactions.flush()
             yield True
         for task, report in zip(self.tasks, reports, strict=True):
-            task.write(report)
+            task.attempt.write(report)
         self.transactions.flush()
         yield True
         began_s = monotonic()

@@ -21,7 +21,7 @@ from errata.client import rows
 from errata.client.tailing import Tail
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import current
-from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import INTERVAL_MS
 from errata.run.stopping import Stop
 from errata.schemas.arc import Arc
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.reports.watermarks import combined
-from errata.processors.tasks.task import INTERVAL_MS
-from errata.processors.wire.report import FOREVER, IDLE, NEVER
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER
 from errata.processors.wire.task_id import TaskId
 
 STALE_MS = 1_500

@@ -17,9 +17,9 @@ from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
-from errata.processors.tasks.task import INTERVAL_MS, Task
+from errata.processors.tasks.task import Task
 from errata.processors.wire.count_key import CountKey
-from errata.processors.wire.report import FOREVER, IDLE
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.reading import KafkaReader

@@ -21,5 +21,5 @@ def drain(actors: Iterable[Actor], advance: Callable[[Actor], bool]) -> None:
     """
     until = monotonic() + DRAIN_S
     for task in [actor for actor in actors if isinstance(actor, Task)]:
-        while task.is_committing and monotonic() < until:
+        while task.attempt.is_committing and monotonic() < until:
             advance(task)

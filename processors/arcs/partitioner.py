@@ -9,12 +9,12 @@ partition is a delete in the one and an insert in the other, in one epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 
 import polars as pl
 
-from errata.processors.arcs.tombstones import Emission
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.avro import tuple_schema
@@ -22,6 +22,16 @@ from errata.schemas.encode import Encoder
 from errata.schemas.partition import partitions
 
 _WITHOUT_BRANCH = itemgetter(slice(1, None))
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Revisions that one epoch gave for an arc, and the partition of each."""
+
+    arc: str
+    epoch: int
+    revisions: pl.DataFrame
+    partitions: pl.Series
 
 
 def parted(

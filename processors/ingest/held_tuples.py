@@ -15,8 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from errata.processors.arcs.arc_topic import history
-from errata.processors.arcs.partitioner import Spread
-from errata.processors.arcs.tombstones import Emission
+from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.ingest.decoding import Intake
 from errata.processors.ingest.identity_index import FullIndexError, Index
 from errata.processors.ingest.reconcile import Taken

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from errata.processors.arcs.tombstones import Emission
+from errata.processors.arcs.partitioner import Emission
 from errata.processors.compile.originals import NEWEST_MS, originals
 from errata.processors.declare.declarations import EARLIEST
 from errata.processors.envelopes.checks import ROW, Refusal
@@ -28,8 +28,8 @@ from errata.processors.plan.scope import ingest_scope
 from errata.processors.plan.source import Source
 from errata.processors.tasks.dead_letters import letters, tally
 from errata.processors.tasks.shared import Shared
-from errata.processors.tasks.task import INTERVAL_MS, Task
-from errata.processors.wire.report import FOREVER, IDLE, NEVER, Floor
+from errata.processors.tasks.task import Task
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, Floor
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
@@ -133,7 +133,7 @@ class IngestTask(Task):
         elif behind:
             yield False  # it has yet to read the deletes that would be buried
         else:
-            yield from self.bury()
+            yield from self.compaction.write_tombstones()
 
     def _read(self, now: int) -> None:
         assert self.reader is not None

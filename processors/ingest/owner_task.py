@@ -86,7 +86,7 @@ class OwnerTask(Task):
         elif epochs and not self.is_waiting:
             yield from self._take(self.input, epochs[0])
         else:
-            yield from self.bury()
+            yield from self.compaction.write_tombstones()
 
     def _take(self, source: ArcInput, epoch: int) -> Iterator[bool]:
         """Process one epoch."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from errata.processors.arcs.tombstones import Emission
+from errata.processors.arcs.partitioner import Emission
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
 

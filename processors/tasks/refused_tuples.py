@@ -14,10 +14,9 @@ from errata.processors.envelopes.checks import LONGEST_VALUE
 from errata.processors.expressions.plain_values import plain
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.scope_run import BoxError, EpochResult
-from errata.processors.tasks.task import INTERVAL_MS
 from errata.processors.wire.count_key import DEAD_LETTERS, CountKey
 from errata.processors.wire.dead_letter import NO_RECORD, DeadLetter
-from errata.processors.wire.report import Report
+from errata.processors.wire.report import INTERVAL_MS, Report
 from errata.schemas import revisions as frames
 
 _LONGEST_TEXT = 1_000

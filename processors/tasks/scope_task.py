@@ -11,8 +11,7 @@ from itertools import islice
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput, history
-from errata.processors.arcs.partitioner import Spread
-from errata.processors.arcs.tombstones import Emission
+from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import Ask
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks import rebuild
@@ -21,8 +20,8 @@ from errata.processors.tasks.refused_tuples import check, letters_of, tally
 from errata.processors.tasks.replay_client import Answering, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
-from errata.processors.tasks.task import INTERVAL_MS, Task
-from errata.processors.wire.report import NEVER, Report
+from errata.processors.tasks.task import Task
+from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
@@ -170,7 +169,7 @@ class ScopeTask(Task):
         idle_ms, closes = (frontier - self.report.done) * INTERVAL_MS, self.run.closes(self.memory)
         is_old = idle_ms * REPORTS_A_LAG > self.shared.compaction_lag_ms
         if self.report.done < 0 or (closes == self.report.closes and not is_old):
-            yield from self.bury()
+            yield from self.compaction.write_tombstones()
             return
         done = max(frontier, self.report.done)
         memory = replace(

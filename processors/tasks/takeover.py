@@ -116,7 +116,7 @@ class Takeover(Task):
             report: The first by the new plan; `attempt`, `committed` and `ends` are filled in.
             to: Fingerprint of the new plan.
         """
-        transactions, ends = self._open(), dict(report.ends)
+        transactions, ends = self.attempt.open(), dict(report.ends)
         for arc, inserts in copies.items():
             for chunk in inserts.iter_slices(ROWS_A_TRANSACTION):
                 transactions.begin()
@@ -130,7 +130,7 @@ class Takeover(Task):
         if report.done >= 0:
             committed[attempt] = report.done
         transactions.begin()
-        yield from self._commit(
+        yield from self.attempt.finish(
             replace(report, attempt=attempt, plan=to, committed=committed, ends=ends)
         )
 

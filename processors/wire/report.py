@@ -22,6 +22,8 @@ from errata.processors.wire.avro_body import BodyError
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
+INTERVAL_MS = 50
+"""An epoch's number is about the clock, in ms since 1970, in units of this."""
 NEVER = -(2**62)
 """A watermark before every event time."""
 FOREVER = 2**62

@@ -5,10 +5,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from unittest.mock import create_autospec
 
 import pytest
 
+from errata.processors.tasks.attempt import Attempt
+from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
+from errata.processors.wire.task_id import TaskId
 from errata.run import drain, stopping
 from errata.run.stopping import OVERDUE, Stop
 
@@ -87,18 +91,19 @@ class Committing(Task):
     """A task that has a transaction open for some steps."""
 
     def __init__(self, steps: int) -> None:
-        self.is_committing, self.steps, self.taken = True, steps, 0
+        self.attempt = Attempt(create_autospec(Shared, instance=True), TaskId.parse("sums.0"))
+        self.attempt.is_committing, self.steps, self.taken = True, steps, 0
 
     def life(self) -> Generator[bool, None, None]:
         while True:
             self.taken += 1
-            self.is_committing = self.taken < self.steps
+            self.attempt.is_committing = self.taken < self.steps
             yield True
 
 
 def test_a_transaction_that_is_open_is_committed_and_nothing_else_begun() -> None:
     tasks = [Committing(3), Committing(1)]
-    tasks[1].is_committing = False
+    tasks[1].attempt.is_committing = False
     lives = {task: task.life() for task in tasks}
     drain.drain(tasks, lambda task: next(lives[task]))
     assert [task.taken for task in tasks] == [3, 0]

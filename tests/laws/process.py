@@ -188,7 +188,7 @@ class Process:
     def forget_transactions(self) -> None:
         """Leave open transactions to the broker, as a process does that is killed."""
         for task in self.tasks:
-            task.transactions = None
+            task.attempt.transactions = None
 
     def kill(self) -> None:
         """End without a word."""

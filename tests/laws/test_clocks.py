@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.processors.tasks.task import INTERVAL_MS
+from errata.processors.wire.report import INTERVAL_MS
 from tests.laws.audit import Audit
 from tests.laws.networks import apart, united
 from tests.laws.simulation import Simulation

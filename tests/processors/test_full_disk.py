@@ -189,10 +189,10 @@ def test_no_delete_is_buried_that_an_index_has_yet_to_read(
             driver.send("one", {"op": "delete", "before": content(1, 1)})
             driver.close_epoch()
             driver.close_epoch()
-            assert task.graves.ripe(task.passed)
+            assert task.compaction.tombstones.due(task.compaction.passed)
         clock.pass_on()
         driver.close_epoch()
-        assert not task.graves.ripe(task.passed)
+        assert not task.compaction.tombstones.due(task.compaction.passed)
         driver.send("one", put(1, 2))
         driver.close_epoch()
         assert driver.revisions("one")[-1]["op"] == "insert"

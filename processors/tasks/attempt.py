@@ -1,0 +1,149 @@
+"""One attempt of a task: its transactions, and the report that they committed last."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+
+from errata.processors.arcs.arc_topic import Meta
+from errata.processors.arcs.partitioner import Emission
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire import report as reports
+from errata.processors.wire.report import INTERVAL_MS, Report
+from errata.processors.wire.task_id import TaskId
+from errata.schemas import framing
+from errata.topics import names
+from errata.topics.cluster import TopicPartition, Transactions
+
+RecordsByTopic = Mapping[str, Sequence[tuple[bytes | None, bytes]]]
+"""Keys and values of records for partition 0 of some topics."""
+
+
+class Attempt:
+    """What one life of a task commits.
+
+    Args:
+        shared: What its process shares.
+        task: The task.
+        transactions: Its transactions; None before its life begins.
+
+    Attributes:
+        report: The report that was committed last; before the life begins, that of no work.
+        is_committing: Whether a transaction is open that will be committed without waiting for
+            anybody.
+    """
+
+    def __init__(
+        self, shared: Shared, task: TaskId, *, transactions: Transactions | None = None
+    ) -> None:
+        self.shared, self.id, self.name = shared, task, str(task)
+        self.transactions = transactions
+        self.report = Report(self.name)
+        self.is_committing = False
+
+    def open(self) -> Transactions:
+        """Return the transactions of a life that has begun."""
+        assert self.transactions is not None
+        return self.transactions
+
+    def commit(
+        self, emissions: Sequence[Emission], report: Report, *, records: RecordsByTopic
+    ) -> Generator[bool, None, list[list[bytes]]]:
+        """Commit what some epochs gave, in one transaction.
+
+        The steps, in this order (``docs/protocol.md#3-the-order-of-a-commit``):
+
+        1. Begin. Every reply that these epochs need has arrived: nothing waits from here on.
+        2. Produce the revisions: each emission to its arc's topic and to the arc's sinks.
+        3. Produce further records: dead letters.
+        4. Flush. Every record is acknowledged, and the end offset of each partition is known.
+        5. Produce the report, with these ends, and this attempt committed up to the last epoch;
+           flush.
+        6. Send the offsets of the input, for people's tools.
+        7. Commit. From here on the report is the last one, for this process at once.
+
+        Args:
+            emissions: Revisions in the order of their epochs.
+            report: The report before `ends` and `committed` are brought up to date.
+            records: Further records.
+
+        Yields:
+            True at each place where the process may die.
+
+        Returns:
+            The record keys of each emission; none of one whose arc has no topic.
+        """
+        transactions = self.open()
+        transactions.begin()
+        self.is_committing = True
+        epochs: dict[TopicPartition, int] = {}
+        keys: list[list[bytes]] = []
+        for emission in emissions:
+            yield True
+            keys.append(self._produce(transactions, emission, epochs))
+        for topic, pairs in records.items():
+            transactions.produce(
+                topic,
+                partitions=[0] * len(pairs),
+                keys=[key for key, _ in pairs],
+                values=[value for _, value in pairs],
+            )
+        yield True
+        ends = dict(self.report.ends)
+        for place, offset in transactions.flush().items():
+            if place in epochs:
+                ends[place] = (offset, epochs[place])
+        committed = dict(report.committed)
+        if report.done >= 0:
+            committed[report.attempt] = report.done
+        yield from self.finish(replace(report, ends=ends, committed=committed))
+        self.is_committing = False
+        self.shared.meter.wrote(self.name, emissions)
+        return keys
+
+    def finish(self, report: Report) -> Iterator[bool]:
+        """Commit the open transaction with a report: steps 5 to 7 of `commit`."""
+        transactions = self.open()
+        self.write(report)
+        transactions.flush()
+        yield True
+        began_s = monotonic()
+        if report.resume:
+            transactions.offsets(f"{self.shared.plan.network}.{self.name}", report.resume)
+        transactions.commit()
+        self.shared.meter.committed(self.name, seconds=monotonic() - began_s)
+        self.report = report
+        self.shared.view.note(report)
+        yield True
+
+    def write(self, report: Report) -> None:
+        """Write a report into the open transaction."""
+        topic = names.progress_topic(self.shared.plan.network)
+        schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
+        value = framing.frame([reports.encode(report)], schema_id)
+        self.open().produce(topic, partitions=[0], keys=[self.name.encode()], values=value)
+
+    def _produce(
+        self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]
+    ) -> list[bytes]:
+        """Write an emission to its arc's topic and to its sinks; return the arc's record keys."""
+        plan = self.shared.plan
+        for sink in plan.sinks_of(emission.arc):
+            self.shared.outgoing(sink).produce(
+                transactions,
+                emission.revisions,
+                epoch=emission.epoch,
+                time_ms=emission.epoch * INTERVAL_MS,
+                partition_count=plan.sink_partitions[sink.topic],
+            )
+        if emission.arc not in plan.topics:
+            return []
+        codec = self.shared.codec(emission.arc)
+        meta = Meta(self.name, self.report.attempt, emission.epoch)
+        keys, values = codec.encode(emission.revisions, meta)
+        partitions = emission.partitions.to_list()
+        transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
+        for partition in emission.partitions.unique().to_list():
+            epochs[TopicPartition(codec.topic, partition)] = emission.epoch
+        return keys

@@ -1,0 +1,197 @@
+"""What a task does so that compaction drops nothing that counts, and keeps no deletes for ever.
+
+The broker's cleaner keeps the last record of a key, whether a report covers it or not
+(``docs/protocol.md#10-compaction-and-tombstones``). Two things follow for the owner of an arc:
+
+* *Shadowed records*: a record that no report covers, behind one that counts, would make the cleaner
+  drop the one that counts. It becomes visible by a late EndTxn only. A new attempt writes the
+  record that counts again, before its first epoch.
+* *Tombstones*: a delete is a record, so that readers see it. Once every reader has passed it, the
+  owner writes a tombstone, and the cleaner drops the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import NamedTuple
+
+import polars as pl
+
+from errata.processors.arcs.arc_topic import Meta, history
+from errata.processors.arcs.partitioner import Emission
+from errata.processors.tasks.attempt import Attempt
+from errata.processors.wire.task_id import ScopeId
+from errata.schemas import revisions as frames
+from errata.topics.cluster import TopicPartition
+
+
+class Deleted(NamedTuple):
+    """A key whose last record is a delete: its arc, its partition and the record key."""
+
+    arc: str
+    partition: int
+    key: bytes
+
+
+class PendingTombstones:
+    """The deletes of one attempt that have no tombstone yet, and are their keys' last records."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[Deleted, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._epochs)
+
+    def add(self, emission: Emission, keys: list[bytes]) -> None:
+        """Remember the deletes of an emission, and forget those that it follows.
+
+        Args:
+            emission: What was committed.
+            keys: The record key of each of its revisions.
+        """
+        dead = emission.revisions["op"] == frames.DELETE
+        touched = dead
+        waiting = {pending.key for pending in self._epochs if pending.arc == emission.arc}
+        if waiting:
+            touched |= pl.Series(map(waiting.__contains__, keys), dtype=pl.Boolean)
+        for row in touched.arg_true():  # few: deletes, and what follows them
+            pending = Deleted(emission.arc, emission.partitions[row], keys[row])
+            self._epochs.pop(pending, None)
+            if dead[row]:
+                self._epochs[pending] = emission.epoch
+
+    def due(self, passed: Callable[[str, int], int]) -> list[Deleted]:
+        """Return the deletes that every reader has passed.
+
+        Args:
+            passed: The epoch that all readers of an arc's partition have passed.
+        """
+        places = {(pending.arc, pending.partition) for pending in self._epochs}
+        upto = {place: passed(*place) for place in places}
+        return [d for d, epoch in self._epochs.items() if epoch <= upto[d.arc, d.partition]]
+
+    def remove(self, written: Iterable[Deleted]) -> None:
+        """Leave out deletes that have their tombstone."""
+        for pending in written:
+            del self._epochs[pending]
+
+    def clear(self) -> None:
+        """Forget all: a doubtful commit may have written their keys again."""
+        self._epochs.clear()
+
+
+class CompactionGuard:
+    """Guards what one attempt of a task writes to connection points against compaction.
+
+    Args:
+        attempt: The attempt.
+        outputs: The arcs that its task writes.
+    """
+
+    def __init__(self, attempt: Attempt, outputs: tuple[str, ...]) -> None:
+        self.attempt, self.outputs, self.shared = attempt, outputs, attempt.shared
+        self.tombstones = PendingTombstones()
+
+    def committed(self, emission: Emission, keys: list[bytes]) -> None:
+        """Note an emission that was committed, with the record key of each of its revisions."""
+        if self.shared.plan.arcs[emission.arc].is_connection_point:
+            self.tombstones.add(emission, keys)
+
+    # ---------------------------------------------------------------- tombstones
+
+    def write_tombstones(self) -> Iterator[bool]:
+        """Write tombstones for own deletes that every reader has passed; for an idle task.
+
+        In a transaction of its own, and only for a delete that is still its key's last record: the
+        attempt remembers all that it wrote, and no other task writes the identity.
+        """
+        due = self.tombstones.due(self.passed)
+        if not due:
+            yield False
+            return
+        transactions = self.attempt.open()
+        transactions.begin()
+        for arc in {deleted.arc for deleted in due}:
+            of_arc = [deleted for deleted in due if deleted.arc == arc]
+            transactions.produce(
+                self.shared.plan.topic(arc),
+                partitions=[deleted.partition for deleted in of_arc],
+                keys=[deleted.key for deleted in of_arc],
+                values=[None] * len(of_arc),
+            )
+        transactions.flush()
+        yield True
+        transactions.commit()
+        self.tombstones.remove(due)
+        yield True
+
+    def passed(self, arc: str, partition: int) -> int:
+        """Return the epoch that every reader of an arc's partition has passed, sweepers too."""
+        plan, view = self.shared.plan, self.shared.view
+        readers = [str(ScopeId.parse(scope).task(partition)) for scope in plan.readers(arc)]
+        reported = [view.frontier(reader) for reader in readers]
+        if arc in plan.asked():
+            sweeper = view.of(str(ScopeId.of_sweeper(arc).task(partition)))
+            reported.append(sweeper.done if sweeper.plan == plan.fingerprint else -1)
+        return min(reported, default=self.attempt.report.done)
+
+    # ---------------------------------------------------------------- shadowed records
+
+    def rewrite_shadowed(self) -> Iterator[bool]:
+        """Write again each record that counts, where the cleaner could keep a later one instead."""
+        for arc in self.outputs:
+            if not self.shared.plan.arcs[arc].is_connection_point:
+                continue
+            for partition in self._own_partitions(arc):
+                shadowed = yield from self._shadowed(arc, partition)
+                if shadowed:
+                    yield from self._write_again(arc, partition, shadowed)
+
+    def _own_partitions(self, arc: str) -> list[int]:
+        """Return the partitions of an arc that the task writes to: of a source's, all."""
+        if arc in self.shared.plan.sources:
+            return list(range(self.shared.plan.partition_count(arc)))
+        return [self.attempt.id.partition]
+
+    def _shadowed(
+        self, arc: str, partition: int
+    ) -> Generator[bool, None, list[tuple[Meta, pl.DataFrame]]]:
+        """Return the last records that count of keys with later ones that don't, by writer."""
+        shared, report = self.shared, self.attempt.report
+        codec = shared.codec(arc)
+        place = TopicPartition(codec.topic, partition)
+        offset, _ = report.ends.get(place, (0, 0))
+        behind = yield from history(shared.cluster, codec, place, offset)
+        uncovered = behind.filter(pl.col("task") == report.task)
+        if uncovered.is_empty():
+            return []
+        every = yield from history(shared.cluster, codec, place, 0)
+        own = shared.view.believed(every.filter(pl.col("task") == report.task))
+        identities = codec.identities(uncovered).unique()
+        last = last_of(own, identities, identity=list(codec.arc.identity))
+        return [
+            (Meta(task, attempt, epoch), copies)
+            for (task, attempt, epoch), copies in last.group_by("task", "attempt", "epoch")
+        ]
+
+    def _write_again(
+        self, arc: str, partition: int, copies: list[tuple[Meta, pl.DataFrame]]
+    ) -> Iterator[bool]:
+        codec, transactions = self.shared.codec(arc), self.attempt.open()
+        transactions.begin()
+        for meta, revisions in copies:
+            keys, values = codec.encode(revisions, meta)
+            partitions = [partition] * len(keys)
+            transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
+        transactions.flush()
+        transactions.commit()
+        yield True
+
+
+def last_of(
+    revisions: pl.DataFrame, identities: pl.DataFrame, *, identity: list[str]
+) -> pl.DataFrame:
+    """Return the last revision of each of some identities."""
+    named = pl.concat([revisions, frames.identities(revisions, identity)], how="horizontal")
+    wanted = named.join(identities, on=identity, how="semi", nulls_equal=True)
+    return frames.last(wanted.select(revisions.columns), identity)
