@@ -36,10 +36,10 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
         now_ms: The time.
     """
     found = [
-        Complaint(task, f"its report is not believed: {lie.reason}", lie.time_ms)
-        for task, lie in sorted(view.lies.items())
-        if now_ms - lie.time_ms < NAMED_MS
-        or (task in view.disbelieved and view.believable.knows(task))
+        Complaint(task, f"its report is not believed: {invalid.reason}", invalid.time_ms)
+        for task, invalid in sorted(view.invalid.items())
+        if now_ms - invalid.time_ms < NAMED_MS
+        or (task in view.ignored and view.validator.knows(task))
     ]
     for task, since_ms in sorted(silent.items()):
         if since_ms is None:

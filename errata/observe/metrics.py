@@ -114,8 +114,8 @@ def _held(samples: Samples, task: Task) -> None:
     """Tell what a task has in memory, and what waits for it."""
     labels = _labels(task.shared, task.name)
     samples.add(catalogue.WORKING, int(task.started), *labels)
-    if isinstance(task, IngestTask | OwnerTask) and task.holdings is not None:
-        samples.add(catalogue.INDEX_FULL, int(bool(task.holdings.full)), *labels)
+    if isinstance(task, IngestTask | OwnerTask) and task.held_tuples is not None:
+        samples.add(catalogue.INDEX_FULL, int(bool(task.held_tuples.full)), *labels)
     if isinstance(task, IngestTask) and isinstance(task.reader, KafkaReader):
         end = task.reader.known_end(task.place)
         if end is not None:
@@ -159,7 +159,7 @@ def _copied(samples: Samples, sweeper: Sweeper) -> None:
 
 def _heard(samples: Samples, shared: Shared) -> None:
     """Tell of others."""
-    samples.add(catalogue.LIES, shared.view.lie_count, shared.plan.network)
+    samples.add(catalogue.LIES, shared.view.invalid_count, shared.plan.network)
     outage = getattr(shared.registry, "outage", None)
     if outage is not None:
         samples.add(catalogue.REGISTRY_UP, int(not outage.told), shared.plan.network)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from errata.observe import metrics
 from errata.observe.samples import Samples
-from errata.processors.reports.validation import Disbelief
+from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.run.parts import Actor
@@ -29,7 +29,7 @@ class Look:
     def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
         self.shared, self.shares = shared, shares
         self._reports_end: int | None = None
-        self._named: dict[str, Disbelief] = {}
+        self._named: dict[str, InvalidReport] = {}
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
         """Return why the process is not ready, and its metrics, as they are now."""
@@ -41,10 +41,10 @@ class Look:
 
     def _name_lies(self) -> None:
         """Log what of reports is not believed here, once, and what a task told last only."""
-        for task, lie in self.shared.view.lies.items():
-            if self._named.get(task) is not lie:
-                self._named[task] = lie
-                log.warning("the report of %s is not believed: %s", task, lie.reason)
+        for task, invalid in self.shared.view.invalid.items():
+            if self._named.get(task) is not invalid:
+                self._named[task] = invalid
+                log.warning("the report of %s is not believed: %s", task, invalid.reason)
 
     def _waits(self, tasks: Collection[Task], sweepers: Collection[Sweeper]) -> Iterator[str]:
         for share in self.shares:

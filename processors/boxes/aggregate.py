@@ -244,6 +244,21 @@ class Aggregate(Windowed):
     ) -> Answers:
         """Work out an epoch from the states that are kept: of all windows if it is resident.
 
+        The steps, in this order:
+
+        1. Find the windows that hold a tuple that leaves or enters: each is *kept* (its state is at
+           hand) or *closed*.
+        2. Of the closed ones, tell those that can only be *redone* from their inputs: upstream,
+           or hidden by a filter. Of the others fetch the stored results (downstream): their hidden
+           parts are the states before this epoch.
+        3. Let the tuples leave and enter the states: compensate, then accumulate.
+        4. Add the windows that no tuple touches but that the watermark closes in this epoch.
+        5. Replay the inputs of windows that are redone, and of those whose state could not be
+           compensated exactly (a maximum that left). The replay gives the states after the epoch;
+           with the epoch's own revisions undone it gives those before.
+        6. Emit results before and after, and the revision where they differ.
+        7. Keep the states of windows that are still open.
+
         Args:
             leaving: Tuples that leave the input, with the fields that the box looks at.
             entering: Tuples that enter it.
@@ -251,11 +266,13 @@ class Aggregate(Windowed):
             wm_before: Watermark of the epoch before.
             wm: Watermark of this epoch, never smaller.
         """
+        # 1. the windows that are touched
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
         spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
         closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
+        # 2. the states before: kept, fetched, or to be replayed
         redone = closed & self._beyond_reach(keys)
         old, fetched = self._with_known(self.empty(keys), states), 0
         if (closed & ~redone).any():
@@ -266,11 +283,13 @@ class Aggregate(Windowed):
             fetched = int((old[ROWS] > 0).filter(closed).sum())
             if self.leaves_out:  # nothing is stored of a window without a result: what did it hold?
                 redone |= closed & (old[ROWS] == 0)
+        # 3. tuples leave and enter
         if redone.any():  # their states are worked out from a replay, below
             ours = ~redone.gather(groups)
             rows, groups = rows.filter(ours), groups.filter(ours)
         new = self._moved(old, tuples, rows, groups, leaving.height)
 
+        # 4. windows that only close
         untouched = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
         ends = self.ends(untouched)
         closes = ends.is_between(wm_before, wm, closed="right") & (not self.on_update)
@@ -280,6 +299,7 @@ class Aggregate(Windowed):
         after = pl.concat([closing, new.filter(told)])
         was_told = self._is_told(before, wm_before)
 
+        # 5. replay what could not be compensated, and what is redone
         lowered = after.filter(~self.exact(after)).select(self.keys)
         far = keys.filter(redone)
         replayed = 0
@@ -292,10 +312,12 @@ class Aggregate(Windowed):
                 undone = self.states_of(self._replaced(content, entering, leaving), only=far)
                 before = self._with_known(before, undone)
 
+        # 6. results before and after
         (was, left_out), (now, failures) = self.emitted(before), self.emitted(after)
         had = was_told & (before[ROWS] > 0) & without(left_out, before.height)
         has = (after[ROWS] > 0) & without(failures, after.height)
         revised = frames.between(was, had, now, has)
+        # 7. what stays open
         kept = pl.concat([untouched.filter(~closes), new.filter(~told), after])
         kept = kept.filter((kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident))
         first = int((~was_told & has).sum())

@@ -90,8 +90,27 @@ class SlidingAggregate(Aggregate):
         wm_before: int,
         wm: int,
     ) -> Answers:
-        """Work out an epoch from the instants that are kept: from all if it is resident."""
+        """Work out an epoch from the instants that are kept: from all if it is resident.
+
+        A window ends with each instant of a group, so a tuple touches its own instant, and every
+        window that ends within the size after it. The steps, in this order:
+
+        1. Find the instants of the tuples that leave and enter. Those that some open window holds
+           are *near*: their states are kept. Let the tuples leave and enter these.
+        2. Windows that closed before are *past*. Those that no stored result can be had of are
+           *far*: they are replayed. The stored results of the others are fetched, and each one
+           whose window holds a changed instant is compensated.
+        3. Replay far windows, those that could not be compensated exactly, and those that appear.
+           With the epoch's own revisions undone, the replay gives them as they were.
+        4. Keep the near instants.
+        5. Unite instants to windows, before and after the epoch: those that hold a changed instant,
+           and those that the watermark closes now.
+        6. Emit both, and the revision where they differ.
+
+        Args: see `Aggregate.move`.
+        """
         gone = wm_before - self.horizon_ms  # windows that closed by then are not made of instants
+        # 1. near instants
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
         spread, rows = self._spread(tuples, refused)
@@ -100,6 +119,7 @@ class SlidingAggregate(Aggregate):
         ours = near.gather(groups)
         old = self._with_known(self.empty(keys), states)
         new = self._moved(old, tuples, rows.filter(ours), groups.filter(ours), leaving.height)
+        # 2. windows of the past: stored results, compensated
         past = (self.ends(keys) <= gone) & (not self.is_resident)
         redone = past & self._beyond_reach(keys)
         far, fetch = keys.filter(redone), past & ~redone
@@ -119,6 +139,7 @@ class SlidingAggregate(Aggregate):
             before.append(stored)
             after.append(changed)
 
+        # 3. windows of the past: replayed
         lowered = new.filter(near & ~self.exact(new)).select(self.keys)
         replayed = 0
         if lowered.height or far.height or wanted.height:
@@ -137,11 +158,14 @@ class SlidingAggregate(Aggregate):
             undone = self.states_of(self._replaced(content, entering, leaving))
             before.append(self._past(undone, far, gone))
 
+        # 4. what is kept
         rest = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
         kept = pl.concat([rest, new.filter(near)]).filter(pl.col(ROWS) > 0)
+        # 5. windows of near instants
         if self.on_update or self.is_resident or self.horizon_ms:
             before.append(self._ours(states, keys, wm_before, wm_before))
         after.append(self._ours(kept, keys, wm_before, wm))
+        # 6. results before and after
         dead = self._not_taken(entering, refused, leaving.height)
         results = [self.emitted(states) for states in after]
         for states, (made, failures) in zip(after, results, strict=True):

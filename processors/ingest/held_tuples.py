@@ -33,7 +33,7 @@ class LostIndexError(ErrataError):
     """An index is gone and can't be made anew."""
 
 
-class Holdings:
+class HeldTuples:
     """The share of a source's arc that one task writes.
 
     Args:

@@ -20,7 +20,7 @@ from errata.processors.compile.originals import NEWEST_MS, originals
 from errata.processors.declare.declarations import EARLIEST
 from errata.processors.envelopes.checks import ROW, Refusal
 from errata.processors.ingest.decoding import Intake, owners
-from errata.processors.ingest.held_tuples import Holdings
+from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.reconcile import NEWEST
 from errata.processors.plan.arc_name import exchange_of
@@ -72,9 +72,9 @@ class IngestTask(Task):
         self.paced = epoch_of is None
         self.place = TopicPartition(source.topic, partition)
         self.intake = Intake(source, shared.codec(arc.name))
-        self.holdings: Holdings | None = None
+        self.held_tuples: HeldTuples | None = None
         if not source.rekey:
-            self.holdings = Holdings(
+            self.held_tuples = HeldTuples(
                 shared, source, intake=self.intake, task=self.name, folder=folder
             )
         self.reader: Reader | None = None
@@ -83,8 +83,8 @@ class IngestTask(Task):
         """Give all connections and files back."""
         if self.reader is not None:
             self.reader.close()
-        if self.holdings is not None:
-            self.holdings.close()
+        if self.held_tuples is not None:
+            self.held_tuples.close()
         super().close()
 
     # ---------------------------------------------------------------- a new life
@@ -101,9 +101,9 @@ class IngestTask(Task):
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
         self.wait("")
-        if self.holdings is not None:
-            yield from self.holdings.open(self.report)
-            self.wait(self.holdings.full)
+        if self.held_tuples is not None:
+            yield from self.held_tuples.open(self.report)
+            self.wait(self.held_tuples.full)
         resume = self.report.resume.get(self.place, 0)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
@@ -119,7 +119,7 @@ class IngestTask(Task):
         now = self.clock_ms()
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
-        behind = self.holdings is not None and self.holdings.is_behind
+        behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
         if behind and not self.is_waiting:
@@ -216,10 +216,10 @@ class IngestTask(Task):
         keys = list(chain.from_iterable(records.keys for records in held))
         try:
             decoded = self.intake.decode(values, keys)
-            if self.holdings is not None:
+            if self.held_tuples is not None:
                 newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
-                taken = self.holdings.judge(decoded.frame.with_columns(newest))
-                emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+                taken = self.held_tuples.judge(decoded.frame.with_columns(newest))
+                emissions = self.held_tuples.change(taken, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
             # They wait, and what is behind them; epochs go on, as if nothing had come here.
             self.wait(str(error))
@@ -227,7 +227,7 @@ class IngestTask(Task):
             return
         self.held = []
         refused, counts = list(decoded.refused), Counter(self.report.counts)
-        if self.holdings is None:
+        if self.held_tuples is None:
             emissions = self._passed_on(decoded.frame, held, epoch)
             at = decoded.frame[frames.AFTER + self.arc.event_time]  # null for deletes
             newest_ms: int | None = at.max()  # type: ignore[assignment]
@@ -264,17 +264,17 @@ class IngestTask(Task):
         )
         yield from self.commit(emissions, report, records=dead)
         self.wait("")
-        if self.holdings is not None:
-            self.holdings.commit()
-            self.wait(self.holdings.full)
+        if self.held_tuples is not None:
+            self.held_tuples.commit()
+            self.wait(self.held_tuples.full)
         self.stamped_ms = now
         yield True
 
     def _catch_up(self) -> Iterator[bool]:
         """Bring the index up to the arc, where there was no room for it."""
-        assert self.holdings is not None
-        yield from self.holdings.catch_up(self.report)
-        self.wait(self.holdings.full)
+        assert self.held_tuples is not None
+        yield from self.held_tuples.catch_up(self.report)
+        self.wait(self.held_tuples.full)
         yield not self.waits
 
     def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:

@@ -18,7 +18,7 @@ from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.originals import NEWEST_MS
 from errata.processors.envelopes.checks import ROW, Refusal
 from errata.processors.ingest.decoding import Intake, owners
-from errata.processors.ingest.held_tuples import Holdings
+from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.reconcile import NEWEST
 from errata.processors.plan.arc_name import exchange_of
@@ -47,20 +47,22 @@ class OwnerTask(Task):
         super().__init__(shared, ScopeId.of_owners(arc.name).task(partition), outputs=(arc.name,))
         self.source, self.codec = source, shared.codec(exchange_of(arc.name))
         self.intake = Intake(source, shared.codec(arc.name))
-        self.holdings = Holdings(shared, source, intake=self.intake, task=self.name, folder=folder)
+        self.held_tuples = HeldTuples(
+            shared, source, intake=self.intake, task=self.name, folder=folder
+        )
         self.input: ArcInput | None = None
 
     def close(self) -> None:
         """Give all connections and files back."""
         if self.input is not None:
             self.input.close()
-        self.holdings.close()
+        self.held_tuples.close()
         super().close()
 
     def start(self) -> Iterator[bool]:
         """Bring the index up to the arc, and go on reading where the report says."""
-        yield from self.holdings.open(self.report)
-        self.wait(self.holdings.full)
+        yield from self.held_tuples.open(self.report)
+        self.wait(self.held_tuples.full)
         place = TopicPartition(self.codec.topic, self.partition)
         self.input = ArcInput(
             self.view,
@@ -77,11 +79,11 @@ class OwnerTask(Task):
         self.view.poll()
         self.input.poll()
         epochs = self.input.epochs(self.input.frontier())
-        if self.holdings.is_behind and not self.is_waiting:
-            yield from self.holdings.catch_up(self.report)
-            self.wait(self.holdings.full)
+        if self.held_tuples.is_behind and not self.is_waiting:
+            yield from self.held_tuples.catch_up(self.report)
+            self.wait(self.held_tuples.full)
             yield not self.waits
-        elif self.holdings.is_behind:
+        elif self.held_tuples.is_behind:
             yield False  # it has yet to read the deletes that would be buried
         elif epochs and not self.is_waiting:
             yield from self._take(self.input, epochs[0])
@@ -94,8 +96,8 @@ class OwnerTask(Task):
         passed = passed.sort("partition", "offset")
         try:
             rows, given, refused = self._own(passed)
-            taken = self.holdings.judge(given)
-            emissions = self.holdings.change(taken, epoch=epoch, report=self.report)
+            taken = self.held_tuples.judge(given)
+            emissions = self.held_tuples.change(taken, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
             self.wait(str(error))
             yield False
@@ -116,8 +118,8 @@ class OwnerTask(Task):
         resume = {source.place: source.drop(epoch)}
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead)
-        self.holdings.commit()
-        self.wait(self.holdings.full)
+        self.held_tuples.commit()
+        self.wait(self.held_tuples.full)
 
     def _own(self, passed: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
         """Return the revisions of own identities, and the place of each among what was passed on.

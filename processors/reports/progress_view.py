@@ -15,7 +15,7 @@ import polars as pl
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.frontiers import Frontiers
-from errata.processors.reports.validation import Believable, Disbelief
+from errata.processors.reports.validation import InvalidReport, ReportValidator
 from errata.processors.reports.watermarks import Line, Watermarks
 from errata.processors.wire import plan_records
 from errata.processors.wire import report as reports
@@ -43,13 +43,13 @@ class View:
         self.reader = cluster.reader({self.source: 0, self.plans: 0})
         self.reports: dict[str, Report] = {}
         self.watermarks = Watermarks(plan, self.of)
-        self.disbelieved: dict[str, Disbelief] = {}
-        """By task: a report that is not gone by, until it reports better."""
-        self.lies: dict[str, Disbelief] = {}
-        """By task: the last report that was not gone by."""
-        self.lie_count = 0
-        """How many reports were not gone by."""
-        self.believable = Believable(plan, cluster.ends)
+        self.ignored: dict[str, InvalidReport] = {}
+        """By task: an invalid report, until the task reports again."""
+        self.invalid: dict[str, InvalidReport] = {}
+        """By task: the last invalid report."""
+        self.invalid_count = 0
+        """How many reports were invalid."""
+        self.validator = ReportValidator(plan, cluster.ends)
         self._read: dict[str, Report] = {}
         self._heard: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
@@ -96,25 +96,25 @@ class View:
         try:
             self._heard.append((key, reports.decode(value[framing.HEAD_BYTES :]), time_ms))
         except reports.ReportError as error:
-            self._disbelieve(key, Disbelief(None, str(error), time_ms))
+            self._ignore(key, InvalidReport(None, str(error), time_ms))
 
     def _judge(self) -> None:
         """Go by the reports that have arrived, unless they can't be true."""
-        self.believable.look(report for _, report, _ in self._heard)
+        self.validator.look(report for _, report, _ in self._heard)
         heard, self._heard = self._heard, []
         for key, report, time_ms in heard:
             why = f"it speaks of task {report.task!r}"
             if report.task == key:
-                why = self.believable.why_not(report, before=self._read.get(key, Report(key))) or ""
+                why = self.validator.why_not(report, before=self._read.get(key, Report(key))) or ""
             if why:
-                self._disbelieve(key, Disbelief(report, why, time_ms))
+                self._ignore(key, InvalidReport(report, why, time_ms))
                 continue
             self._read[key] = report
             self.note(report)
 
-    def _disbelieve(self, key: str, lie: Disbelief) -> None:
-        self.disbelieved[key] = self.lies[key] = lie
-        self.lie_count += 1
+    def _ignore(self, key: str, invalid: InvalidReport) -> None:
+        self.ignored[key] = self.invalid[key] = invalid
+        self.invalid_count += 1
 
     def _take_planned(self, record: AnyPlanRecord | None) -> None:
         if isinstance(record, EndRecord):
@@ -124,8 +124,8 @@ class View:
 
     def note(self, report: Report) -> None:
         """Take in a report that is true, unless a newer one of the same task is known."""
-        self.believable.note(report)
-        self.disbelieved.pop(report.task, None)
+        self.validator.note(report)
+        self.ignored.pop(report.task, None)
         known, task = self.of(report.task), TaskId.parse_or_none(report.task)
         if (report.attempt, report.done) < (known.attempt, known.done):
             return

@@ -1,7 +1,8 @@
 """Validates progress reports; invalid ones are ignored (``docs/protocol.md#4-reports``).
 
-A report is of a task of the plan, speaks of what that task writes and reads, is cumulative, and was
-committed together with the records that it tells of: whoever sees it finds these written.
+A valid report names a task of the plan, speaks only of partitions that this task writes and reads,
+and never goes back. It was committed together with the records that it claims, so whoever reads it
+finds them written.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from errata.topics.cluster import TopicPartition
 
 
 @dataclass(frozen=True)
-class Disbelief:
-    """A report that nobody goes by.
+class InvalidReport:
+    """A report that is ignored.
 
     Args:
-        report: It; None if it could not be read as one.
-        reason: What gives the lie to it.
-        time_ms: When it was written.
+        report: The report; None if it could not be decoded.
+        reason: Why it is invalid.
+        time_ms: When it was written, ms since the epoch.
     """
 
     report: Report | None
@@ -30,12 +31,12 @@ class Disbelief:
     time_ms: int
 
 
-class Believable:
-    """Judges the reports of a network.
+class ReportValidator:
+    """Validates the reports of a network.
 
     Args:
-        plan: What is deployed. What a report of another plan says of other topics is not judged.
-        ends: Tells where partitions end.
+        plan: The deployed plan. Of a report by another plan, claims about other topics pass.
+        ends: Returns the end offsets of partitions.
     """
 
     def __init__(

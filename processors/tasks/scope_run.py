@@ -160,7 +160,17 @@ class ScopeRun:
         own: Mapping[str, list[pl.DataFrame]],
         committed: int,
     ) -> Questions:
-        """Process one epoch; yields questions and is sent the answers.
+        """Process one epoch; yields requests for history and is sent the replies.
+
+        The steps, in this order:
+
+        1. Net the revisions of inputs that several tasks write (exchanges), by identity.
+        2. Activate the boxes that read one of them, or have a window that closes.
+        3. Run activated boxes in topological order. A box gives its revisions, which activate its
+           readers, or says what history it lacks, and waits.
+        4. When no box can run, ask for what all waiting ones lack, together, and go on with 3 when
+           the replies are there. What this task has made since they were taken is laid over them.
+        5. When no box waits, the epoch is done.
 
         Args:
             epoch: Its number.

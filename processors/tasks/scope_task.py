@@ -126,7 +126,20 @@ class ScopeTask(Task):
             return answers
 
     def step(self) -> Iterator[bool]:
-        """Take the epochs that are complete, process them one by one, commit them together."""
+        """Take the epochs that are complete, process them one by one, commit them together.
+
+        The steps, in this order:
+
+        1. Read the reports and the inputs that have arrived. The smallest frontier of the inputs is
+           the last epoch of which nothing more can come.
+        2. Process the epochs up to there that bring input or close a window, oldest first
+           (`_process`). What history the boxes lack, sweepers send; nothing is produced meanwhile.
+        3. If history of such an epoch is gone, rebuild the task in one epoch (`_rebuild`).
+        4. Without such an epoch, write tombstones, or a report if the last one gets old (`_rest`).
+        5. Commit what all epochs gave, in one transaction (`Attempt.commit`), with a report of the
+           last one.
+        6. Keep the memory of the last epoch.
+        """
         self.view.poll()
         try:
             for reader in self.inputs.values():

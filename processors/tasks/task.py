@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import monotonic
 
 from errata.processors.arcs.partitioner import Emission
-from errata.processors.reports.validation import Disbelief
+from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.attempt import Attempt, RecordsByTopic
 from errata.processors.tasks.compaction import CompactionGuard
 from errata.processors.tasks.shared import Shared
@@ -49,7 +49,7 @@ class Task:
         self.waits = ""
         """What it waits for that others have to mend; "" if nothing."""
         self._again_s = 0.0
-        self._gainsaid: Disbelief | None = None
+        self._refuted: InvalidReport | None = None
         self.plan_name = self.plan.fingerprint
         self.accepted = {"", self.plan_name}
 
@@ -73,7 +73,7 @@ class Task:
             self.started = True
             yield False
             while True:
-                yield from self._gainsay()
+                yield from self._refute()
                 yield from self.step()
         finally:
             self.attempt.is_committing = False
@@ -85,7 +85,17 @@ class Task:
             self.attempt.transactions.close()
 
     def _begin(self) -> Iterator[bool]:
-        """Fence the older life, read what it reported, and claim a number of one's own."""
+        """Begin this life.
+
+        The steps, in this order:
+
+        1. Open the transactions: the older life is fenced, and its open transaction is aborted.
+        2. Read every report that was there by then, the older life's last one among them.
+        3. Check that this is the plan that the older life worked by.
+        4. Claim the next attempt number, by committing a report with it.
+        5. Write again the records that compaction could drop (`CompactionGuard`).
+        6. Rebuild what was in memory (`start`).
+        """
         self.attempt.transactions = self.connect()
         yield from self.read_reports()
         old = self.view.of(self.name)
@@ -102,23 +112,24 @@ class Task:
         yield from self.compaction.rewrite_shadowed()
         yield from self.start()
 
-    def _gainsay(self) -> Iterator[bool]:
-        """Report again, under a number that is not taken, after a lie was told in its name.
+    def _refute(self) -> Iterator[bool]:
+        """Report again, with an attempt above all others, after a forged report for this task.
 
-        Else the lie would be the newest record of its key for as long as it idles; and one of
-        records that are not there could not be told from the truth when others have written as far.
+        Otherwise the forged report would stay the newest record of its key for as long as the task
+        is idle. If it claims offsets that do not exist yet, it would look valid once others have
+        written that far.
         """
-        lie = self.view.lies.get(self.name)
-        if lie is None or lie is self._gainsaid:
+        forged = self.view.invalid.get(self.name)
+        if forged is None or forged is self._refuted:
             return
-        self._gainsaid = lie
-        told = lie.report.attempt if lie.report is not None else 0
-        attempt = max(self.report.attempt, told) + 1
+        self._refuted = forged
+        claimed = forged.report.attempt if forged.report is not None else 0
+        attempt = max(self.report.attempt, claimed) + 1
         self.attempt.open().begin()
         yield from self.attempt.finish(replace(self.report, attempt=attempt))
 
     def wait(self, why: str) -> None:
-        """Wait for what others have to mend; for nothing any more if there is no reason."""
+        """Wait for what others have to repair; an empty reason ends the waiting."""
         self.waits, self._again_s = why, monotonic() + ASK_AGAIN_S
 
     @property

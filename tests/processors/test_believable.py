@@ -43,7 +43,7 @@ def test_after_a_claim_of_records_that_are_not_there_every_record_counts_once(pa
             before = world.view.of(LIAR), world.view.watermark("trades-owner.0", upto=2**40)
             told = claim(world, rogue, partition, more=more)
             world.view.poll()
-            assert world.view.disbelieved[LIAR].report == told
+            assert world.view.ignored[LIAR].report == told
             assert before == (
                 world.view.of(LIAR),
                 world.view.watermark("trades-owner.0", upto=2**40),
@@ -52,7 +52,7 @@ def test_after_a_claim_of_records_that_are_not_there_every_record_counts_once(pa
                 line = replace(row(key, price - 1), row(key, price))
                 world.send(number % 2, line)
             world.close_epoch()
-            assert world.view.disbelieved == {}
+            assert world.view.ignored == {}
         assert world.revisions() == [
             *((1, "insert", key, None, 1) for key in "abcdef"),
             *((n, "replace", key, n - 1, n) for n in (2, 3, 4) for key in "abcdef"),
@@ -93,7 +93,7 @@ def test_a_lie_is_one_also_for_who_comes_when_others_have_written_as_far():
         late.catch_up()
         assert late.reports == world.view.reports
         assert late.of(LIAR).done == 2
-        assert late.disbelieved == {}
+        assert late.ignored == {}
 
 
 def test_a_lie_that_is_read_together_with_what_follows_it_is_gainsaid_too():
@@ -118,15 +118,15 @@ def test_a_report_waits_while_nobody_knows_whether_its_records_are_there(monkeyp
         world.send(0, insert("a"))
         world.close_epoch()
         with monkeypatch.context() as patch:
-            patch.setattr(view.believable, "_ask_ends", without_leader)
+            patch.setattr(view.validator, "_ask_ends", without_leader)
             view.poll()
             assert view.reports == {}
             assert not view.has_read_to(end)
             with pytest.raises(MovingLeaderError):
                 view.catch_up(limit_s=0.1)
         leaders = iter([without_leader, without_leader])
-        ends = view.believable._ask_ends
-        monkeypatch.setattr(view.believable, "_ask_ends", lambda s: next(leaders, ends)(s))
+        ends = view.validator._ask_ends
+        monkeypatch.setattr(view.validator, "_ask_ends", lambda s: next(leaders, ends)(s))
         view.catch_up()
         assert view.has_read_to(end)
         assert view.reports == world.view.reports
@@ -141,7 +141,7 @@ def test_an_idle_task_gainsays_what_is_told_in_its_name_once():
             honest = world.view.of(name)
             rogue.lie(name, later=-2)
             world.close_epoch()
-            assert world.view.disbelieved == {}
+            assert world.view.ignored == {}
             assert world.view.of(name).attempt == honest.attempt + 1
             end = world.cluster.end(world.view.source)
             for life in world.lives.values():

@@ -13,7 +13,7 @@ import pytest
 
 from errata import Network
 from errata.observe.samples import text_of
-from errata.processors.ingest.held_tuples import Holdings
+from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError, Index, StoredIndexError
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
@@ -57,10 +57,10 @@ def full(driver: Driver) -> list[str]:
     return [line.rpartition(" ")[2] for line in page if line.startswith("errata_index_full{")]
 
 
-def holdings(task: Task) -> Holdings:
+def holdings(task: Task) -> HeldTuples:
     assert isinstance(task, IngestTask | OwnerTask)
-    assert task.holdings is not None
-    return task.holdings
+    assert task.held_tuples is not None
+    return task.held_tuples
 
 
 @pytest.fixture
