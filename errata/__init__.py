@@ -9,8 +9,7 @@ from errata.processors.aggregates.by_value import CompensatingByValue
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.ohlc import ohlc
 from errata.processors.declare.faults import NetworkError
-from errata.processors.declare.network import Network
-from errata.processors.declare.stream import Stream
+from errata.processors.declare.network import Network, Stream
 from errata.processors.expressions.opaque import python
 from errata.processors.windows.time_windows import hopping, sliding, tumbling
 from errata.schemas.errors import ErrataError

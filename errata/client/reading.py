@@ -14,7 +14,7 @@ import polars as pl
 from errata.client import rows
 from errata.deploy.deployment import Deployment, as_it_runs, open_network
 from errata.observe.frontier_holders import holder
-from errata.processors.declare.stream import Stream
+from errata.processors.declare.network import Stream
 from errata.processors.wire.report import FOREVER, NEVER
 from errata.schemas.fields import physical
 from errata.settings.settings import overlaid, read_settings
