@@ -25,8 +25,8 @@ from errata.testing import LAG_MS, Driver
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
+from tests.errata.cli.test_tail import figure
 from tests.errata.conftest import Errata
-from tests.errata.test_tail import figure
 from tests.spark_jobs.by_hand import ONE, TWO, World, begin, go_on, insert, trade
 
 TAIL = ("--complete", "--json", "--from-beginning", "--no-follow")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.errata.conftest import Errata
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = re.findall(r"^```console\n\$ errata (.*?)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 

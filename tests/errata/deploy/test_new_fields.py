@@ -26,7 +26,7 @@ from errata.schemas.avro import tuple_schema
 from errata.schemas.fields import FieldType
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
-from tests.errata.test_switch import LAG_MS, Running
+from tests.errata.run.test_switch import LAG_MS, Running
 
 OLD = {"key": "string", "at": "timestamp-millis", "desk": "string", "price": "long"}
 NEW = {"key": "string", "fee": "long?", "at": "timestamp-millis", "desk": "string", "price": "long"}

@@ -10,10 +10,10 @@ from errata.processors.tasks import subjects
 from errata.topics.memory import MemoryCluster
 from errata.topics.names import SCHEMAS_TOPIC
 from errata.topics.registry import SchemaRegistry
-from tests.errata.test_new_fields import LAG_MS, OLD, network
+from tests.errata.deploy.test_new_fields import LAG_MS, OLD, network
 
 FILE = """
-from tests.errata.test_new_fields import NEW, OLD, network
+from tests.errata.deploy.test_new_fields import NEW, OLD, network
 
 net = network({})
 """

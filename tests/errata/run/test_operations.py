@@ -19,10 +19,10 @@ from errata.run.stopping import OVERDUE
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
+from tests.errata.cli.test_up import price, send
 from tests.errata.exposed import exposed
 from tests.errata.network_file import write_network
-from tests.errata.test_port import HOST, asked, free_port
-from tests.errata.test_up import price, send
+from tests.errata.observe.test_port import HOST, asked, free_port
 
 pytestmark = pytest.mark.kafka
 

@@ -13,9 +13,9 @@ from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.present import delete_topics, present_topics
 from errata.topics.settings import TopicSpec
+from tests.errata.cli.test_plan import declare
 from tests.errata.conftest import Errata
 from tests.errata.running import Running
-from tests.errata.test_plan import declare
 
 pytestmark = pytest.mark.kafka
 

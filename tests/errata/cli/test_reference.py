@@ -5,7 +5,7 @@ from pathlib import Path
 from errata.cli.reference import page
 from tests.errata.conftest import Errata
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "cli.md"
 
 
 def test_the_page_of_the_command_line_is_up_to_date() -> None:

@@ -15,7 +15,7 @@ from errata.testing import Driver
 from tests.errata.exposed import Labels, exposed
 
 MINUTE = 60_000
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

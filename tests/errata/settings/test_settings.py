@@ -143,7 +143,7 @@ def test_commands_that_need_no_settings_do_without_the_library_that_reads_them(
 
 
 def test_the_page_of_settings_is_up_to_date() -> None:
-    page_file = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    page_file = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
     assert page_file.read_text() == page(), "python -m errata.cli.settings_page > docs/settings.md"
 
 

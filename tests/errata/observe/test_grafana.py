@@ -11,7 +11,7 @@ from errata.observe.samples import HISTOGRAM
 from errata.run.metrics_page import METRICS
 
 BOARD: dict[str, Any] = json.loads(
-    (Path(__file__).resolve().parents[2] / "docker" / "grafana" / "errata.json").read_text()
+    (Path(__file__).resolve().parents[3] / "docker" / "grafana" / "errata.json").read_text()
 )
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 SUFFIXES = ("_bucket", "_sum", "_count")

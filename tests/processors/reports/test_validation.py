@@ -9,8 +9,8 @@ from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER, Report
 from errata.topics.cluster import MovingLeaderError, TopicPartition
+from tests.processors.ingest.test_owner_task import World, insert, replace, row, running
 from tests.processors.rogue import Rogue
-from tests.processors.test_rekey import World, insert, replace, row, running
 
 LIAR = "ingest.trades.0"
 
