@@ -20,6 +20,12 @@ def docker(*arguments: str, limit_s: float = LIMIT_S) -> subprocess.CompletedPro
     )
 
 
+def inject(*arguments: str) -> None:
+    """Cause a fault, or end it: a command that fails would let its test pass for nothing."""
+    done = docker(*arguments)
+    assert done.returncode == 0, f"docker {' '.join(arguments)}: {done.stderr}"
+
+
 def require_engine() -> None:
     try:
         answer = docker("version", "--format", "{{.Server.Version}}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.containers.demo import Demo
-from tests.containers.engine import docker
+from tests.containers.engine import docker, inject
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
 
@@ -31,7 +31,7 @@ def test_a_broker_is_killed_in_mid_stream_and_nothing_differs_without_it(demo: D
     demo.await_ready("ingest")
     demo.await_played()
     demo.play()
-    docker("kill", lost)
+    inject("kill", lost)
     assert docker("inspect", "--format", "{{.State.Running}}", ticker).stdout.strip() == "true"
     demo.audit()
     assert docker("inspect", "--format", "{{.State.Running}}", lost).stdout.strip() == "false"
