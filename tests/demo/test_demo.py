@@ -55,7 +55,7 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(environ, tmp_path):
         finally:
             demo.kill()
     assert b"Traceback" not in told
-    assert [command(pid) for pid, end in children.items() if not ends(end, limit_s=5.0)] == []
+    assert [command(pid) for pid, end in children.items() if not ends(end, limit_s=20.0)] == []
 
 
 def parents() -> dict[int, int]:
