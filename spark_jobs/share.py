@@ -149,7 +149,7 @@ class Share:
     def _letters(
         self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER
     ) -> list[bytes]:
-        """Return dead letters of results that can't be encoded, of windows in the slab.
+        """Return the dead letters of results that the aggregate refuses, in windows of the slab.
 
         Args:
             batch: The batch.
