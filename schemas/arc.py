@@ -1,6 +1,6 @@
-"""An arc's tuple type: what its tuples hold, which fields name them, and when they happened.
+"""An arc's tuple type: the fields of its tuples, its identity, and its event time.
 
-People and sinks see the revisions without the hidden part, and none that change only that.
+Users and sinks see revisions without the hidden fields, and no revision that changes only those.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Arc:
 
     @property
     def is_connection_point(self) -> bool:
-        """Whether the arc's history can be asked for."""
+        """Whether the arc's history can be replayed."""
         return self.keep_ms is not None
 
     @property
     def visible(self) -> list[str]:
-        """Names of the fields that people and sinks see."""
+        """Names of the fields that users and sinks see."""
         return [name for name in self.fields if not name.startswith(HIDDEN_PREFIX)]
 
     def event_times(self, tuples: pl.DataFrame) -> pl.Series:
@@ -62,7 +62,7 @@ class Arc:
 
 
 def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
-    """Leave out revisions that change the hidden part only.
+    """Drop the hidden fields, and the revisions that change only hidden fields.
 
     Args:
         arc: What the revisions are of.

@@ -12,7 +12,7 @@ _NAMESPACE = "errata"
 
 
 def namespace(arc_name: str) -> str:
-    """Return the namespace of an arc's schemas; Avro's names have no hyphens, some arcs' have.
+    """Return the namespace of an arc's schemas; arc names may have hyphens, Avro's may not.
 
     Example:
         >>> namespace("sums-sink.exchange")
@@ -48,8 +48,8 @@ def key_schema(arc_name: str, fields: Fields, identity: Sequence[str]) -> dict[s
 def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
     """Return the schema of an arc's revisions; the tuple type is named once.
 
-    A null side is told apart from a side whose fields are all null. Enum symbols are in the order
-    of `schemas.revisions.OPS`, so that an op is its index. See ``docs/protocol.md#2-revisions``.
+    A null side differs from a side whose fields are all null. Enum symbols are in the order of
+    `schemas.revisions.OPS`, so that an op is its index. See ``docs/protocol.md#2-revisions``.
     """
     return {
         "type": "record",

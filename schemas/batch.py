@@ -1,7 +1,7 @@
-"""Encoded records of a batch in one buffer, with a cursor each, moved on together.
+"""The encoded records of a batch in one buffer, each with a cursor; all cursors advance together.
 
-A fault is marked on its record, whose cursor is then parked at the record's end: reading goes on
-for all, within the buffer, and what comes out for a record with a fault has no meaning.
+A fault is marked on its record, whose cursor is then parked at the record's end: reading continues
+for all records, within the buffer, and the values of a record with a fault are meaningless.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Batch:
 
     @classmethod
     def of(cls, bodies: Sequence[bytes]) -> Batch:
-        """Join records; those over `MAX_RECORD_BYTES` have a fault from the beginning."""
+        """Join records; those over `MAX_RECORD_BYTES` start with a fault."""
         joined = Joined.of(bodies)
         faults, items = np.zeros((2, len(joined)), np.int64)
         batch = cls(joined.buffer, joined.starts, joined.ends, faults, [""], items)
@@ -58,27 +58,27 @@ class Batch:
         return batch
 
     def __len__(self) -> int:
-        """Return how many records there are."""
+        """Return the number of records."""
         return len(self.at)
 
     def part(self, rows: Ints) -> Batch:
-        """Return a batch of some of the records, to be given back with `join`."""
+        """Return a batch of some of the records; `join` merges it back."""
         at, ends, fault = self.at[rows], self.ends[rows], self.fault[rows]
         return Batch(self.buffer, at, ends, fault, self.reasons, self.items[rows])
 
     def join(self, rows: Ints, part: Batch) -> None:
-        """Take over how far a part was read, and its faults."""
+        """Merge back the cursors and faults of a part."""
         self.at[rows], self.fault[rows], self.items[rows] = part.at, part.fault, part.items
 
     def refuse(self, bad: Bits, reason: str) -> None:
-        """Mark a fault on these records and park them; an earlier fault stays."""
+        """Mark a fault on these records and park them; an earlier fault is kept."""
         if bad.any():
             self.fault[bad & (self.fault == 0)] = len(self.reasons)
             self.reasons.append(reason)
             self.at[bad] = self.ends[bad]
 
     def advance(self, lengths: Ints | int, field: str) -> Ints:
-        """Move past a value of known length; return where it begins."""
+        """Move past a value of known length; return its start."""
         start = self.at
         self.at = start + lengths
         self.refuse(self.at > self.ends, f"field {field!r}: ends before its value does")
@@ -87,8 +87,8 @@ class Batch:
     def long(self, field: str) -> Ints:
         """Read a zigzag varint of up to 10 bytes.
 
-        Padded ones are read as other readers do; one that is longer, or has bits above the 64th,
-        is a fault (fastavro wraps it).
+        Padded varints are accepted, as by other readers; one that is longer, or has bits above the
+        64th, is a fault (fastavro wraps it).
         """
         first = self.buffer[self.at]
         if (first < 0x80).all():
@@ -101,10 +101,10 @@ class Batch:
         return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
 
     def _varint(self) -> tuple[npt.NDArray[np.uint64], Ints, Bits]:
-        """Return values, lengths in bytes, and which are too long, reading 8 bytes at once."""
+        """Return values, lengths in bytes, and which are too long; reads 8 bytes at once."""
         word = self.words("<u8")[self.at]
         stop = ~word & _STOPS
-        within = (stop & -stop) - np.uint64(1)  # the bits before the first byte's without a flag
+        within = (stop & -stop) - np.uint64(1)  # the bits before the first byte without a flag
         value = word & within & _SEVENS
         for stay, move, by in _FOLDS:
             value = (value & stay) | ((value & move) >> by)
@@ -122,11 +122,11 @@ class Batch:
         return value, lengths, wide
 
     def words(self, dtype: str) -> npt.NDArray[np.uint64]:
-        """Return a view of the buffer as words, one beginning at each byte."""
+        """Return a view of the buffer as words, one starting at each byte."""
         return words(self.buffer, dtype)
 
     def span(self, field: str) -> tuple[Ints, Ints]:
-        """Read a length and move past as many bytes; return where they begin, and the lengths."""
+        """Read a length and move past as many bytes; return the starts and the lengths."""
         lengths = self.long(field)
         self.refuse(lengths < 0, f"field {field!r}: negative length")
         left = self.ends - self.at

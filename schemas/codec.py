@@ -1,4 +1,4 @@
-"""Frames of revisions to Avro records and back."""
+"""Encodes frames of revisions as Avro records, and decodes them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RevisionCodec:
         return self._encoder.encode(sided, head, **written)
 
     def decode(self, bodies: Sequence[bytes]) -> pl.DataFrame:
-        """Return the frame of revisions, with ``task``, ``attempt`` and ``epoch`` besides.
+        """Return the frame of revisions, plus the columns ``task``, ``attempt`` and ``epoch``.
 
         Raises:
             UndecodableError: If one is bad; it names the first.
@@ -76,15 +76,15 @@ class RevisionCodec:
         return decoded.frame
 
     def decode_each(self, bodies: Sequence[bytes]) -> Decoded:
-        """Return the good revisions, and the index and reason of each bad record."""
+        """Return the valid revisions, and the index and reason of each bad record."""
         return as_revisions(self._decoder.decode_each(bodies))
 
 
 def as_revisions(decoded: Decoded) -> Decoded:
-    """Return decoded records as frames of revisions have them.
+    """Convert decoded records to a frame of revisions.
 
     An insert with a before, or any other op that contradicts the sides, is bad. The columns that
-    say which side is there are dropped: op does.
+    mark the presence of a side are dropped: op implies them.
 
     Args:
         decoded: Records of a revision schema, whose ops are in the order of `revisions.OPS`.

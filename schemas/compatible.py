@@ -1,6 +1,6 @@
-"""Whether data written by one Avro schema can be read by another: Avro's schema resolution.
+"""Whether data written with one Avro schema can be read with another: Avro's schema resolution.
 
-Judged from the schemas alone, as a registry does before it takes a new version of a subject.
+Decided from the schemas alone, as a registry does before it accepts a new version of a subject.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _PROMOTED = {
     "string": {"bytes"},
     "bytes": {"string"},
 }
-"""By the writer's type: what a reader may have instead."""
+"""By the writer's type: the other types that a reader may use."""
 _NAMED = ("record", "enum", "fixed")
 _NOT_AVRO = SchemaParseException, ValueError, KeyError, TypeError, AttributeError, RecursionError
 
 
 def unreadable(reader: Any, writer: Any) -> list[str]:
-    """Return why data of a writer's schema can't be read by a reader's; [] if it can.
+    """Return why data of a writer's schema can't be read with a reader's; [] if it can.
 
-    Two decimals need one precision and scale, and types that both have a meaning the same one.
+    Two decimals must have the same precision and scale, and two logical types must be the same.
 
     Args:
         reader: The reader's schema, as parsed JSON.
@@ -52,14 +52,14 @@ def unreadable(reader: Any, writer: Any) -> list[str]:
 
 @dataclass
 class _Pair:
-    """Two schemas, with the types that each one names."""
+    """Two schemas, with the named types of each."""
 
     readers: dict[str, Any] = field(default_factory=dict)
     writers: dict[str, Any] = field(default_factory=dict)
     _met: set[tuple[str, str]] = field(default_factory=set)
 
     def faults(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
-        """Yield what keeps a type from being read as another."""
+        """Yield the reasons why a type can't be read as another."""
         reader, writer = _meant(reader, self.readers), _meant(writer, self.writers)
         if isinstance(writer, list):
             for branch in writer:
@@ -85,14 +85,14 @@ class _Pair:
         if not all(judged):
             return
         meant = [_meant(branch, self.readers)["type"] for branch in branches]
-        if writer["type"] in meant:  # what is wrong inside says more
+        if writer["type"] in meant:  # a fault inside is more precise
             yield from judged[meant.index(writer["type"])]
         else:
             yield f"{_at(place)} was {_shown(writer)}, is {_shown(branches)}"
 
     def _named(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
         if (reader["name"], writer["name"]) in self._met:
-            return  # is being judged further up
+            return  # is being checked further up the stack
         known = {_last(name) for name in (reader["name"], *reader.get("aliases", ()))}
         if _last(writer["name"]) not in known:
             yield f"{_at(place)} was named {writer['name']!r}, is {reader['name']!r}"
@@ -130,7 +130,7 @@ def _meant(schema: Any, named: dict[str, Any]) -> Any:
 
 
 def _meaning(schema: Any) -> tuple[Any, ...]:
-    """Return what a type says of its values besides how they are written; () if nothing."""
+    """Return the logical part of a type, beyond its encoding; () if there is none."""
     logical = schema.get("logicalType")
     if logical == "decimal":
         return logical, schema.get("precision"), schema.get("scale", 0)
@@ -142,7 +142,7 @@ def _differ(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _shown(schema: Any) -> str:
-    """Return a type as people write it."""
+    """Return a type in human-readable form."""
     if isinstance(schema, list):
         return " or ".join(map(_shown, schema))
     kind = schema if isinstance(schema, str) else schema.get("logicalType") or schema["type"]

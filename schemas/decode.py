@@ -1,4 +1,4 @@
-"""Avro records to columns, a field of all records at a time."""
+"""Decodes Avro records into columns, one field of all records at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Read = Callable[[Batch], list[pl.Series]]
 
 
 class UndecodableError(ErrataError):
-    """A record of a batch is not what its schema says; `index` is its place, `reason` the fault."""
+    """A record does not match its schema; `index` is its place in the batch, `reason` the fault."""
 
     def __init__(self, index: int, reason: str) -> None:
         self.index, self.reason = index, reason
@@ -34,7 +34,7 @@ class UndecodableError(ErrataError):
 
 
 class Decoded(NamedTuple):
-    """A batch of which some records may be bad.
+    """A decoded batch in which some records may be bad.
 
     Args:
         frame: A row for each good record, in order.
@@ -50,9 +50,9 @@ class Decoded(NamedTuple):
 class Decoder:
     r"""Decodes records of one writer's schema into columns of physical types.
 
-    A field is a column of its name; one inside a record is ``outer.field``, null where the record
-    is null, and ``outer`` itself, Boolean, says where a record that may be null is there. An enum
-    is the index of its symbol.
+    A field is a column of its name. A field inside a record is ``outer.field``, null where the
+    record is null; ``outer`` itself, Boolean, says where a nullable record is present. An enum is
+    the index of its symbol.
 
     A record is refused if fastavro refuses it or bytes are left over. Where fastavro is laxer than
     Avro, so that two readers might see different values, it is refused too: varints of more than 64
@@ -93,7 +93,7 @@ class Decoder:
         return decoded.frame
 
     def decode_each(self, bodies: Sequence[bytes]) -> Decoded:
-        """Return the good records, and the index and reason of each bad one."""
+        """Return the valid records, and the index and reason of each bad one."""
         if not bodies:
             return Decoded(pl.DataFrame(schema=self.columns), np.empty(0, np.int64), [])
         batch = Batch.of(bodies)
@@ -108,7 +108,7 @@ class Decoder:
 
 
 def _reader(field: Leaf | Nested | Skipped) -> Read:
-    """Return what reads a field of all records of a batch."""
+    """Return the function that reads a field of all records of a batch."""
     if isinstance(field, Skipped):
         return partial(_skip, field)
     if isinstance(field, Leaf):
@@ -143,7 +143,7 @@ def _bound(batch: Batch, leaf: Leaf, value: Ints | pl.Series) -> None:
 
 
 def _optional(read: Read, field: Leaf | Nested) -> Read:
-    """Return what reads a union of null and a type, given what reads the type."""
+    """Return the function that reads a union of null and a type; `read` reads the type."""
     null_at, shown = field.null_at, isinstance(field, Nested)
     if null_at is None:
         return read
@@ -193,7 +193,7 @@ def _read_double(batch: Batch, leaf: Leaf) -> pl.Series:
 
 
 def _slices(batch: Batch, leaf: Leaf) -> pa.LargeBinaryArray:
-    """Return the bytes of a length and as many bytes, copied out of the buffer in order."""
+    """Return length-prefixed bytes, copied out of the buffer in order."""
     starts, lengths = batch.span(leaf.name)
     if not len(batch):
         return pa.array([], pa.large_binary())
@@ -211,7 +211,7 @@ def _read_string(batch: Batch, leaf: Leaf) -> pl.Series:
     array = _slices(batch, leaf)
     try:
         text = array.cast(pa.large_string())
-    except pa.ArrowInvalid:  # which says that one is not UTF-8, not which
+    except pa.ArrowInvalid:  # the error reports that one is not UTF-8, not which
         _, offsets, data = array.buffers()
         bad = malformed(
             np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int64)[: len(batch) + 1]
@@ -239,7 +239,7 @@ def _read_variable_decimal(batch: Batch, leaf: Leaf) -> pl.Series:
 
 
 def unscaled(values: Sequence[bytes]) -> tuple[pl.Series, list[int]]:
-    r"""Return big-endian two's complements as Int128, and which are of more than 16 bytes.
+    r"""Return big-endian two's complements as Int128, and which have more than 16 bytes.
 
     Example:
         >>> unscaled([b"\xff\x80", b""])[0].to_list()

@@ -1,6 +1,6 @@
-"""Columns to Avro records, a field of all records at a time.
+"""Encodes columns as Avro records, one field of all records at a time.
 
-Values become tables of bytes: a row a byte of the encoding, a column a value.
+Values become tables of bytes: one row for each byte of the encoding, one column for each value.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Words = npt.NDArray[np.uint64]
 
 
 class Piece(NamedTuple):
-    """A part of every record: a table of a column a record, and which of its bytes are written."""
+    """A part of every record: a table, one column a record, and which of its bytes are written."""
 
     table: Bytes
     written: Bits
 
 
 def branch(there: Bits, null_at: int) -> Piece:
-    """Return the index in a union of null and a type."""
+    """Return the index into a union of null and a type."""
     index = np.where(there, 2 * (1 - null_at), 2 * null_at)
     return _piece(index.astype(np.uint8)[None], None)
 
@@ -45,7 +45,7 @@ def _piece(table: Bytes, written: Bits | None) -> Piece:
 
 
 def varint(value: Words, written: Bits | None) -> Piece:
-    """Return numbers in groups of 7 bits, lowest first, flagged where another follows."""
+    """Return numbers in groups of 7 bits, lowest first, with a flag where another group follows."""
     width = max(1, (int(value.max()).bit_length() + 6) // 7)
     if width == 1:
         return _piece(value.astype(np.uint8)[None], written)
@@ -72,10 +72,10 @@ def _float(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
 
 
 def _decimal(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
-    """Return lengths and big-endian two's complement.
+    """Return lengths and big-endian two's complements.
 
-    As in fastavro a number has the bytes that its absolute value needs with a sign bit: -128 takes
-    two, though one would do.
+    As in fastavro a number takes the bytes that its absolute value needs with a sign bit: -128
+    takes two, though one would be enough.
     """
     low, high = (value, value >> 63) if value.ndim == 1 else (value[:, 0], value[:, 1])
     negative = high < 0
@@ -90,7 +90,7 @@ def _decimal(value: npt.NDArray[Any], written: Bits | None) -> Iterator[Piece]:
 
 
 def _signed_bytes(size: Words) -> Ints:
-    """Return how many bytes hold a number of this size and a sign bit."""
+    """Return how many bytes hold a number of this magnitude and a sign bit."""
     byte_count = np.ones(len(size), np.int64)
     for bits in range(7, int(size.max()).bit_length(), 8):
         byte_count += size >= np.uint64(1 << bits)
@@ -118,14 +118,14 @@ class UnencodableError(ErrataError):
 
 
 Part: TypeAlias = Piece | pa.Array | bytes
-"""What is written of each record: bytes by column, a value each, or the same in all."""
+"""What is written of each record: bytes by column, one value each, or the same for all."""
 
 
 class Encoder:
     r"""Encodes frames as records of one schema, byte for byte as fastavro writes them.
 
-    Columns are those that `schemas.decode.Decoder` gives for the schema, in any order; others are
-    ignored. A column may also be given as one value for the whole batch, which is encoded once.
+    Columns are those that `schemas.decode.Decoder` returns for the schema, in any order; others are
+    ignored. A column may also be passed as one value for the whole batch, which is encoded once.
 
     Args:
         schema: The schema, as parsed JSON.
@@ -177,7 +177,7 @@ class Encoder:
 
 
 def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part]:
-    """Encode a field of all rows, as parts that follow one another."""
+    """Encode a field of all rows, as consecutive parts."""
     if isinstance(field, Leaf):
         yield from _leaf(field, frame[field.name])
     elif isinstance(field, Nested):
@@ -185,7 +185,7 @@ def _field(field: Leaf | Nested | Skipped, frame: pl.DataFrame) -> Iterator[Part
 
 
 def _nested(field: Nested, frame: pl.DataFrame) -> Iterator[Part]:
-    """Encode a record within the record."""
+    """Encode a nested record."""
     present = pl.repeat(True, frame.height, eager=True)
     if field.null_at is not None:
         present = frame[field.name].fill_null(False)
@@ -198,7 +198,7 @@ def _nested(field: Nested, frame: pl.DataFrame) -> Iterator[Part]:
 
 
 def _where(present: pl.Series, field: Nested, frame: pl.DataFrame) -> pa.LargeBinaryArray:
-    """Encode a record in the rows that have it; it takes no bytes in the others."""
+    """Encode a nested record in the rows that have it; it takes no bytes in the others."""
     rows = frame.select(leaf.name for leaf in field.leaves).filter(present)
     try:
         found = _joined([p for leaf in field.leaves for p in _field(leaf, rows)], rows.height)
@@ -228,7 +228,7 @@ def _leaf(leaf: Leaf, given: pl.Series) -> Iterator[Part]:
         yield from _text(array.cast(pa.large_binary()), written)
     elif leaf.coding != "null":
         value = _values(array)
-        if written is not None:  # what lies under a null may be anything
+        if written is not None:  # the value under a null is arbitrary
             value = np.where(written if value.ndim == 1 else written[:, None], value, 0)
         if leaf.bounds is not None and value.ndim == 1:
             low, high = leaf.bounds
@@ -287,7 +287,7 @@ def _compact(run: list[Piece]) -> pa.LargeBinaryArray:
 
 
 def _binary(lengths: Ints, data: pa.Buffer) -> pa.LargeBinaryArray:
-    """Return values of these lengths, which lie one behind another."""
+    """Return values of these lengths, which are stored contiguously."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), data]

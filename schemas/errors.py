@@ -2,8 +2,8 @@
 
 
 class ErrataError(Exception):
-    """Something a user or operator can act on.
+    """An error that a user or operator can act on.
 
-    The text says who found it, what was needed, what was found and what to do. A command prints it
-    on one line and exits with a status that is not 0.
+    The message says which part failed, what was needed, what was found and what to do. A command
+    prints it on one line and exits with a non-zero status.
     """

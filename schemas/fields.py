@@ -1,8 +1,8 @@
-"""The types that the fields of an arc can have.
+"""The field types of an arc.
 
-A field is declared as a string (``"long"``, ``"decimal(18,2)"``, ``"string?"`` for one that may be
-null). In memory a column is a polars series of the field's *physical* type: text, bytes, numbers
-and booleans as themselves, a timestamp as its milliseconds or microseconds since the epoch (UTC), a
+A field is declared as a string (``"long"``, ``"decimal(18,2)"``, ``"string?"`` for a nullable one).
+In memory a column is a polars series of the field's *physical* type: text, bytes, numbers and
+booleans as themselves, a timestamp as its milliseconds or microseconds since the epoch (UTC), a
 date as its days since then, a uuid as text in its canonical form (lower case), and a decimal as its
 unscaled integer in 128 bits, so that its arithmetic is exact. On the wire it is the Avro type of
 the same name.
@@ -41,7 +41,7 @@ _STORED_AS = {
     "timestamp-micros": "long",
     "uuid": "string",
 }
-"""Avro's primitive type behind a logical one."""
+"""The Avro primitive type of each logical type."""
 
 _FORM = re.compile(
     r"(?:(?P<before>optional|nullable)\s+)?(?P<kind>[a-z][a-z-]*)"
@@ -50,7 +50,7 @@ _FORM = re.compile(
 
 
 class FieldTypeError(ErrataError):
-    """A field's type is not one that arcs can carry."""
+    """Arcs do not support a field's type."""
 
     def __init__(self, declared: object, *, need: str) -> None:
         self.declared = declared
@@ -83,7 +83,7 @@ class FieldType:
 
     @classmethod
     def parse(cls, declared: str | FieldType) -> FieldType:
-        """Read a type as a user writes it.
+        """Parse a type as a user writes it.
 
         Raises:
             FieldTypeError: If the kind is unknown or a decimal's digits are out of bounds.
@@ -118,12 +118,12 @@ class FieldType:
 
     @property
     def required(self) -> FieldType:
-        """The same type, never null."""
+        """The same type, not nullable."""
         return replace(self, optional=False)
 
     @property
     def nullable(self) -> FieldType:
-        """The same type, perhaps null."""
+        """The same type, nullable."""
         return replace(self, optional=True)
 
     @property

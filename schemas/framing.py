@@ -1,6 +1,6 @@
-"""The registry framing that Kafka users know: a zero byte, the schema's id, then the Avro body.
+"""The standard framing of schema registries: a zero byte, the schema's id, then the Avro body.
 
-Whole batches at a time: no statement runs once per record.
+Works on whole batches: no statement runs once per record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGEST_ID = 2**31 - 1
 
 
 class Unframed(NamedTuple):
-    """A batch of wire values taken apart; a place in each per value.
+    """The parts of a batch of wire values; each column has an entry for each value.
 
     Args:
         schema_ids: Schema id of each value, `UNFRAMED` where it was rejected.
@@ -35,14 +35,14 @@ class Unframed(NamedTuple):
 
     @property
     def only_id(self) -> int | None:
-        """The one schema id of the whole batch; None if it is empty, mixed or has rejected ones."""
+        """The schema id of the whole batch; None if it is empty, mixed or has rejected values."""
         ids = self.schema_ids
         alike = len(ids) > 0 and not self.rejected and bool((ids == ids[0]).all())
         return int(ids[0]) if alike else None
 
 
 def head(schema_id: int) -> bytes:
-    """Return what goes before the bodies of a schema, by the registry's id of it."""
+    """Return the header that precedes the bodies of a schema, from the schema's registry id."""
     return bytes([MAGIC]) + schema_id.to_bytes(HEAD_BYTES - 1, "big")
 
 
@@ -64,7 +64,7 @@ def unframe(values: Sequence[bytes]) -> Unframed:
     r"""Split wire values into schema ids and bodies.
 
     A value that is too short or does not begin with the magic byte is rejected by its index; the
-    others are not held up by it. An id with its top bit set is rejected too: ids are positive.
+    others are still split. An id with its top bit set is rejected too: ids are positive.
 
     Example:
         >>> batch = unframe([b"\x00\x00\x00\x01\x02x", b"{}"])

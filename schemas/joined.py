@@ -1,4 +1,4 @@
-"""Byte strings of a batch in one buffer, so that none is copied alone."""
+"""The byte strings of a batch in one buffer, so that none is copied by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAD = bytes(16)  # so that a word may be read across either end of the buffer
 
 @dataclass(frozen=True, eq=False)
 class Joined(Sequence[bytes]):
-    r"""Byte strings that lie in one buffer.
+    r"""Byte strings in one buffer.
 
     Args:
         buffer: All bytes, padded on both sides.
@@ -34,7 +34,7 @@ class Joined(Sequence[bytes]):
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> Joined:
-        """Return strings joined; those that are so already as they are."""
+        """Return the strings joined; already joined ones are returned unchanged."""
         if isinstance(values, Joined):
             return values
         lengths = np.fromiter(map(len, values), np.int64, len(values))
@@ -43,11 +43,11 @@ class Joined(Sequence[bytes]):
         return cls(buffer, ends - lengths, ends)
 
     def after(self, count: int) -> Joined:
-        """Return what follows the first bytes of each string."""
+        """Return each string without its first bytes."""
         return replace(self, starts=np.minimum(self.starts + count, self.ends))
 
     def __len__(self) -> int:
-        """Return how many strings there are."""
+        """Return the number of strings."""
         return len(self.starts)
 
     @overload
@@ -55,12 +55,12 @@ class Joined(Sequence[bytes]):
     @overload
     def __getitem__(self, index: slice) -> Joined: ...
     def __getitem__(self, index: int | slice) -> bytes | Joined:
-        """Return a string, or some of them."""
+        """Return one string, or a slice."""
         if isinstance(index, slice):
             return replace(self, starts=self.starts[index], ends=self.ends[index])
         return self.buffer[self.starts[index] : self.ends[index]].tobytes()
 
 
 def words(buffer: npt.NDArray[np.uint8], dtype: str) -> npt.NDArray[np.uint64]:
-    """Return a view of a buffer as words of 8 bytes, one beginning at each byte."""
+    """Return a view of a buffer as words of 8 bytes, one starting at each byte."""
     return np.ndarray((len(buffer) - 7,), dtype, buffer.data, strides=(1,))

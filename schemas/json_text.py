@@ -1,4 +1,4 @@
-"""Columns as JSON texts, all rows at once; numbers keep all their digits."""
+"""Formats columns as JSON texts, all rows at once; numbers keep all their digits."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def quoted(text: pl.Expr) -> pl.Expr:
 
 
 def json_value(column: pl.Expr, kind: FieldType) -> pl.Expr:
-    """Return a column of a physical type as JSON: never null, but the text ``null``.
+    """Return a column of a physical type as JSON; a null becomes the text ``null``.
 
-    Decimals are numbers, timestamps whole numbers in their unit, dates ISO-8601, bytes base64. What
-    JSON has no number for (NaN, the infinities) is null.
+    Decimals are numbers, timestamps integers in their unit, dates ISO-8601, bytes base64. Values
+    that JSON can't represent as numbers (NaN, the infinities) are null.
 
     Example:
         >>> cents = pl.DataFrame({"p": [-5, None]}, schema={"p": pl.Int128})
@@ -53,7 +53,7 @@ def _text(column: pl.Expr, kind: FieldType) -> pl.Expr:
 
 
 def json_object(members: Mapping[str, pl.Expr]) -> pl.Expr:
-    """Return JSON objects of members that are JSON themselves."""
+    """Return JSON objects whose members are already JSON."""
     parts = [pl.lit("{")]
     for place, (name, value) in enumerate(members.items()):
         parts += [pl.lit(f'{"," if place else ""}"{name}":'), value]

@@ -1,4 +1,4 @@
-"""The layout of a flat record, as the codec walks it; `schemas.resolver` makes it of a schema."""
+"""The layout of a flat record that the codec walks; `schemas.resolver` builds it from a schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DTYPES: dict[str, Dtype] = {
 
 _MS_FIRST, _MS_LAST = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
-BOUNDS = {  # times outside could not be read back by fastavro
+BOUNDS = {  # fastavro could not read back times outside
     ("int", ""): (-(2**31), 2**31 - 1),
     ("long", "timestamp-millis"): (_MS_FIRST, _MS_LAST),
     ("long", "timestamp-micros"): (_MS_FIRST * 1000, _MS_LAST * 1000 + 999),
@@ -37,7 +37,7 @@ BOUNDS = {  # times outside could not be read back by fastavro
 
 
 class UnsupportedSchemaError(ErrataError):
-    """An Avro schema is malformed, or is not flat enough to be coded by column."""
+    """An Avro schema is malformed, or is too nested to be encoded by column."""
 
     def __init__(self, place: str, need: str) -> None:
         self.place = place
@@ -76,7 +76,7 @@ class Leaf:
 
     @property
     def coding(self) -> str:
-        """How a value is written: its primitive type, ``enum`` or ``decimal``."""
+        """The encoding of a value: its primitive type, ``enum`` or ``decimal``."""
         return "decimal" if self.logical == "decimal" else self.kind
 
     @property
@@ -86,7 +86,7 @@ class Leaf:
 
     @property
     def bounds(self) -> tuple[int, int] | None:
-        """Smallest and largest number allowed; None for those of 64 bits and what is no number."""
+        """Smallest and largest number allowed; None for 64-bit numbers and for non-numbers."""
         if self.coding == "decimal":
             most = 10 ** min(self.precision, MAX_PRECISION) - 1
             return -most, most
@@ -99,8 +99,8 @@ class Leaf:
 class Nested:
     """A field that holds a record of leaves.
 
-    Where it may be null, a Boolean column of its own name says whether it is there: a null record
-    is not the same as one whose fields are all null.
+    If it is nullable, a Boolean column of its own name says where it is present: a null record
+    differs from one whose fields are all null.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Nested:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A field that is not asked for, and what has to be passed over."""
+    """A field that the reader does not want, and the shape to skip."""
 
     name: str
     shape: Shape

@@ -1,6 +1,7 @@
 """Kafka's default partitioner, for all keys of a batch at once.
 
-Partitions are always set explicitly: librdkafka's own partitioner agrees with Java's on few keys.
+Partitions are always set explicitly: librdkafka's own partitioner differs from Java's for most
+keys.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def murmur2(keys: Sequence[bytes]) -> npt.NDArray[np.uint32]:
     hashed = lengths.astype(np.uint32) ^ _SEED
     whole = lengths >> 2
     rows = np.flatnonzero(whole)
-    for k in range(int(whole.max(initial=0))):  # the k-th word of all keys that have as many
+    for k in range(int(whole.max(initial=0))):  # the k-th word of all keys that have one
         rows = rows[whole[rows] > k]
         word = words[starts[rows] + 4 * k].astype(np.uint32) * _MIX
         hashed[rows] = (hashed[rows] * _MIX) ^ ((word ^ (word >> _SHIFT)) * _MIX)

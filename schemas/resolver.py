@@ -1,8 +1,8 @@
 """Resolves an Avro schema into the layout of a flat record.
 
-Only what can be coded column by column is accepted: leaves, leaves that may be null, and records of
-those one level deep. What a reader does not ask for may be of any shape, and is passed over
-(`schemas.shapes`). So there is no recursion, and a hostile schema costs nothing.
+Only types that can be encoded by column are accepted: leaves, nullable leaves, and records of those
+one level deep. Fields that a reader does not want may have any shape, and are skipped
+(`schemas.shapes`). So there is no recursion, and a malicious schema costs nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def layout_of(schema: object, *, wanted: Collection[str] | None = None) -> Layou
 
 
 class _Resolver:
-    """Remembers the named types met so far, and counts fields."""
+    """Holds the named types met so far, and counts fields."""
 
     def __init__(self, wanted: Collection[str] | None) -> None:
         self.named: dict[str, tuple[dict[str, Any], str]] = {}
@@ -106,7 +106,7 @@ class _Resolver:
             yield self._leaf(declared, place, null_at)
 
     def _shape(self, schema: object, space: str, place: str, depth: int) -> Shape:
-        """Return what has to be passed over of a value that is not asked for."""
+        """Return the shape to skip for an unwanted value."""
         if depth > MAX_DEPTH:
             need = f"nests deeper than {MAX_DEPTH} levels, or in itself"
             raise UnsupportedSchemaError(place, need)
@@ -164,7 +164,7 @@ class _Resolver:
         return Leaf(name, kind, logical, null_at=null_at, semantic=semantic)
 
     def _declared(self, schema: object, space: str, place: str) -> tuple[dict[str, Any], str]:
-        """Return a type as a dict, with the namespace in which its own fields are read."""
+        """Return a type as a dict, with the namespace for its own fields."""
         if isinstance(schema, str):
             if schema in _PRIMITIVES:
                 return {"type": schema}, space
@@ -228,7 +228,7 @@ def _size(declared: dict[str, Any], place: str) -> int:
 
 
 def _is_variable_decimal(declared: dict[str, Any]) -> bool:
-    """Whether a record is Debezium's of a scale and an unscaled value."""
+    """Whether a record is Debezium's record of a scale and an unscaled value."""
     fields = [(field.get("name"), field.get("type")) for field in declared["fields"]]
     named = declared.get("connect.name") == VARIABLE_DECIMAL
     return named and fields == [("scale", "int"), ("value", "bytes")]

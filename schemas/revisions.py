@@ -1,9 +1,10 @@
-"""Revisions as columns: the one form in which they pass from decode to encode.
+"""Revisions as columns: their in-memory form everywhere between decode and encode.
 
-A *frame of revisions* is a polars DataFrame with a row a revision: ``op`` (UInt8, see below), then
-``before.<field>`` and ``after.<field>`` for every field of the arc in physical types, null on a
-side that the revision does not have. A frame read from a topic has ``task``, ``attempt``, ``epoch``
-and ``offset`` besides. A *frame of tuples* has a row a tuple and the arc's own field names.
+A *frame of revisions* is a polars DataFrame with one row for each revision: ``op`` (UInt8, see
+below), then ``before.<field>`` and ``after.<field>`` for every field of the arc in physical types,
+null on a side that the revision does not have. A frame read from a topic also has ``task``,
+``attempt``, ``epoch`` and ``offset``. A *frame of tuples* has one row for each tuple and the arc's
+own field names.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def schema(fields: Fields) -> dict[str, type[pl.DataType]]:
 
 
 def none(fields: Fields) -> pl.DataFrame:
-    """Return a frame of no revisions."""
+    """Return an empty frame of revisions."""
     return pl.DataFrame(schema=schema(fields))
 
 
 def side(revisions: pl.DataFrame, prefix: str, names: Sequence[str]) -> pl.DataFrame:
-    """Return one side as tuples, a row a revision, null where the side is absent.
+    """Return one side as tuples, one row for each revision, null where the side is absent.
 
     Example:
         >>> frame = pl.DataFrame({"op": [2], "before.x": [1], "after.x": [5]})
@@ -44,21 +45,21 @@ def side(revisions: pl.DataFrame, prefix: str, names: Sequence[str]) -> pl.DataF
 
 
 def leaving(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Return the tuples that the revisions take away (of deletes and replaces)."""
+    """Return the tuples that the revisions remove (by deletes and replaces)."""
     return side(revisions.filter(pl.col("op") != INSERT), BEFORE, names)
 
 
 def entering(revisions: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Return the tuples that the revisions bring (of inserts and replaces)."""
+    """Return the tuples that the revisions add (by inserts and replaces)."""
     return side(revisions.filter(pl.col("op") != DELETE), AFTER, names)
 
 
 def between(
     before: pl.DataFrame, has_before: pl.Series, after: pl.DataFrame, has_after: pl.Series
 ) -> pl.DataFrame:
-    """Return the revisions that lead from one side to the other, row by row.
+    """Return the revisions that turn one side into the other, row by row.
 
-    Rows that exist on neither side, or are the same on both (NaN equals NaN), give none.
+    Rows that exist on neither side, or are the same on both (NaN equals NaN), produce none.
 
     Args:
         before: Tuples as they were; a row's content counts only where `has_before`.
@@ -95,7 +96,7 @@ def between(
 
 
 def identities(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
-    """Return the identity of each revision: that of whichever side it has."""
+    """Return the identity of each revision, from whichever side it has."""
     return revisions.select(
         pl.when(pl.col("op") == DELETE)
         .then(pl.col(BEFORE + name))
@@ -106,7 +107,7 @@ def identities(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame
 
 
 def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
-    """Return one revision for each identity: a delete and an insert of it are a replace, or none.
+    """Return at most one revision per identity: a delete and an insert become a replace, or none.
 
     Args:
         revisions: Of one epoch, in any order; of an identity there is one, or a delete and an
@@ -138,7 +139,7 @@ def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) 
 def coalesced(
     revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]
 ) -> pl.DataFrame:
-    """Return what revisions of several epochs come to: at most one for each identity.
+    """Return the net effect of revisions of several epochs: at most one revision for each identity.
 
     Args:
         revisions: With their ``epoch``, in any order; exact copies do no harm.
@@ -177,7 +178,7 @@ def coalesced(
 
 
 def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
-    """Return the last revision of each identity: by epoch, in an epoch deletes first.
+    """Return the last revision of each identity: by epoch, and within an epoch deletes first.
 
     Args:
         revisions: With their ``epoch``, in any order.
@@ -194,7 +195,7 @@ def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
 
 
 def fold(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) -> pl.DataFrame:
-    """Return the tuples that revisions leave, never by log order but by epoch.
+    """Return the tuples that remain after all revisions, applied by epoch, never by log order.
 
     Example:
         >>> frame = pl.DataFrame({"op": [0, 2], "epoch": [1, 2], "before.x": [None, 1],

@@ -1,7 +1,7 @@
-"""Avro values that nobody asked for: passed over in all records of a batch at once.
+"""Skips unwanted Avro values, in all records of a batch at once.
 
-Arrays and maps have to be walked item by item, the k-th item of all records together. What a few
-bytes could expand to is bounded: a record may have 10,000 such items.
+Arrays and maps have to be walked item by item, the k-th item of all records together. The expansion
+of a few bytes is bounded: a record may have at most 10,000 such items.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from errata.schemas.joined import Ints
 MAX_ITEMS = 10_000
 
 ITEMS_OF = {"array": "items", "map": "values"}
-"""Where a schema says what an array or map holds."""
+"""The attribute in which a schema gives the item type of an array or map."""
 
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a value takes on the wire.
+    """The wire format of a value to skip.
 
     Args:
         kind: A primitive type, ``enum``, ``fixed``, ``record``, ``union``, or ``items`` for arrays
@@ -38,7 +38,7 @@ class Shape:
 
     @property
     def width(self) -> int | None:
-        """Bytes that every such value takes; None if they vary."""
+        """Bytes that every such value takes; None if the size varies."""
         if self.kind != "record":
             return self.size if self.kind == "fixed" else _WIDTHS.get(self.kind)
         widths = [part.width for part in self.parts]
@@ -78,7 +78,7 @@ def _union(shape: Shape, batch: Batch, field: str) -> None:
 
 
 def _in(rows: Ints, shape: Shape, batch: Batch, field: str) -> None:
-    """Pass over a value in some of the records only."""
+    """Skip a value in some of the records only."""
     if len(rows):
         part = batch.part(rows)
         pass_over(shape, part, field)
@@ -86,7 +86,7 @@ def _in(rows: Ints, shape: Shape, batch: Batch, field: str) -> None:
 
 
 def _blocks(item: Shape, batch: Batch, field: str) -> None:
-    """Pass over blocks of items, up to the empty one; a negative count has its size behind it."""
+    """Skip blocks of items, up to the empty one; the block's size follows a negative count."""
     rows = np.arange(len(batch))
     while len(rows):
         block = batch.part(rows)
@@ -104,7 +104,7 @@ def _blocks(item: Shape, batch: Batch, field: str) -> None:
 
 
 def _items(item: Shape, block: Batch, left: Ints, field: str) -> None:
-    """Pass over as many items in each record as are left there."""
+    """Skip the given number of remaining items in each record."""
     if item.width is not None:
         block.advance(left * item.width, field)
         return

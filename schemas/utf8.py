@@ -1,4 +1,4 @@
-"""Which strings of a batch are not UTF-8, found for all of them at once."""
+"""Finds the strings of a batch that are not UTF-8, all at once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Structured Streaming and batch jobs: the same boxes, where state outgrows one machine."""
+"""Structured Streaming and batch jobs: the same boxes, for state that outgrows one machine."""

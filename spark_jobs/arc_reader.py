@@ -1,4 +1,4 @@
-"""An arc as strangers to the network read it: what of it is complete, what is kept, its content."""
+"""An arc as external readers see it: its complete epochs, its retained history, its content."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ PAUSE_S = 0.02
 
 
 class EpochAheadError(ErrataError):
-    """An epoch was asked for that is not complete yet."""
+    """The requested epoch is not complete yet."""
 
 
 class HistoryLostError(ErrataError):
-    """What an arc held as of an epoch can't be told any more: superseded records may be gone."""
+    """The content of an arc as of an epoch is no longer known: superseded records may be gone."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Revisions of one partition: what one task of Spark reads.
+    """Revisions of one partition: the input of one Spark task.
 
     Args:
         partition: Of the arc.
@@ -81,7 +81,7 @@ class ArcReader:
     kept_ms: int
 
     def cluster(self) -> Cluster:
-        """Return the connection that this process has."""
+        """Return this process's connection."""
         return connected(self.kafka)
 
     def place(self, partition: int) -> TopicPartition:
@@ -90,11 +90,11 @@ class ArcReader:
 
     @property
     def horizon_ms(self) -> int:
-        """Records that are older may be lost now."""
+        """Older records may be gone by now."""
         return time.time_ns() // 1_000_000 - self.kept_ms
 
     def lost(self, epoch: int) -> HistoryLostError:
-        """Return what to raise when nothing can be told as of an epoch."""
+        """Return the error to raise if the content as of an epoch is unknown."""
         return HistoryLostError(
             f"arc {self.arc.name!r} can't be read as of epoch {epoch}: records that were "
             f"superseded since then are kept for {self.kept_ms} ms only, and may be gone; read it "
@@ -111,7 +111,7 @@ class ArcReader:
         return reading.content(self._believed(piece), self.arc)
 
     def revisions(self, piece: Piece) -> pl.DataFrame:
-        """Return what people see of a piece's revisions, one for each identity and epoch.
+        """Return a piece's revisions as users see them, one for each identity and epoch.
 
         Raises:
             HistoryLostError: If some of them may be gone.
@@ -121,7 +121,7 @@ class ArcReader:
         named = frames.identities(found, identity).select(pl.all().name.prefix("@"))
         once = [*named.columns, "epoch", "op"]
         if pl.concat([named, found.select("epoch", "op")], how="horizontal").is_duplicated().any():
-            both = pl.concat([found, named], how="horizontal")  # of exact copies the first
+            both = pl.concat([found, named], how="horizontal")  # the first of exact copies
             found = both.unique(once, keep="first", maintain_order=True).select(found.columns)
         return visible(self.arc, found)
 
@@ -142,7 +142,7 @@ class ArcReader:
 
 
 class ArcProgress:
-    """How far an arc is complete, and who wrote it: on the driver.
+    """How far an arc is complete, and who wrote it; lives on the driver.
 
     Args:
         reader: The arc.
@@ -155,7 +155,7 @@ class ArcProgress:
 
     @classmethod
     def now(cls, reader: ArcReader, plan: Plan) -> ArcProgress:
-        """Return what is reported by now."""
+        """Return the progress that is reported by now."""
         progress = cls(reader, View(reader.cluster(), plan=plan))
         progress.view.catch_up()
         return progress
@@ -169,12 +169,12 @@ class ArcProgress:
         return self.view.writers(self.reader.arc.name, partition)
 
     def complete(self) -> tuple[int, list[int]]:
-        """Return the last epoch that is complete everywhere, and by partition where it ends."""
+        """Return the last epoch that is complete in all partitions, and its end offset in each."""
         found = [self.view.complete(self.reader.arc.name, p) for p in self.partitions]
         return min(epoch for epoch, _ in found), [end for _, end in found]
 
     def last_written(self, partition: int) -> int:
-        """Return the epoch of the last record that somebody reported."""
+        """Return the epoch of the last record that a report covers."""
         place = self.reader.place(partition)
         writers = self.writers(partition)
         return max(self.view.of(writer).ends.get(place, (0, NEVER))[1] for writer in writers)
@@ -182,7 +182,7 @@ class ArcProgress:
     def pieces(
         self, after: int, upto: int, *, starts: Sequence[int], ends: Sequence[int], intact: int
     ) -> list[Piece]:
-        """Return what to read, a piece a partition that may hold something."""
+        """Return the pieces to read, one for each partition that may hold records."""
         return [
             Piece(p, (start, end), self.view.committed(self.writers(p)), after, upto, intact)
             for p, start, end in zip(self.partitions, starts, ends, strict=True)
@@ -190,9 +190,9 @@ class ArcProgress:
         ]
 
     def require_kept(self, epoch: int, *, read_to: Sequence[int] | None = None) -> None:
-        """See that nothing can have been lost that was superseded after an epoch.
+        """Check that no record that was superseded after an epoch can have been compacted away.
 
-        That an epoch is old does no harm where nothing was written since.
+        An old epoch is safe if nothing has been written since.
 
         Args:
             epoch: The epoch.
@@ -209,15 +209,15 @@ class ArcProgress:
                 continue
             if read_to is not None:
                 first = self.view.cluster.offset_at(reader.place(partition), reader.horizon_ms)
-                if first <= read_to[partition] + 1:  # the mark of a transaction's end lies between
+                if first <= read_to[partition] + 1:  # the transaction's end marker takes one offset
                     continue
             raise reader.lost(epoch)
 
     def require_whole(self, epoch: int) -> None:
-        """See that what the arc held as of an epoch can be told from its topic.
+        """Check that the arc's content as of an epoch can be read from its topic.
 
-        A new version of the plan copies or fills arcs as of its beginning; and a topic without
-        history has to hold everything that was ever written there.
+        A new version of the plan copies or fills arcs as of its first epoch; and a topic without
+        history must still hold everything that was ever written to it.
 
         Raises:
             HistoryLostError: If it can't.

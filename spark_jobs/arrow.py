@@ -1,7 +1,7 @@
-"""An arc's tuples and revisions as Spark has them: its types, and Arrow record batches of them.
+"""An arc's tuples and revisions in Spark: the types, and Arrow record batches of them.
 
-A column goes from polars to Arrow as it is. Physical types turn into logical ones by another view
-of the same buffers; only milliseconds are multiplied, since Spark counts microseconds.
+A polars column becomes an Arrow column without a copy. Physical types become logical ones by
+another view of the same buffers; only milliseconds are multiplied, since Spark counts microseconds.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _VIEWS = {
     "timestamp-millis": pa.timestamp("us", tz="UTC"),
     "timestamp-micros": pa.timestamp("us", tz="UTC"),
 }
-_PLAIN = pl.CompatLevel.oldest()  # Spark's Java reader has no views of strings
+_PLAIN = pl.CompatLevel.oldest()  # Spark's Java reader does not support string views
 
 
 def spark_type(kind: FieldType) -> spark.DataType:
-    """Return the type that a field has in Spark.
+    """Return the Spark type of a field.
 
     Example:
         >>> spark_type(FieldType.parse("decimal(38,10)?")), spark_type(FieldType("uuid"))
@@ -70,12 +70,12 @@ def revision_type(arc: Arc) -> spark.StructType:
 
 
 def tuples(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
-    """Return a frame of tuples as `tuple_type` has them."""
+    """Return a frame of tuples as a record batch of `tuple_type`."""
     return pa.RecordBatch.from_arrays(_columns(arc, frame), names=arc.visible)
 
 
 def revisions(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
-    """Return a frame of revisions, with their epoch, as `revision_type` has them."""
+    """Return a frame of revisions, with their epoch, as a record batch of `revision_type`."""
     op = frame["op"]
     columns = {
         "op": _arrow(pl.Series(frames.OPS).gather(op.cast(pl.UInt32))),

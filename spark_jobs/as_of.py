@@ -1,4 +1,4 @@
-"""As of which epoch an arc can be audited, and which of its tuples."""
+"""The epoch as of which an arc can be audited, and the tuples that can be judged."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PAUSE_S = 0.02
 
 
 class NotAuditableError(ErrataError):
-    """An arc can't be recomputed, or not as of the epoch that was asked for."""
+    """An arc can't be recomputed, or not as of the requested epoch."""
 
 
 @dataclass(frozen=True)
 class AsOf:
-    """What an arc is compared as of.
+    """The epoch and watermarks as of which an arc is compared.
 
     Args:
         epoch: The epoch.
@@ -41,7 +41,7 @@ class AsOf:
 
 @dataclass(frozen=True)
 class Bound:
-    """Which tuples of an arc can't be judged, since retention may have taken what is needed.
+    """The tuples of an arc that can't be judged, since retention may have removed their inputs.
 
     Args:
         from_ms: Those that happened before this event time.
@@ -53,7 +53,7 @@ class Bound:
 
 
 class Reports(View):
-    """Every report that the progress topic still has, not only the newest of each task.
+    """Every report that the progress topic still holds, not only the newest of each task.
 
     Args:
         cluster: Where the progress topic is.
@@ -65,7 +65,7 @@ class Reports(View):
         self._watermarks: dict[str, dict[int, int]] = {}
 
     def note(self, report: Report) -> None:
-        """Take in a report; older pairs of epochs and watermarks are kept."""
+        """Add a report; earlier pairs of epochs and watermarks are kept."""
         pairs = {*self.of(report.task).watermarks, *report.watermarks}
         whole = replace(report, watermarks=tuple(sorted(pairs)))
         super().note(whole)
@@ -75,7 +75,7 @@ class Reports(View):
             self._watermarks.setdefault(scope, {})[report.done] = report.watermark
 
     def watermark_then(self, scope: str, epoch: int) -> int | None:
-        """Return wm(epoch) of a scope; None if the reports that tell it are gone."""
+        """Return wm(epoch) of a scope; None if the reports that determine it are gone."""
         known = self._watermarks.get(scope, {-1: NEVER})
         since = max((done for done in known if done <= epoch), default=None)
         if since is None or since < epoch < self._forgotten(scope):
@@ -83,7 +83,7 @@ class Reports(View):
         return max(known[since], self.line(scope).at(epoch))
 
     def _forgotten(self, scope: str) -> int:
-        """Return the epoch before which reports of sources no longer tell a scope's watermark."""
+        """Return the epoch before which source reports no longer determine a scope's watermark."""
         sources = self.plan.sources_behind(scope)
         reports = (self.of(task) for s in sources for task in self.tasks(ingest_scope(s)))
         return max((floor.epoch for r in reports for floor in r.floors), default=-1)
@@ -91,7 +91,7 @@ class Reports(View):
 
 @dataclass(frozen=True)
 class Auditor:
-    """Knows which arcs can be audited, as of when, and which of their tuples.
+    """Determines which arcs can be audited, as of which epoch, and which of their tuples.
 
     Args:
         view: The reports, read up to now.
@@ -103,19 +103,19 @@ class Auditor:
 
     @property
     def plan(self) -> Plan:
-        """What is audited."""
+        """The audited plan."""
         return self.view.plan
 
     # ---------------------------------------------------------------- which arcs
 
     def arcs(self) -> dict[str, str]:
-        """Return the arcs that have topics and are written by boxes, and why not, or ""."""
+        """Return the arcs with topics that boxes write, and why each can't be audited, or ""."""
         plan = self.plan
         written = [arc for arc in plan.topics if arc in plan.boxes and not plan.arcs[arc].exchange]
         return {arc: self._why_not(arc) for arc in written}
 
     def require(self, arc: str) -> str:
-        """Return an arc's name if it can be audited.
+        """Return an arc's name if the arc can be audited.
 
         Raises:
             NotAuditableError: If it can't.
@@ -143,7 +143,7 @@ class Auditor:
         return f"arc {arc!r} can't be recomputed: {lost[0]!r} keeps no history; give it keep="
 
     def _read(self, arc: str) -> list[str]:
-        """Return the arcs that an arc is recomputed from."""
+        """Return the arcs from which an arc is recomputed."""
         return starts(self.plan, ways_to(self.plan, arc))
 
     def _recomputed(self, arc: str) -> list[str]:
@@ -153,7 +153,7 @@ class Auditor:
     # ---------------------------------------------------------------- as of when
 
     def as_of(self, arc: str, *, asked: int | None) -> AsOf:
-        """Return as of which epoch an arc is compared.
+        """Return the epoch as of which an arc is compared.
 
         Args:
             arc: The arc.
@@ -202,7 +202,7 @@ class Auditor:
         )
 
     def _see_history(self, arc: str, epoch: int) -> None:
-        """See that nothing has been compacted, or moved, that was there as of an epoch."""
+        """Check that no record of the content as of an epoch has been compacted or moved."""
         if epoch < self.plan.first_epoch - 1:
             raise NotAuditableError(
                 f"arc {arc!r} can't be audited as of epoch {epoch}: version {self.plan.version} of "
@@ -252,7 +252,7 @@ class Auditor:
         if self.plan.arcs[arc].is_connection_point:
             from_ms = max(from_ms, self._kept_from(arc))
         elif any(self.view.cluster.offset_at(place, 0) for place in self._places(arc)):
-            unjudged.append(frames.INSERT)  # the arc's topic has lost its beginning
+            unjudged.append(frames.INSERT)  # the start of the arc's topic is gone
         if any(_moves(way) and self._told_from(replace(way, boxes=())) > NEVER for way in ways):
             unjudged.append(frames.DELETE)  # its event time doesn't say when the original happened
         if any(map(self._may_lack_halves, walk(self.plan, ways))):
@@ -261,16 +261,16 @@ class Auditor:
         return Bound(from_ms, tuple(unjudged))
 
     def _may_lack_halves(self, way: Way) -> bool:
-        """Whether a join is recomputed of sides that retention may have shortened.
+        """Whether a join is recomputed from sides that retention may have shortened.
 
-        Its pairs tell when the later half happened; the earlier one may be gone.
+        Its pairs show when the later half happened; the earlier half may be gone.
         """
         if not way.is_computed or computed(self.plan, way.start).result_delay_ms is not None:
             return False
         return self._told_from(replace(way, boxes=())) > NEVER
 
     def _told_from(self, way: Way) -> int:
-        """Return the event time from which on a way gives all that there has to be."""
+        """Return the event time from which a way yields all tuples that should exist."""
         if _moves(way):
             return NEVER
         if not way.is_computed:
@@ -283,7 +283,7 @@ class Auditor:
         return above + box.result_delay_ms
 
     def _kept_from(self, arc: str) -> int:
-        """Return the event time from which on a connection point keeps all, NEVER if always."""
+        """Return the event time from which a connection point keeps all; NEVER if always."""
         plan, kept_ms = self.plan, self.plan.kept_ms[arc]
         if kept_ms + plan.radius_ms(arc) >= FOREVER_MS:
             return NEVER

@@ -1,8 +1,9 @@
-"""Backfill: what boxes would have written by an epoch, had they been there from the start.
+"""Backfill: what boxes would have written by an epoch, had they existed from the start.
 
-Recomputed from the connection points of the version before, on executors, which write it as inserts
-of that epoch in the name of the tasks that are to own it: their first reports cover all of it, or
-none. If it is cut off, whoever begins again writes the same tuples once more, behind.
+It is recomputed from the connection points of the previous version on executors, which write it as
+inserts of that epoch under the names of the tasks that will own it: the first reports of these
+tasks cover all of it, or none. If a backfill is interrupted, the next one writes the same tuples
+again, after the first ones.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from errata.spark_jobs.session import collected
 from errata.topics.registry import Registry
 
 BUCKETS = 64
-"""How many parts groups are hashed into; one of them is in memory at a time."""
+"""Number of hash buckets of the groups; one bucket is in memory at a time."""
 
 _WRITTEN = pa.schema([(name, pa.int64()) for name in ("partition", "end", "tuples")])
 _SQL = "partition long, end long, tuples long"
 
 
 class CannotBackfillError(ErrataError):
-    """What a new box would have written by now can't be told."""
+    """The content that a new box would have by now can't be computed."""
 
 
 class BackfillFailedError(ErrataError):
-    """Spark stopped amidst a backfill."""
+    """Spark stopped during a backfill."""
 
 
 def before(old: Plan, new: Plan) -> Plan:
-    """Return the new plan's boxes over the old one's topics: what is new has to be recomputed."""
+    """Return the new plan's boxes over the old one's topics: new arcs must be recomputed."""
     arcs = {n: arc if n in old.arcs else replace(arc, keep_ms=None) for n, arc in new.arcs.items()}
     counts = new.partitions | old.partitions
     return replace(
@@ -53,7 +54,7 @@ def before(old: Plan, new: Plan) -> Plan:
 
 
 def check(old: Plan, new: Plan, arc: str) -> None:
-    """See that all is kept that an arc is recomputed from.
+    """Check that everything is retained from which an arc is recomputed.
 
     Args:
         old: The plan that is deployed.
@@ -74,7 +75,7 @@ def check(old: Plan, new: Plan, arc: str) -> None:
 
 @dataclass(frozen=True)
 class Backfill:
-    """Fills new arcs by jobs on Spark: a `processors.tasks.takeover.Fill`.
+    """Fills new arcs by Spark jobs: a `processors.tasks.takeover.Fill`.
 
     Args:
         session: The Spark session.
@@ -100,7 +101,7 @@ class Backfill:
         kafka: Mapping[str, str | int],
         registry: Registry,
     ) -> Backfill:
-        """Return what fills a new plan's arcs, its schemas looked up.
+        """Return the backfill for a new plan's arcs, with its schemas looked up.
 
         Args:
             session: The Spark session.
@@ -133,7 +134,7 @@ class Backfill:
         writer.fence(self.view.cluster)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext  # Spark may be missing where this module is imported
+            from pyspark import TaskContext  # PySpark may be missing where this module is imported
 
             packed = (block for rows in batches for block in rows["block"].to_pylist())
             number = TaskContext.get().partitionId()
@@ -163,7 +164,7 @@ def schema_ids(old: Plan, new: Plan, registry: Registry) -> dict[str, int]:
 
 
 def _told(filled: Filled) -> pa.RecordBatch:
-    """Return rows of what was written: one of the number of tuples, and one a partition."""
+    """Return what was written as rows: one with the number of tuples, and one per partition."""
     rows = [{"partition": -1, "end": 0, "tuples": filled.tuples}]
     rows += [{"partition": p, "end": end, "tuples": 0} for p, end in filled.ends.items()]
     return pa.RecordBatch.from_pylist(rows, schema=_WRITTEN)

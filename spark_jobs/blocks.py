@@ -1,7 +1,7 @@
-"""Blocks: many tuples in one row of Spark's, so that no row is handled by itself on the way.
+"""Blocks: many tuples in one Spark row, so that no tuple is processed as a row of its own.
 
-A block holds what enters and leaves one share of the groups: the tuples of one hash bucket whose
-windows are in one slab. Rows of blocks are what the source gives and what is shuffled.
+A block holds the entering and leaving tuples of one share of the groups: one hash bucket, in the
+windows of one slab. The source emits rows of blocks, and the shuffle moves them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ SIGN = "@sign"
 """Column of a block: 1 for a tuple that enters, -1 for one that leaves."""
 
 TUPLES, RESULTS, TICK, HEADER, LETTERS = range(5)
-"""What a row brings: tuples of the input; results of its own arc; nothing but the time (windows may
-close); what the batch is (for the report); dead letters (to go with it)."""
+"""The content of a row.
+
+Input tuples; results of the job's own arc; only the time (windows may close); the batch's metadata
+(for the report); dead letters (sent with the report).
+"""
 
 SCHEMA = "bucket int, slab long, kind int, origin long, batch string, block binary"
 _ARROW = pa.schema(
@@ -40,7 +43,7 @@ _ARROW = pa.schema(
 def record(
     bucket: int, slab: int, kind: int, origin: int, block: bytes, *, batch: str
 ) -> pa.RecordBatch:
-    """Return one row of Spark's."""
+    """Return one Spark row."""
     values = [[bucket], [slab], [kind], [origin], [batch], [block]]
     arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
@@ -60,7 +63,7 @@ class Shares:
     def of_tuples(
         self, leaving: pl.DataFrame, entering: pl.DataFrame
     ) -> Iterator[tuple[int, int, bytes]]:
-        """Yield bucket, slab and block of what leaves and enters the input."""
+        """Yield bucket, slab and block of the tuples that leave and enter the input."""
         parts = [
             frame.select(self.job.box.looked_at).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
             for frame, sign in ((leaving, -1), (entering, 1))
@@ -71,7 +74,7 @@ class Shares:
         yield from _packed(tuples[rows], buckets.gather(rows), slabs)
 
     def of_results(self, results: pl.DataFrame) -> Iterator[tuple[int, int, bytes]]:
-        """Yield bucket, slab and block of results that were emitted."""
+        """Yield bucket, slab and block of emitted results."""
         slabs = self.job.slabs
         starts = results[self.job.box.start]
         numbers = starts.clone() * 0 if slabs.is_one else starts // slabs.length_ms

@@ -1,7 +1,8 @@
-"""The folder of a job's checkpoint: what it is of, and Spark's own folder in it.
+"""The folder of a job's checkpoint: what the states belong to, and Spark's own folder inside it.
 
-States belong to one plan and one way to divide them. When they are lost, or too old to go on from,
-they are made anew in a folder of the next number; the old one is left to whoever cleans up.
+States belong to one plan and one division into shares. If they are lost, or too old to continue
+from, they are rebuilt in a folder with the next number; the old folder is left for an operator to
+delete.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _FILE = "errata.json"
 
 
 class CheckpointError(ErrataError):
-    """A checkpoint is not of this job."""
+    """A checkpoint belongs to another job."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """What states can't be moved between.
+    """The properties that must not change while states are kept.
 
     Args:
         plan: Fingerprint of the plan.
@@ -38,7 +39,7 @@ class Division:
 
 
 class Checkpoint:
-    """A folder on any file system that Spark knows.
+    """A folder on any file system that Spark supports.
 
     Args:
         session: The Spark session.
@@ -54,7 +55,7 @@ class Checkpoint:
         self._files = self._path(self.folder).getFileSystem(session._jsc.hadoopConfiguration())
 
     def of(self, asked: Division) -> tuple[Division, int]:
-        """Return the division of what is there, or of a new one, and its number.
+        """Return the stored division and its number, or those of a new checkpoint.
 
         Args:
             asked: For a new one; its numbers don't matter for one that is there.
@@ -76,18 +77,18 @@ class Checkpoint:
         return there, number
 
     def write(self, division: Division, number: int) -> None:
-        """Note what the states of a number are of."""
+        """Record the division to which the states of a number belong."""
         text = json.dumps(asdict(division) | {"number": number}, indent=1)
         stream = self._files.create(self._path(f"{self.folder}/{_FILE}"), True)
         stream.write(text.encode())
         stream.close()
 
     def numbered(self, number: int) -> str:
-        """Return Spark's folder of a number."""
+        """Return Spark's folder for a number."""
         return f"{self.folder}/{number}"
 
     def has_states(self, number: int) -> bool:
-        """Whether some batch of a number has been committed."""
+        """Whether a batch of a number has been committed."""
         return bool(self._files.exists(self._path(f"{self.numbered(number)}/commits/0"))) or bool(
             self._files.exists(self._path(f"{self.numbered(number)}/offsets"))
         )

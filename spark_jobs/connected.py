@@ -1,4 +1,4 @@
-"""The connections of a process: workers on executors live longer than a task."""
+"""The connections of a process: Python workers on executors outlive a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from errata.topics.kafka import KafkaCluster
 
 
 def connected(kafka: Mapping[str, str | int]) -> KafkaCluster:
-    """Return the connection that this process has to a cluster.
+    """Return this process's connection to a cluster.
 
     Args:
         kafka: librdkafka settings.

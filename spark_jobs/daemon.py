@@ -1,6 +1,6 @@
-"""Spark's daemon of Python workers, with all that they need imported before they are forked.
+"""Spark's daemon of Python workers, which imports what they need before it forks them.
 
-A worker starts in milliseconds instead of a second: a job has several for each core.
+A worker then starts in milliseconds instead of a second: a job has several for each core.
 """
 
 from __future__ import annotations

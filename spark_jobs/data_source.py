@@ -1,4 +1,4 @@
-"""``spark.read`` and ``spark.readStream`` of an arc: its table, its revisions in whole epochs."""
+"""``spark.read`` and ``spark.readStream`` of an arc: its table, or revisions in whole epochs."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _NEWS_S, _SETTLED_S = 0.2, 1.0
 
 @dataclass
 class Read(InputPartition):  # type: ignore[misc]
-    """What one task of Spark reads."""
+    """The input of one Spark task."""
 
     piece: Piece
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An arc of a deployed network, to be read.
+    """An arc of a deployed network, ready to be read.
 
     Args:
         plan: The plan, as deployed.
@@ -82,7 +82,7 @@ class Opened:
         return cls(plan, ArcReader(found, topic, count, kafka, ids, is_compacted, kept_ms))
 
     def schema(self, content: str) -> StructType:
-        """Return the type of its rows: of its tuples, or of its revisions."""
+        """Return the type of the rows: of tuples, or of revisions."""
         arc = self.reader.arc
         return arrow.tuple_type(arc) if content == TABLE else arrow.revision_type(arc)
 
@@ -99,7 +99,7 @@ class Opened:
 
 @dataclass
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Gives an arc's table, or its revisions, as of one epoch in all partitions.
+    """Reads an arc's table, or its revisions, as of one epoch in all partitions.
 
     Args:
         opened: The arc.
@@ -114,7 +114,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     first: int | None
 
     def partitions(self) -> list[Read]:
-        """Return what to read.
+        """Return the pieces to read.
 
         Raises:
             EpochAheadError: If `as_of` is not complete yet.
@@ -144,13 +144,13 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: Read | None) -> Iterator[pa.RecordBatch]:
         """Yield rows; runs on an executor."""
-        if partition is not None:  # as it is when there is nothing to read
+        if partition is not None:  # Spark passes None if there is nothing to read
             yield from self.opened.rows(self.content, partition.piece)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Between two batches of a stream: what Spark's log has as an offset.
+    """A point between two batches of a stream: the offset in Spark's log.
 
     Args:
         topic: Of the arc: offsets are of one topic.
@@ -167,11 +167,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Says up to where a stream can go.
+    """Determines how far a stream can read.
 
-    The bound also tells where the next batch begins to read, so that one which is run again reads
-    the same. Where each partition has one writer, epochs lie one behind the other: it begins where
-    the last one ended. Where several write, one may be epochs ahead of another.
+    The bound also fixes where the next batch begins to read, so that a rerun reads the same. If
+    each partition has one writer, epochs are in log order: a batch begins where the last one ended.
+    If there are several writers, one may be epochs ahead of another.
 
     Args:
         progress: Of the arc.
@@ -200,10 +200,10 @@ class Bounds:
 
 
 class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Gives an arc's revisions in whole epochs.
+    """Reads an arc's revisions in whole epochs.
 
-    The engine calls ``partitions(end, end)`` with the last bound of its log before anything else
-    when it goes on from a checkpoint; were it not to, more would be read than is needed.
+    On a restart from a checkpoint the engine first calls ``partitions(end, end)`` with the last
+    bound of its log; if it did not, more would be read than needed.
 
     Args:
         opened: The arc.
@@ -219,17 +219,17 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @property
     def bounds(self) -> Bounds:
-        """What follows the reports: in the one process of the driver's that asks."""
+        """The bounds, which follow the reports; created in the driver process that uses them."""
         if self._bounds is None:
             self._bounds = Bounds(ArcProgress.now(self.opened.reader, self.opened.plan))
         return self._bounds
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the bound before everything that is asked for."""
+        """Return the bound before the first requested epoch."""
         return asdict(self._first)
 
     def latestOffset(self) -> dict[str, Any]:
-        """Return the bound up to which the arc is complete; waits a moment for a new one.
+        """Return the bound up to which the arc is complete; waits briefly for a new one.
 
         Raises:
             NewVersionError: If the network moves to another version of its plan.
@@ -248,7 +248,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return asdict(found)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Read]:
-        """Return what to read between two bounds.
+        """Return the pieces to read between two bounds.
 
         Raises:
             HistoryLostError: If the stream is so far behind that some of it may be gone.

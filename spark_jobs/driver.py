@@ -1,4 +1,4 @@
-"""The driver of a job: one life of its tasks, and the reports of their batches."""
+"""The driver of a job: one attempt of its tasks, and the reports of their batches."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ log = logging.getLogger("errata")
 
 IDLE_S = 0.002
 BUCKETS = 16
-"""How many parts groups are hashed into, unless said otherwise."""
+"""Default number of hash buckets of the groups."""
 
 
 _LOST_STATES = ("CANNOT_LOAD_STATE_STORE", "STATE_STORE_", "checkpoint file", "_metadata")
-"""What Spark's account has when the files of a checkpoint are gone or damaged."""
+"""Texts in Spark's errors that mean that files of a checkpoint are gone or damaged."""
 
 
 class JobFailedError(ErrataError):
-    """A job stopped; a new life may cure it.
+    """A job stopped; a new attempt may succeed.
 
     Args:
         message: What happened.
@@ -52,7 +52,7 @@ class JobFailedError(ErrataError):
 
 
 class Driver:
-    """One life of a job.
+    """One attempt of a job.
 
     Args:
         shared: What the process shares.
@@ -91,7 +91,7 @@ class Driver:
         self.stopping = False
 
     def start(self, *, once: bool = False, every: str | None = None, anew: bool = False) -> None:
-        """Fence the older life, claim numbers, and start the query.
+        """Fence the older attempt, claim attempt numbers, and start the query.
 
         Args:
             once: Whether to end when everything complete has been taken.
@@ -105,7 +105,7 @@ class Driver:
         self._start_query(once, every)
 
     def _choose_states(self, anew: bool) -> None:
-        """See whether the states can be gone on from; if not, they are made anew.
+        """Decide whether the states can be continued; if not, rebuild them.
 
         Raises:
             CannotRebuildError: If they have to be, and the input or the arc keeps no history.
@@ -127,7 +127,7 @@ class Driver:
             )  # fmt: skip
 
     def _is_behind(self) -> bool:
-        """Whether what is to be read next is older than superseded records are kept."""
+        """Whether the next records to read are older than superseded records are kept."""
         cluster, plan = self.shared.cluster, self.job.plan
         if not plan.arcs[self.job.input].is_connection_point:
             return False
@@ -143,7 +143,7 @@ class Driver:
     def _has_later(
         self, codec: ArcCodec, place: TopicPartition, first: int, end: int, done: int
     ) -> bool:
-        """Whether a stretch of a partition holds anything of epochs after some."""
+        """Whether a range of a partition holds records of epochs later than `done`."""
         reader = self.shared.cluster.reader({place: first})
         try:
             while reader.position(place) < end:
@@ -174,14 +174,14 @@ class Driver:
         self.query = stream.foreachBatch(self._report).start()
 
     def _report(self, written: Any, number: int) -> None:
-        """Report a batch; everything of it has been acknowledged when the rows are here."""
+        """Report a batch; all of its records have been acknowledged when its rows arrive."""
         try:
-            told = Told.of(written.collect())  # a row for each task of Spark's that wrote
+            told = Told.of(written.collect())  # a row for each Spark task that wrote
             if told is not None:
                 _finish(self.reports.commit(told))
         except BaseException as error:
             if self.stopping:
-                raise InterruptedError("stopped") from None  # Spark chokes on long ones
+                raise InterruptedError("stopped") from None  # Spark fails on long error texts
             self.failure = error
             raise
 
@@ -191,7 +191,7 @@ class Driver:
         return bool(self.query.isActive)
 
     def check(self) -> None:
-        """Raise what ended the query, if it failed.
+        """Raise the error that ended the query, if it failed.
 
         Raises:
             JobFailedError: If the query failed.
@@ -207,7 +207,7 @@ class Driver:
             ) from error
 
     def close(self) -> None:
-        """Stop the query and give connections back; safe to call twice."""
+        """Stop the query and close the connections; safe to call twice."""
         self.stopping = True
         if self.query is not None and self.query.isActive:
             self.query.stop()
@@ -215,7 +215,7 @@ class Driver:
 
 
 def _finish(steps: Iterator[bool]) -> None:
-    """Take all steps of a generator, in peace where there is nothing to do."""
+    """Run a generator to its end, with pauses while it is idle."""
     for busy in steps:
         if not busy:
             time.sleep(IDLE_S)

@@ -1,7 +1,7 @@
-"""Which epochs a batch takes: whole ones only, told by the progress topic.
+"""Which epochs a batch takes: whole ones only, as reported in the progress topic.
 
-A batch of Spark is one coalesced epoch: it takes everything between two bounds at which
-the input was complete, and its report names the upper one.
+A Spark batch is one coalesced epoch: it takes everything between two bounds at which the input was
+complete, and its report names the upper one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Bound:
-    """Between two batches: what Spark's log has as an offset.
+    """A point between two batches: the offset in Spark's log.
 
     Args:
         epoch: The last epoch before it.
@@ -39,7 +39,7 @@ class Bound:
     ends: Mapping[int, int] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as a JSON object."""
         return {
             "epoch": self.epoch,
             "watermark": self.watermark,
@@ -50,7 +50,7 @@ class Bound:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Bound:
-        """Return what `plain` gave."""
+        """Return the bound of a `plain` object."""
         starts, ends = (
             {int(partition): offset for partition, offset in plain[name].items()}
             for name in ("starts", "ends")
@@ -60,7 +60,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Batch:
-    """The coalesced epoch that a batch is, as every row of it says.
+    """The coalesced epoch of a batch, as every row of it carries it.
 
     Args:
         after: The epoch that it follows; `NOTHING`: it takes the whole content instead.
@@ -80,7 +80,7 @@ class Batch:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it starts from nothing: states are made anew of the whole content."""
+        """Whether the batch starts from nothing: states are rebuilt from the whole content."""
         return self.after == NOTHING
 
     def text(self) -> str:
@@ -89,12 +89,12 @@ class Batch:
 
     @classmethod
     def of(cls, text: str) -> Batch:
-        """Return what `text` gave."""
+        """Return the batch of a `text`."""
         return cls(**json.loads(text))
 
 
 class Epochs:
-    """Follows the reports and says up to where a job can go.
+    """Follows the reports and determines how far a job can read.
 
     Args:
         job: The job.
@@ -114,19 +114,19 @@ class Epochs:
         return min(self._reported())
 
     def _reported(self) -> dict[int, int]:
-        """Return the epochs that tasks of the job have reported last, and wm of each.
+        """Return the last epochs that the job's tasks have reported, each with its watermark.
 
-        There is one, unless an EndTxn that came late has shown half of a transaction.
+        There is one epoch, unless a late EndTxn has exposed half of a transaction.
         """
         reports = [self.view.of(self.job.task(p)) for p in range(self.job.partition_count)]
         return {report.done: report.watermark for report in reports}
 
     def held(self) -> tuple[int, int] | None:
-        """Return the first and the last slab in which states are kept, by the last report."""
+        """Return the first and the last slab that have states, by the last report."""
         return self.view.of(self.job.task(0)).held
 
     def next(self, now: Bound) -> Bound:
-        """Return the bound up to which everything is complete; the same if nothing happened.
+        """Return the bound up to which everything is complete; the same if nothing changed.
 
         Args:
             now: The last bound. If reports are ahead of it, because what Spark knew is older than
@@ -159,12 +159,12 @@ class Epochs:
         return Bound(epoch, wm, self.view.settled(self.job.name, upto=epoch), starts, ends)
 
     def resume(self, partition: int) -> int:
-        """Return the offset of the oldest record of the input that no batch has taken."""
+        """Return the offset of the oldest input record that no batch has taken."""
         report = self.view.of(self.job.task(partition))
         return report.resume.get(self.place(partition), 0)
 
     def _has_input(self, now: Bound) -> bool:
-        """Whether there is anything of epochs that no batch has taken."""
+        """Whether there are records of epochs that no batch has taken."""
         for partition in range(self.job.partition_count):
             place = self.place(partition)
             for writer in self.view.writers(self.job.input, partition):
@@ -174,7 +174,7 @@ class Epochs:
         return False
 
     def ticks(self, start: Bound, end: Bound) -> range:
-        """Return the slabs in which windows close, or are forgotten, without any tuple coming."""
+        """Return the slabs in which windows close or expire without a new tuple."""
         held = self.held()
         if held is None or start.epoch == NOTHING or end.watermark <= start.watermark:
             return range(0)

@@ -1,4 +1,4 @@
-"""Writes what a new arc holds, and its sinks, in the name of the tasks that are to own it."""
+"""Writes the content of a new arc, and its sinks, under the names of the tasks that will own it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from errata.spark_jobs.registered import Registered
 from errata.topics.cluster import Cluster, Transactions
 
 WRITERS = 16
-"""How many write an arc at once, at most: always the same, so that each can be fenced."""
+"""Largest number of concurrent writers of an arc: constant, so that each of them can be fenced."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class FillWriter:
     ids: Mapping[str, int]
 
     def transactional_id(self, number: int) -> str:
-        """Return the transactional id of one of those who write at once."""
+        """Return the transactional id of one concurrent writer."""
         return f"{self.plan.network}.{self.new.name}.fill.{number}"
 
     def fence(self, cluster: Cluster) -> None:
-        """See that nobody goes on who wrote for an older life."""
+        """Fence all writers of an older attempt."""
         for number in range(WRITERS):
             cluster.transactions(self.transactional_id(number)).close()
 
@@ -66,7 +66,7 @@ class FillWriter:
         ]
 
     def write(self, cluster: Cluster, blocks: Iterable[pl.DataFrame], *, number: int) -> Filled:
-        """Write tuples, each as an insert; those of partitions without a life are left out.
+        """Write tuples as inserts; tuples of partitions without an attempt are left out.
 
         Args:
             cluster: Where to.
@@ -114,7 +114,7 @@ class FillWriter:
 
 
 def gathered(blocks: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield small frames together, a transaction's worth at a time."""
+    """Yield small frames merged up to the size of a transaction."""
     held = list[pl.DataFrame]()
     for block in blocks:
         held.append(block)
@@ -126,7 +126,7 @@ def gathered(blocks: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def inserts(tuples: pl.DataFrame, fields: Fields) -> pl.DataFrame:
-    """Return an insert of each tuple."""
+    """Return an insert for each tuple."""
     return tuples.select(
         pl.lit(frames.INSERT, pl.UInt8).alias("op"),
         *(pl.lit(None, kind.dtype).alias(frames.BEFORE + name) for name, kind in fields.items()),

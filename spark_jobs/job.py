@@ -1,8 +1,8 @@
-"""What the processes of one job need to know: made by the driver, pickled to executors.
+"""What the processes of one job need to know: created by the driver, pickled to executors.
 
-A slab is a stretch of event time whose windows have their states in one place of Spark's store. A
-batch reads and writes whole places. With a slab for every few windows it touches those that its
-tuples are in, however long the history of the others is.
+A slab is a range of event time whose windows share one entry of Spark's state store. A batch reads
+and writes whole entries. With a slab for every few windows, a batch touches only the slabs of its
+tuples, however long the history of the others is.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from errata.spark_jobs.registered import Registered
 from errata.topics.kafka import KafkaCluster
 
 WINDOWS = 32
-"""About how many windows, one after the other, a slab has."""
+"""Approximate number of consecutive windows in a slab."""
 EXTENTS = 4
-"""How many windows' length a slab has at least, where windows overlap."""
+"""Smallest length of a slab in window lengths, if windows overlap."""
 
 
 @dataclass(frozen=True)
 class Slab(Hopping):
-    """Hopping windows that start within a slab; others hold no tuple.
+    """Hopping windows that start within a slab; tuples touch no other windows.
 
     Args:
         from_ms: Where the slab begins.
@@ -54,7 +54,7 @@ class Slab(Hopping):
 
 @dataclass(frozen=True)
 class Slabs:
-    """The slabs that a box's windows are divided into, by where they start.
+    """The slabs into which a box's windows are divided, by window start.
 
     Args:
         window: The windows.
@@ -72,18 +72,18 @@ class Slabs:
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one slab only."""
+        """Whether there is only one slab."""
         return isinstance(self.window, History)
 
     @property
     def length_ms(self) -> int:
-        """How much event time a slab has."""
+        """The length of a slab in event time."""
         if isinstance(self.window, Hopping):
             return max(WINDOWS * self.window.slide_ms, EXTENTS * self.window.extent_ms)
         return WINDOWS * self.window.extent_ms
 
     def bounds(self, slab: int) -> tuple[int, int]:
-        """Return the first start of a window that is in a slab, and the first that is not."""
+        """Return the first window start in a slab, and the first one after it."""
         if self.is_one:
             return -FOREVER_MS, FOREVER_MS
         return slab * self.length_ms, (slab + 1) * self.length_ms
@@ -93,7 +93,7 @@ class Slabs:
         return 0 if self.is_one else start_ms // self.length_ms
 
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
-        """Return every pair of a tuple's row and a slab with windows that may hold it."""
+        """Return every pair of a tuple's row and a slab whose windows may hold it."""
         times = event_times.to_numpy()
         if self.is_one:
             rows = np.arange(len(times), dtype=np.uint32)
@@ -118,7 +118,7 @@ class Slabs:
         return range(first, min(held[1], self.of(upto_ms)) + 1)
 
     def within(self, slab: int) -> Hopping | Sliding | History:
-        """Return the windows of one slab; of sliding ones all that the tuples end."""
+        """Return the windows of one slab; for sliding windows all those that the tuples end."""
         if not isinstance(self.window, Hopping):
             return self.window
         window, (from_ms, to_ms) = self.window, self.bounds(slab)
@@ -127,7 +127,7 @@ class Slabs:
 
 @dataclass(frozen=True)
 class Job:
-    """A Spark scope of a deployed plan, in one life of its driver.
+    """A Spark scope of a deployed plan, in one attempt of its driver.
 
     Args:
         plan: The plan, as deployed.
@@ -160,49 +160,49 @@ class Job:
 
     @cached_property
     def box(self) -> Aggregate:
-        """The aggregate, with states kept to its horizon, older windows replayed."""
+        """The aggregate, with states up to its horizon; older windows are replayed."""
         box = self.plan.boxes[self.name]
-        assert isinstance(box, Aggregate)  # its states are what Spark's store holds
+        assert isinstance(box, Aggregate)  # Spark's store holds the states of an aggregate
         horizon_ms = self.plan.spark[self.name]
         return replace(box, mode=UPSTREAM, filters=(), horizon_ms=horizon_ms)
 
     @cached_property
     def chain(self) -> list[Stateless]:
-        """The boxes in front of the aggregate, in order."""
+        """The boxes before the aggregate, in order."""
         boxes = [self.plan.boxes[name] for name in self.scope.boxes[:-1]]
         return [box for box in boxes if isinstance(box, Stateless)]  # all are: see `scopes`
 
     @cached_property
     def slabs(self) -> Slabs:
-        """What the aggregate's windows are divided into."""
+        """The slabs of the aggregate's windows."""
         return Slabs(self.box.window)
 
     @property
     def input(self) -> str:
-        """The arc that it reads."""
+        """The name of the arc that it reads."""
         return self.scope.inputs[0]
 
     @property
     def partition_count(self) -> int:
-        """How many partitions its input and its own arc have."""
+        """The number of partitions of its input and of its own arc."""
         return self.plan.partition_count(self.input)
 
     def task(self, partition: int) -> str:
-        """Return the name under which it reports on a partition of its arc."""
+        """Return the task name under which it reports on a partition of its arc."""
         return str(ScopeId.of_boxes(self.scope.name).task(partition))
 
     @property
     def transactional_id(self) -> str:
-        """Of the driver, for its reports."""
+        """The driver's transactional id, for its reports."""
         return f"{self.plan.network}.{self.scope.name}.spark"
 
     def writer_id(self, number: int) -> str:
-        """Return the transactional id of one of those who write a batch."""
+        """Return the transactional id of one of a batch's writers."""
         return f"{self.transactional_id}.{number}"
 
     @cached_property
     def registry(self) -> Registered:
-        """The schema ids."""
+        """The registry of recorded schema ids."""
         return Registered(self.ids)
 
     def codec(self, arc: str) -> ArcCodec:
@@ -210,5 +210,5 @@ class Job:
         return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
 
     def cluster(self) -> KafkaCluster:
-        """Return the connection that this process has."""
+        """Return this process's connection."""
         return connected(self.kafka)

@@ -1,7 +1,7 @@
-"""Dead letters of a job, on their way from executors to the driver.
+"""Dead letters of a job, sent from executors to the driver.
 
-The driver sends them in the transaction of the report of their batch: once, however often the batch
-is run. They are columns on the way there, as everything in a batch.
+The driver sends them in the transaction of their batch's report: once, however often the batch is
+rerun. Between the two they are columns, like everything in a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BOX = "@box"
 def packed(
     job: Job, batch: Batch, box: str, refused: Sequence[Refused], *, partition: int
 ) -> list[bytes]:
-    """Return a block with the dead letters of what a box refuses; none of what was reported.
+    """Return a block with a box's dead letters; none if the batch is already reported.
 
     Args:
         job: The job.
@@ -50,7 +50,7 @@ def packed(
 
 
 def unpacked(blocks: Iterable[bytes]) -> list[tuple[str, DeadLetter]]:
-    """Return the dead letters of blocks, each with the box that refused its tuple."""
+    """Return the dead letters in blocks, each with the box that refused its tuple."""
     return [
         (row.pop(_BOX), DeadLetter(**row))
         for block in blocks

@@ -1,10 +1,10 @@
-"""The stateful operator: a share of the groups for each key of Spark's, states in its store.
+"""The stateful operator: one share of the groups for each Spark key, with states in Spark's store.
 
-States are one list of chunks for each share, put as a whole: messages of more than some 80 KB get
-lost on other ways into the store (SPARK-53870). Blocks come in any order; they are taken in that of
-where they are from, so that a batch that is run again gives the same to the last bit.
+The states of a share are one list of chunks, put as a whole: messages of more than about 80 KB get
+lost on other ways into the store (SPARK-53870). Blocks arrive in any order; they are processed in
+the order of their origin, so that a rerun of a batch returns bit-identical results.
 
-What the states don't hold, the executor asks of sweepers over topics.
+The executor sends replay requests over topics for tuples that the states don't hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IDLE_S = 0.002
 
 
 class Replays:
-    """Asks for one process on an executor.
+    """Sends the replay requests of one process on an executor.
 
     Args:
         job: The job.
@@ -51,11 +51,11 @@ class Replays:
             view = View(cluster, plan=job.plan)
             shared = Shared(cluster, job.plan, job.registry, view, job.compaction_lag_ms)
             self._client = TopicReplayClient(shared, scope=job.scope.name, partition=0)
-            self._client.number = secrets.randbits(48) << 8  # others ask under the same name
+            self._client.number = secrets.randbits(48) << 8  # others send under the same name
         return self._client
 
     def inputs(self, need: Need, batch: Batch) -> list[pl.DataFrame]:
-        """Return the aggregate's inputs in some event times of groups, as of the batch.
+        """Return the aggregate's inputs in some event-time ranges of groups, as of the batch.
 
         Raises:
             ReplayRefusedError: If a sweeper can't give a complete answer.
@@ -74,7 +74,7 @@ class Replays:
 
 
 def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
-    """Return the questions that a need becomes: groups may be in any partition."""
+    """Return the replay requests of a need: groups may be in any partition."""
     return [
         Ask(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
         for anchor in job.plan.paths[job.name].anchors
@@ -87,7 +87,7 @@ _KNOWN: dict[tuple[str, int], Replays] = {}
 def asked(
     job: Job, batch: Batch, run: Generator[Need, Sequence[pl.DataFrame], Done | None]
 ) -> Done | None:
-    """Run a share to its end; what it needs is asked by this process."""
+    """Run a share to its end; this process replays the tuples that it needs."""
     replays = _KNOWN.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
     try:
         need = next(run)
@@ -101,7 +101,7 @@ def asked(
 CHUNK_BYTES = 1_000_000
 
 OUTPUT = "kind int, batch string, block binary, slab long, states long, counts map<string, long>"
-"""Revisions of one share; what a header says; dead letters."""
+"""Revisions of one share; the batch's metadata; dead letters."""
 
 
 class Operator(StatefulProcessor):  # type: ignore[misc]
@@ -115,14 +115,14 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
         self.job = job
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
+        """Declare the state."""
         chunk = StructType([StructField("chunk", BinaryType())])
         self._states = handle.getListState("states", chunk)
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """Take the rows of one share."""
+        """Process the rows of one share."""
         slab = int(key[1])
         given = pd.concat(list(rows)).sort_values(["kind", "origin"], kind="stable")
         batch = Batch.of(given["batch"].iloc[0])
@@ -148,7 +148,7 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
         self._states.put([(states[cut : cut + CHUNK_BYTES],) for cut in cuts])
 
     def close(self) -> None:
-        """Nothing to give back: connections live as long as the process."""
+        """Do nothing: connections live as long as the process."""
 
 
 def _row(

@@ -1,4 +1,4 @@
-"""What an arc's topic says: read on executors, without any connector of Spark's."""
+"""Reads an arc's topic on executors, without any Spark connector."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from errata.topics.registry import Registry
 
 WAIT_S = 0.05
 LIMIT_S = 60.0
-"""So long nothing may come before a log's end: an open transaction holds it back."""
+"""How long no record may arrive before a log's end: an open transaction may hold it back."""
 _ROWS = 500_000
-"""Revisions that are gathered before all but each identity's last one are let go."""
+"""Number of revisions to buffer before only the last one of each identity is kept."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Arcs:
 
     @classmethod
     def of(cls, plan: Plan, kafka: Mapping[str, str | int], registry: Registry) -> Arcs:
-        """Return all arcs of a plan that have topics, their schemas looked up."""
+        """Return all arcs of a plan that have topics, with their schemas looked up."""
         recorder = Recorder(registry)
         recorder.look_up(plan, plan.topics)
         return cls(plan, kafka, recorder.ids)
 
     def parts(self, view: View, arc: str) -> list[Part]:
-        """Return the partitions of an arc, up to where their logs end now."""
+        """Return the partitions of an arc, up to the current ends of their logs."""
         topic, found = self.plan.topic(arc), []
         for number in range(self.plan.partition_count(arc)):
             committed = view.committed(view.writers(arc, number))
@@ -89,9 +89,9 @@ class Arcs:
 
 
 def content(revisions: Iterable[pl.DataFrame], arc: Arc) -> pl.DataFrame:
-    """Return the tuples that revisions of an arc leave; an exact copy counts once.
+    """Return the tuples that remain after an arc's revisions; an exact copy counts once.
 
-    What is in memory is at most a few times what is left, however often it was revised.
+    Memory is at most a few times the size of the result, however often it was revised.
 
     Args:
         revisions: In the order of the log, at least one frame.
@@ -112,9 +112,9 @@ def _height(some: list[pl.DataFrame]) -> int:
 def revisions(
     cluster: Cluster, codec: ArcCodec, partition: int, offsets: tuple[int, int]
 ) -> Iterator[pl.DataFrame]:
-    """Yield the revisions of a stretch of a partition, whether they are believed or not.
+    """Yield the revisions of a range of a partition, whether a report covers them or not.
 
-    While nothing has come there are empty frames.
+    Yields empty frames while no record arrives.
 
     Args:
         cluster: Where the arc is.

@@ -1,9 +1,9 @@
-"""What an arc has to hold as of an epoch, worked out on executors from the connection points above.
+"""The expected content of an arc as of an epoch, recomputed from the connection points upstream.
 
-Tuples travel as blocks: one row of Spark's is a packed frame. The contents of connection points are
-read a Kafka partition a task; filters, maps and unions are applied to each block where it is made;
-in front of an aggregate blocks are shuffled by hash bucket of its groups. Aggregates may follow one
-another.
+Executors do the work. Tuples travel as blocks: one Spark row is a packed frame. Each task reads one
+Kafka partition of a connection point; filters, maps and unions are applied to each block where it
+is created; before an aggregate, blocks are shuffled by hash bucket of its groups. Aggregates may
+follow one another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ARROW = pa.schema([("bucket", pa.int32()), ("side", pa.int32()), ("block", pa.b
 
 @dataclass(frozen=True)
 class Way:
-    """One way to an arc, through boxes that look at one tuple each.
+    """One way to an arc, through boxes that process one tuple at a time.
 
     Args:
         start: The arc it begins at.
@@ -63,7 +63,7 @@ def ways_to(plan: Plan, arc: str) -> list[Way]:
 
 
 def ways_from(plan: Plan, arc: str) -> list[Way]:
-    """Return the ways by which an arc is had as an input: it is read, if its history is kept."""
+    """Return the ways to an arc as an input: it is read if it has history, else recomputed."""
     if arc in plan.sources or plan.arcs[arc].is_connection_point:
         return [Way(arc, is_computed=False)]
     return ways_to(plan, arc)
@@ -78,7 +78,7 @@ def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
 
 
 def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list[str]:
-    """Return the arcs that some ways begin at, or that what is recomputed there comes from.
+    """Return the arcs at which some ways begin, or from which those arcs are recomputed.
 
     Args:
         plan: The plan.
@@ -90,13 +90,13 @@ def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list
 
 
 def computed(plan: Plan, name: str) -> Box:
-    """Return the box of a name that looks at more than one tuple."""
+    """Return the box of a name that processes more than one tuple at a time."""
     return plan.boxes[name]
 
 
 @dataclass(frozen=True)
 class Division:
-    """Takes the tuples at the start of some ways to their end, and parts them by hash.
+    """Applies some ways to the tuples at their start, and divides the results by hash.
 
     Args:
         chains: The boxes on the ways that begin there, in order, a chain a way.
@@ -129,7 +129,7 @@ class Division:
 
 @dataclass(frozen=True)
 class Recomputation:
-    """Arcs as of one epoch, as Spark's data frames of `SCHEMA`.
+    """Arcs as of one epoch, as Spark data frames of `SCHEMA`.
 
     Args:
         session: The Spark session.
@@ -156,7 +156,7 @@ class Recomputation:
         columns: Sequence[str],
         side: int = 0,
     ) -> Any:
-        """Return the tuples of an arc, parted by some fields.
+        """Return the tuples of an arc, divided by some fields.
 
         Args:
             ways: The ways to it.
@@ -175,7 +175,7 @@ class Recomputation:
         return united(found)
 
     def _read(self, arc: str, division: Division) -> Any:
-        """Return what an arc's topic holds, from a task a partition."""
+        """Return the content of an arc's topic, one task for each partition."""
         arcs, parts, epoch = self.arcs, self.parts[arc], self.epoch
 
         def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -213,12 +213,12 @@ class Recomputation:
 
 
 def united(frames: Sequence[Any]) -> Any:
-    """Return the rows of all of some data frames."""
+    """Return the union of some data frames."""
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 
 def by_bucket(blocks: Any, work: Callable[[pa.Table], pa.Table], schema: str) -> Any:
-    """Return what some work makes of the rows of each bucket, all of them in one place."""
+    """Return the result of `work` on the rows of each bucket, which are processed together."""
 
     def alone(table: pa.Table) -> pa.Table:  # Spark counts the arguments of a plain function only
         return work(table)

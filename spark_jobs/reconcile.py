@@ -1,8 +1,8 @@
-"""The audit: recompute arcs from the connection points above them, and compare.
+"""The audit: recompute arcs from the connection points upstream, and compare.
 
-An arc is compared as of one epoch, with all the tuples that an epoch of its boxes gives: law L1, on
-what the topics really hold. What the arc says and what it has to say meet by hash of the identity;
-only counts, and a few of the differences, leave the executors.
+An arc is compared as of one epoch, with all tuples that its boxes produce as of that epoch: law L1,
+on the real content of the topics. Actual and expected tuples meet by hash of the identity; only
+counts and a few samples of the differences leave the executors.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from errata.spark_jobs.recompute import (
 from errata.spark_jobs.session import collected
 
 BUCKETS = 64
-"""How many parts groups and identities are hashed into; one of them is in memory at a time."""
+"""Number of hash buckets of groups and identities; one bucket is in memory at a time."""
 
 NEAR = 1e-9
 """Floats that differ by no more than this, relative to the larger one, count as equal."""
 
 SAID, MADE = 0, 1
-"""Sides of rows: what the arc says, and what was recomputed."""
+"""Sides of rows: the arc's content, and the recomputed tuples."""
 
 _FOUND = pa.schema(
     [
@@ -53,12 +53,12 @@ _COPY = "@copy"
 
 
 class AuditFailedError(ErrataError):
-    """Spark stopped amidst an audit."""
+    """Spark stopped during an audit."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """How an arc compares with what its inputs give.
+    """The result of comparing an arc with its recomputed content.
 
     Args:
         arc: The arc.
@@ -83,7 +83,7 @@ class Finding:
 
     @property
     def differences(self) -> int:
-        """How many tuples are wrong."""
+        """The number of wrong tuples."""
         return self.missing + self.unexpected + self.different
 
 
@@ -91,8 +91,8 @@ class Finding:
 class Comparison:
     """Compares the tuples of one bucket.
 
-    Integers, decimals, texts and all else are compared exactly, floats within `NEAR`; NaN equals
-    NaN. Hidden fields are not compared.
+    Integers, decimals, texts and all other types are compared exactly, floats within `NEAR`; NaN
+    equals NaN. Hidden fields are not compared.
 
     Args:
         arc: The arc.
@@ -106,13 +106,13 @@ class Comparison:
 
     @property
     def columns(self) -> list[str]:
-        """The fields that are needed."""
+        """The required fields."""
         arc = self.arc
         return list(dict.fromkeys([*arc.identity, *arc.visible, arc.event_time]))
 
     @property
     def shown(self) -> Arc:
-        """The arc with the fields that are compared, and a number for copies of an identity."""
+        """The arc with the compared fields, and a number for copies of an identity."""
         names = dict.fromkeys([*self.arc.identity, *self.arc.visible])
         fields = {name: self.arc.fields[name] for name in names} | {_COPY: FieldType("long")}
         return replace(self.arc, fields=fields, identity=(*self.arc.identity, _COPY))
@@ -146,12 +146,12 @@ class Comparison:
         return tuples.filter(self.arc.event_times(tuples) >= self.bound.from_ms)
 
     def _numbered(self, tuples: pl.DataFrame) -> pl.DataFrame:
-        """Number what has the same identity: in an arc that was tampered with there may be two."""
+        """Number tuples of the same identity: an arc that was tampered with may have several."""
         number = pl.int_range(pl.len(), dtype=pl.Int64).over(list(self.arc.identity)).alias(_COPY)
         return tuples.with_columns(number).select(list(self.shown.fields))
 
     def _settled(self, made: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
-        """Return what was recomputed with floats as the arc says them where they are near."""
+        """Return the recomputed tuples, with floats replaced by the arc's where those are near."""
         identity, fields = list(self.shown.identity), self.shown.fields
         floats = [
             name

@@ -1,4 +1,4 @@
-"""Schema ids that a driver has looked up, for executors, which ask no registry."""
+"""Schema ids that the driver has looked up, for executors, which make no registry requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from errata.topics.registry import Registry, UnknownSchemaError
 
 @dataclass
 class Recorder:
-    """A `Registry` that remembers what it was asked.
+    """A `Registry` that records the requests made to it.
 
     Args:
         registry: Gives the answers.
@@ -23,7 +23,7 @@ class Recorder:
     ids: dict[str, int] = field(default_factory=dict)
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of a schema, registering it under a subject if it is new there."""
+        """Return the id of a schema; registers it under a subject if it is new there."""
         self.ids[subject] = self.registry.register(subject, schema)
         return self.ids[subject]
 
@@ -36,14 +36,14 @@ class Recorder:
         return self.registry.latest(subject)
 
     def look_up(self, plan: Plan, arcs: Iterable[str]) -> None:
-        """Ask for the schemas of some arcs of a plan."""
+        """Look up the schemas of some arcs of a plan."""
         for arc in arcs:
             ArcCodec(plan.arcs[arc], plan.topic(arc), self)
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A `Registry` of the ids that were recorded.
+    """A `Registry` of the recorded ids.
 
     Args:
         ids: By subject.
@@ -52,13 +52,13 @@ class Registered:
     ids: Mapping[str, int]
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of the schema that was registered under a subject."""
+        """Return the id of a schema that was registered under a subject."""
         return self.ids[subject]
 
     def schema(self, schema_id: int) -> dict[str, Any]:
-        """Refuse: only ids are known here."""
+        """Raise: only ids are known here."""
         raise UnknownSchemaError(schema_id, registry="what the driver looked up")
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
-        """Return nothing: only ids are known here."""
+        """Return None: only ids are known here."""
         return None

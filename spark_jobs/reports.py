@@ -1,4 +1,4 @@
-"""The reports of a job: a task for each partition, all of them written in one transaction."""
+"""The reports of a job: one task for each partition, all written in one transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from errata.topics.cluster import TopicPartition, Transactions
 
 
 class JobTask(Task):
-    """One partition of a job: its records are written by executors, its reports by the driver.
+    """One partition of a job: executors write its records, the driver writes its reports.
 
     Args:
         shared: What the process shares.
@@ -39,27 +39,27 @@ class JobTask(Task):
         self._driver = transactions
 
     def connect(self) -> Transactions:
-        """Return the transactions of the driver, which are those of all its tasks."""
+        """Return the driver's transactions, which all its tasks share."""
         return self._driver
 
     def start(self) -> Iterator[bool]:
-        """Nothing is in memory."""
+        """Do nothing: no state is in memory."""
         yield True
 
     def begin(self) -> Iterator[bool]:
-        """Read what the older life reported, and claim a number of one's own."""
+        """Read what the older attempt reported, and claim an attempt number."""
         yield from self._begin()
         self.started = True
 
     def take(self, report: Report) -> None:
-        """Note a report that was committed."""
+        """Record a committed report."""
         self.attempt.report = report
         self.view.note(report)
 
 
 @dataclass(frozen=True)
 class Told:
-    """What some of a batch has written.
+    """What a part of a batch has written.
 
     Args:
         batch: The batch.
@@ -79,7 +79,7 @@ class Told:
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> Told | None:
-        """Return what rows of `writer.WRITTEN` say; None if there are none."""
+        """Return the content of `writer.WRITTEN` rows; None if there are none."""
         if not rows:
             return None
         parts = [
@@ -121,7 +121,7 @@ def together(parts: Sequence[Told]) -> Told:
 
 
 class Reports:
-    """Writes the reports of one life of a job.
+    """Writes the reports of one attempt of a job.
 
     Args:
         shared: What the process shares.
@@ -134,7 +134,7 @@ class Reports:
         self.transactions: Transactions | None = None
 
     def begin(self) -> Iterator[bool]:
-        """Fence whatever an older life may still write, and claim numbers."""
+        """Fence the writers of an older attempt, and claim attempt numbers."""
         job, cluster = self.job, self.shared.cluster
         self.transactions = cluster.transactions(job.transactional_id)
         for number in range(job.writers):
@@ -158,9 +158,9 @@ class Reports:
         )
 
     def commit(self, told: Told) -> Iterator[bool]:
-        """Report a batch, of which everything has been acknowledged."""
+        """Report a batch whose records have all been acknowledged."""
         if told.batch.epoch <= min(task.report.done for task in self.tasks):
-            return  # an earlier life has reported it
+            return  # an earlier attempt has reported it
         assert self.transactions is not None
         dead = unpacked(told.letters)
         reports = [self._next(task, told, dead) for task in self.tasks]
@@ -182,7 +182,7 @@ class Reports:
         yield True
 
     def _next(self, task: JobTask, told: Told, dead: Sequence[tuple[str, DeadLetter]]) -> Report:
-        """Return a task's report of a batch, given the dead letters and the boxes of all tasks."""
+        """Return a task's report of a batch; `dead` has the dead letters and boxes of all tasks."""
         plan, batch, old, own = self.job.plan, told.batch, task.report, task.partition
         source = TopicPartition(plan.topic(self.job.input), own)
         ends, counts = dict(old.ends), Counter(old.counts)
@@ -213,12 +213,12 @@ class Reports:
         )
 
     def _held(self, old: Report, told: Told) -> tuple[int, int] | None:
-        """Return the first and the last slab in which states may be kept; None if none ever was."""
+        """Return the first and the last slab that may have states; None if none ever had any."""
         known = () if told.batch.is_whole else old.held or ()
         held = [*known, *told.slabs]
         return (min(held), max(held)) if held else old.held
 
     def close(self) -> None:
-        """Give the connection back; safe to call twice."""
+        """Close the connection; safe to call twice."""
         if self.transactions is not None:
             self.transactions.close()

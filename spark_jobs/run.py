@@ -1,4 +1,4 @@
-"""Runs jobs until told to stop: one life of a driver after the other."""
+"""Runs jobs until they are stopped: one driver attempt after another."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from errata.topics.refused import RefusedError
 log = logging.getLogger("errata")
 
 QUICK_S = 60.0
-"""A life that fails sooner failed quickly."""
+"""An attempt that fails within this time counts as a quick failure."""
 MOST_QUICK = 3
-"""After so many quick failures in a row the job is given up."""
+"""After more quick failures in a row the job is given up."""
 
 
 class NoSuchBoxError(ErrataError):
-    """A box was named that is not on Spark."""
+    """The named box does not run on Spark."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs run.
+    """Options of running jobs.
 
     Args:
         folder: Folder or URL of the checkpoints, one below it for each job.
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass
 class _Lives:
-    """The lives of one job's driver, one after the other.
+    """The successive driver attempts of one job.
 
     Args:
         shared: What the process shares.
@@ -68,9 +68,9 @@ class _Lives:
     quick: int = 0
 
     def start(self, *, anew: bool = False) -> None:
-        """Start a life, with the states that there are unless they are to be made anew.
+        """Start an attempt with the existing states, or rebuild them if `anew`.
 
-        One that can't be sure that it has claimed its numbers is followed by the next.
+        If the outcome of claiming its attempt numbers is unknown, the next attempt follows.
         """
         while True:
             self.began_s = monotonic()
@@ -92,7 +92,7 @@ class _Lives:
                 raise
 
     def go_on(self) -> None:
-        """Start the next life if the last one failed of something that may be cured by that."""
+        """Start the next attempt if the last one failed and a retry may succeed."""
         try:
             self.driver.check()
         except (DoubtfulCommitError, JobFailedError, ClusterError) as error:
@@ -103,7 +103,7 @@ class _Lives:
             self.start(anew=lost)
 
     def _end(self, error: ErrataError, *, how: str = "") -> None:
-        """End a life that failed; give up if too many did so quickly."""
+        """End a failed attempt; give up after too many quick failures."""
         self.driver.close()
         self.quick = self.quick + 1 if monotonic() - self.began_s < QUICK_S else 1
         if self.quick > MOST_QUICK:
@@ -161,7 +161,7 @@ def run_jobs(
 
 
 def check_boxes(shared: Shared, boxes: Sequence[str]) -> Sequence[str]:
-    """Return the boxes, each of them on Spark.
+    """Return the boxes, after checking that each runs on Spark.
 
     Raises:
         NoSuchBoxError: If one is not.

@@ -21,7 +21,7 @@ from errata.schemas.errors import ErrataError
 from errata.topics.java import NoJavaError, find_java
 
 OLDEST_JAVA, NEWEST_JAVA = 17, 21
-"""Releases of Java that Spark 4.0 runs on."""
+"""Oldest and newest Java release that Spark 4.0 runs on."""
 
 _NEEDED = ("pyspark", "pandas", "pyarrow", "google.protobuf")
 _LAWS = {
@@ -47,7 +47,7 @@ _FILES = {"spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles"}
 
 
 class SparkMissingError(ErrataError):
-    """Something that Spark needs is not here."""
+    """Something that Spark needs is not installed."""
 
 
 def open_session(
@@ -57,7 +57,7 @@ def open_session(
     name: str = "errata",
     log: Path | None = None,
 ) -> Any:
-    """Return a session with what streaming jobs need; the one that there is, under spark-submit.
+    """Return a session for streaming jobs; under spark-submit, the existing one.
 
     Args:
         master: Where it runs, as ``local[4]`` or ``spark://host:7077``; that of spark-submit, or
@@ -105,7 +105,7 @@ def open_session(
 
 
 def _absolute(files: str) -> str:
-    """Return a list of files as it is meant here, whatever folder Java is started in."""
+    """Return a list of files as absolute paths, since Java may start in another folder."""
     return ",".join(
         str(Path(file).absolute()) if Path(file).exists() else file for file in files.split(",")
     )
@@ -113,10 +113,10 @@ def _absolute(files: str) -> str:
 
 @contextmanager
 def _saying(log: Path | None) -> Iterator[None]:
-    """Let processes that are started meanwhile write to a file, whatever they write.
+    """Redirect the output of processes that are started meanwhile to a file.
 
-    Java outlives this process for a moment if it is killed, and would hold its pipes. They start in
-    the file's folder: Spark 4.0 makes a folder ``artifacts`` where it is started.
+    If this process is killed, Java outlives it for a moment and would hold its pipes. The processes
+    start in the file's folder: Spark 4.0 makes a folder ``artifacts`` where it is started.
     """
     if log is None:
         yield
@@ -138,7 +138,7 @@ def _saying(log: Path | None) -> Iterator[None]:
 
 
 def check_packages() -> None:
-    """See that all is installed that PySpark needs here.
+    """Check that all packages are installed that PySpark needs here.
 
     Raises:
         SparkMissingError: If something is missing.
@@ -154,9 +154,9 @@ def check_packages() -> None:
 
 
 def by_value(network: Network) -> None:
-    """Let functions of a user's own travel to executors, which don't have the network's file.
+    """Pickle a user's functions by value, since executors don't have the network's file.
 
-    Whatever was imported from the folder of a function's module travels with it.
+    Modules imported from the folder of a function's module are pickled with it.
     """
     cloudpickle = import_module("pyspark.cloudpickle")
     owned = {_module(given) for given in _given(network)}
@@ -217,7 +217,7 @@ def collected(frame: Any, *, failed: Callable[[str], ErrataError]) -> list[Any]:
 
 
 def told_of(error: object) -> str:
-    """Return what went wrong, in a line, of Spark's account of it."""
+    """Return one line that says what went wrong, from a Spark error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line and not line.startswith("at ")]
     return (named or lines or ["it stopped"])[-1 if named else 0]

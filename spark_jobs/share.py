@@ -1,6 +1,6 @@
-"""What one share of the groups does in a batch: states in, tuples in, states and revisions out.
+"""What one share of the groups does in a batch: states and tuples in, states and revisions out.
 
-Pure: Spark, its state store and Kafka are not visible from here.
+Pure: does not depend on Spark, its state store or Kafka.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROW = "@row"
 
 @dataclass(frozen=True)
 class Done:
-    """What a batch gave to one share.
+    """The result of a batch for one share.
 
     Args:
         states: To keep.
@@ -45,11 +45,11 @@ class Done:
     letters: Sequence[bytes] = ()
 
     def packed(self) -> bytes | None:
-        """Return the states as they are kept; None for none."""
+        """Return the states in stored form; None for none."""
         return pack(self.states) if self.states.height else None
 
     def block(self) -> bytes:
-        """Return the revisions as they are passed on; empty for none."""
+        """Return the revisions as a block; empty for none."""
         return pack(self.revisions) if self.revisions.height else b""
 
 
@@ -71,19 +71,19 @@ class Share:
         return replace(self.job.box, window=self.job.slabs.within(self.slab))
 
     def no_tuples(self) -> pl.DataFrame:
-        """Return no tuples, with the columns of blocks."""
+        """Return an empty frame of tuples, with the columns of blocks."""
         fields = self.job.box.input.fields
         columns = {name: fields[name].dtype for name in self.job.box.looked_at}
         return pl.DataFrame(schema={**columns, SIGN: pl.Int8()})
 
     def no_results(self) -> pl.DataFrame:
-        """Return no results, with the columns of blocks."""
+        """Return an empty frame of results, with the columns of blocks."""
         return pl.DataFrame(schema=physical(self.job.box.arc.fields))
 
     def take(
         self, batch: Batch, given: Sequence[tuple[int, bytes]], states: bytes | None
     ) -> Generator[Need, Sequence[pl.DataFrame], Done | None]:
-        """Take a batch; yields what the states can't tell, and is sent it.
+        """Process a batch; yields a need for what the states don't hold, and is sent the tuples.
 
         Args:
             batch: The batch.
@@ -108,7 +108,7 @@ class Share:
     def go_on(
         self, batch: Batch, states: pl.DataFrame, tuples: pl.DataFrame
     ) -> Generator[Need, Sequence[pl.DataFrame], Done]:
-        """Take a batch that follows what the states are of; yields what they can't tell.
+        """Process a batch that follows the states; yields a need for what they don't hold.
 
         Args:
             batch: The batch.
@@ -128,10 +128,10 @@ class Share:
         return Done(after, changed, own, counts, dead)
 
     def start(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> Done:
-        """Make states of the whole content; give the difference to what was emitted.
+        """Build states from the whole content; return the difference to the emitted results.
 
-        Windows of which no tuple could be revised any more are left as they are: the topic may have
-        let go of their tuples.
+        Windows whose tuples can no longer be revised are left unchanged: the topic may no longer
+        hold their tuples.
 
         Args:
             batch: The batch.
@@ -149,7 +149,7 @@ class Share:
     def _letters(
         self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER
     ) -> list[bytes]:
-        """Return dead letters of results that can't be told, of windows in the slab.
+        """Return the dead letters of results that the aggregate refuses, in windows of the slab.
 
         Args:
             batch: The batch.
@@ -169,7 +169,7 @@ class Share:
         return found
 
     def _own(self, revisions: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions of windows in the slab: sliding ones end in the next one too."""
+        """Return the revisions of windows in the slab: sliding windows end in the next one too."""
         if not self.job.box.keeps_instants:
             return revisions
         before = self._in_slab(revisions, frames.BEFORE)
@@ -182,7 +182,7 @@ class Share:
         return frame.filter((start >= from_ms) & (start < to_ms))
 
     def _near(self, states: pl.DataFrame) -> pl.DataFrame:
-        """Return the states that windows of the slab are made of."""
+        """Return the states that the windows of the slab are computed from."""
         if not self.job.box.keeps_instants:
             return states
         from_ms, to_ms = self.job.slabs.bounds(self.slab)

@@ -1,8 +1,8 @@
-"""One driver for each job: a second one is refused while the first is alive.
+"""One driver for each job: a second one is rejected while the first is alive.
 
-Being the member of a consumer group that has the one partition of the plan's topic says who it is.
-Fencing keeps the laws whatever the group believes; this keeps two drivers from taking
-the work from each other for ever.
+The drivers of a job form a consumer group; the one that is assigned the only partition of the
+plan's topic runs the job. Fencing keeps the laws whatever the group assigns; the group keeps two
+drivers from fencing each other for ever.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from errata.topics.cluster import ClusterError
 from errata.topics.kafka import KafkaCluster
 
 SESSION_MS = 6_000
-"""A driver that has died is out after this long; brokers allow no less unless told to."""
+"""A dead driver is removed after this time; brokers allow no less by default."""
 PATIENCE_S = 8.0
-"""How long another member of the group may have the job before it is taken to be alive."""
+"""How long another member may hold the job before it counts as alive."""
 JOIN_S = 60.0
 _POLL_S = 0.2
 
@@ -52,7 +52,7 @@ class Sole:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until the job is this process's.
+        """Wait until this process is assigned the job.
 
         Raises:
             AnotherDriverError: If another driver stays.
@@ -78,7 +78,7 @@ class Sole:
             sleep(0.02)
 
     def close(self) -> None:
-        """Give the right back; safe to call twice."""
+        """Leave the group; safe to call twice."""
         self._ended.set()
         self._thread.join()
         self._member.close()
@@ -93,4 +93,4 @@ class Sole:
                 return
 
     def _give_up(self, gone: Collection[int]) -> None:
-        """Nothing to do: a driver that takes over fences this one."""
+        """Do nothing: a driver that takes over fences this one."""

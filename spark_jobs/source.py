@@ -1,4 +1,4 @@
-"""The source of a job: a Python data source that gives an arc in whole epochs, as blocks."""
+"""The source of a job: a Python data source that reads an arc in whole epochs, as blocks."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from errata.spark_jobs.job import Job
 from errata.spark_jobs.stretches import Stretch
 
 REPORT_S = 60.0
-"""How long the report of a batch may take to be seen."""
+"""How long the report of a batch may take to become visible."""
 
 
 class LateReportError(ErrataError):
-    """A batch was taken, and its report can't be seen."""
+    """A batch was taken, but its report is not visible."""
 
 
 class Read(InputPartition):  # type: ignore[misc]
-    """What one task of Spark reads."""
+    """The input of one Spark task."""
 
     def __init__(self, stretch: Stretch) -> None:
         super().__init__(stretch)
 
 
 class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Gives a job's input in whole epochs.
+    """Reads a job's input in whole epochs.
 
-    The engine calls ``partitions(end, end)`` with the last bound of its log before anything else
-    when it goes on from a checkpoint.
+    On a restart from a checkpoint the engine first calls ``partitions(end, end)`` with the last
+    bound of its log.
 
     Args:
         job: The job.
@@ -49,7 +49,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
 
     @property
     def epochs(self) -> Epochs:
-        """What follows the reports: in the one process of the driver's that asks."""
+        """The epochs, which follow the reports; created in the driver process that uses them."""
         if self._epochs is None:
             self._epochs = Epochs(self.job, View(self.job.cluster(), plan=self.job.plan))
             self._epochs.view.catch_up()
@@ -65,7 +65,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
         return self.epochs.next(self._now).plain()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Read]:
-        """Return what to read between two bounds.
+        """Return the stretches to read between two bounds.
 
         Raises:
             LateReportError: If the report of the batch before can't be seen.

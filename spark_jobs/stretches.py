@@ -1,6 +1,6 @@
-"""What a batch reads: stretches of topics, and the rows of blocks that they become.
+"""What a batch reads: stretches of topics, which become rows of blocks.
 
-Neither Spark nor its notion of a source is visible from here.
+Does not depend on Spark or its data sources.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from errata.topics.cluster import Cluster, TopicPartition
 
 
 class Row(NamedTuple):
-    """A row of blocks, but for the batch that it is of.
+    """A row of blocks, without its batch.
 
     Args:
         bucket: The hash bucket of the groups.
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Stretch:
-    """What one task of a batch reads.
+    """The input of one task of a batch.
 
     Args:
         batch: The batch.
@@ -69,7 +69,7 @@ class Stretch:
 
 
 def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
-    """Return what the batch between two bounds reads.
+    """Return the stretches of the batch between two bounds.
 
     Args:
         epochs: What follows the reports; it has seen the one of the batch before.
@@ -130,7 +130,7 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     leaving, entering, refused = _sides(job, taken, is_whole=batch.is_whole)
     for bucket, slab, block in Shares(job).of_tuples(leaving, entering):
         yield Row(bucket, slab, TUPLES, stretch.partition, block)
-    if refused and batch.is_whole:  # what had come by the last report was told with it
+    if refused and batch.is_whole:  # dead letters up to the last report were sent with it
         since = taken.filter(pl.col("epoch") > job.done[stretch.partition])
         *_, refused = _sides(job, since, is_whole=False)
     for box, some in refused.items():
@@ -141,7 +141,7 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
 def _sides(
     job: Job, found: pl.DataFrame, *, is_whole: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Sequence[Refused]]]:
-    """Return the tuples that leave and enter the aggregate's windows, and what boxes refuse.
+    """Return the tuples that leave and enter the aggregate's windows, and those that boxes refuse.
 
     Args:
         job: The job.
@@ -159,7 +159,7 @@ def _sides(
     for box in job.chain:
         outcome = box.revise(net)
         refused[box.arc.name], net = outcome.refused, outcome.revisions
-    # judged here, not in each of the slabs that a tuple is in
+    # checked here, not in each of the slabs of a tuple
     leaving, _ = job.box.taken(frames.leaving(net, names))
     entering, refused[job.name] = job.box.taken(frames.entering(net, names))
     return leaving, entering, {box: some for box, some in refused.items() if some}

@@ -1,8 +1,8 @@
-"""Writes a batch's revisions to the job's arc: on executors, a transaction a task.
+"""Writes a batch's revisions to the job's arc: on executors, one transaction for each task.
 
-The transactional id is that of the task's place in the batch. A new life of the driver fences all
-of them before it looks at what was written last, so no late hand of an older one writes behind it.
-A batch that is run again in one life writes exact copies: readers take one of them.
+The transactional id is that of the task's place in the batch. A new attempt of the driver fences
+all of them before it looks for the last records written, so no late write of an older attempt
+follows. If a batch is rerun within one attempt, it writes exact copies: readers use one of them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ WRITTEN = (
     "batch string, resume string, ends map<int, long>, first long, last long, "
     "counts map<string, long>, letters array<binary>"
 )
-"""What a task of a batch tells the driver: a row each, of the stream only what boxes refuse."""
+"""What a task of a batch returns to the driver: one row; of the data only dead letters."""
 
 
 class Writer:
-    """Writes what one task of a batch is given.
+    """Writes the output of one task of a batch.
 
     Args:
         job: The job.
@@ -41,11 +41,11 @@ class Writer:
         self.job = job
 
     def __call__(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Write, and tell what was written once the brokers have acknowledged all of it."""
+        """Write, and return what was written once the brokers have acknowledged all of it."""
         batch, resume, found = "", "", list[pl.DataFrame]()
         counts, held, letters = Counter[str](), list[int](), list[bytes]()
         for frame in rows:
-            for row in frame.itertuples():  # a row a share
+            for row in frame.itertuples():  # a row for each share
                 batch = row.batch
                 if row.kind == HEADER:
                     resume += row.block.decode() + ","
@@ -78,7 +78,7 @@ class Writer:
 def write(
     job: Job, cluster: Cluster, batch: Batch, revisions: Sequence[pl.DataFrame], *, number: int
 ) -> dict[int, int]:
-    """Write revisions in one transaction; partitions that were reported are left out.
+    """Write revisions in one transaction; skip partitions whose report is committed.
 
     Args:
         job: The job.

@@ -1,4 +1,4 @@
-"""A sweeper beside its reader: the task asks it directly, without a round trip over topics."""
+"""A sweeper in the process of its reader: the task queries it without a topic round trip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from errata.sweepers.sweeper import Sweeper
 
 
 class Beside:
-    """Answers from errata.sweepers in the same process.
+    """Answers replay requests from the sweepers of the same process.
 
     Args:
         sweepers: By name of the connection point and partition.
@@ -28,7 +28,7 @@ class Beside:
     def answers(
         self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
     ) -> Generator[bool, None, list[pl.DataFrame]]:
-        """Yield until every answer is there, then return them in order."""
+        """Yield until all answers have arrived, then return them in order."""
         found = []
         for ask in asks:
             sweepers = self.sweepers[ask.arc]

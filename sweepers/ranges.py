@@ -1,4 +1,4 @@
-"""Which tuples are asked for, as event-time ranges of groups, and why sweepers refuse."""
+"""The tuples that a request asks for, as event-time ranges of groups, and a sweeper's errors."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Integers = npt.NDArray[np.int64]
 
 
 def times(tuples: pl.DataFrame, arc: Arc) -> Integers:
-    """Return the event time of each tuple in ms; one that has none counts as the earliest."""
+    """Return the event time of each tuple in ms; a null event time counts as the earliest."""
     filled: Integers = arc.event_times(tuples).fill_null(EARLIEST_MS).to_numpy()
     return filled
 
 
 def join_keys(names: Sequence[str], arc: Arc) -> list[str]:
-    """Return what to group and join tuples by so that equal fields meet, NaN and NaN too.
+    """Return the columns to group and join tuples by, so that equal fields match, NaN and NaN too.
 
-    That is the fields and, at times, the column `ONE`: polars joins on a single double that it
-    knows to be sorted (a row alone is) by merging, which misses NaN = NaN, but never on two
-    columns; and it can't join on none.
+    These are the fields and sometimes the constant column `ONE`. On a single double that it knows
+    to be sorted (one row always is), polars uses a merge join, which misses NaN = NaN; on two
+    columns it does not. Polars also can't join on zero columns.
     """
     alone = not names or any(arc.fields[name].kind == "double" for name in names)
     return [*names, ONE] if alone else list(names)
 
 
 class Ranges:
-    """A union of half-open event-time ranges, sought in frames that are in event-time order.
+    """A union of half-open event-time ranges, searched in frames that are sorted by event time.
 
-    Overlapping ranges (of one group) are merged first, so a row is found at most once, by binary
-    search and joins: the cost does not grow with ranges times rows.
+    Overlapping ranges of one group are merged first, so each row is found at most once. The search
+    uses binary search and joins: the cost does not grow with ranges times rows.
 
     Args:
         asked: Columns ``from_ms`` and ``to_ms`` and any of the arc's fields, which a tuple must
@@ -89,12 +89,12 @@ class Ranges:
             self._by_group = _merged(numbered.select("from_ms", "to_ms", "#")).sort("from_ms")
 
     def touch(self, first_ms: int, last_ms: int) -> bool:
-        """Return whether some range meets the event times from `first_ms` to `last_ms`."""
+        """Return whether some range overlaps the event times from `first_ms` to `last_ms`."""
         place = int(np.searchsorted(self._to, first_ms, side="right"))
         return place < len(self._from) and bool(self._from[place] <= last_ms)
 
     def rows(self, tuples: pl.DataFrame) -> Integers:
-        """Return the numbers of the rows asked for, ascending.
+        """Return the numbers of the rows in the ranges, ascending.
 
         Args:
             tuples: Ordered by event time, null first; decimals may be scale-0 decimals of polars.
@@ -139,7 +139,7 @@ def _merged(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 class HistoryGoneError(ErrataError):
-    """The epoch asked for lies below the oldest one that the copy can still answer for."""
+    """The requested epoch is below the oldest one that the copy can still answer for."""
 
     def __init__(self, arc: str, *, epoch: int, floor: int) -> None:
         self.arc, self.epoch, self.floor = arc, epoch, floor
@@ -150,7 +150,7 @@ class HistoryGoneError(ErrataError):
 
 
 class NotYetCompleteError(ErrataError):
-    """The epoch asked for is not complete in the copy yet; ask again later."""
+    """The requested epoch is not complete in the copy yet; ask again later."""
 
     def __init__(self, arc: str, *, epoch: int, upto: int) -> None:
         self.arc, self.epoch, self.upto = arc, epoch, upto
@@ -161,7 +161,7 @@ class NotYetCompleteError(ErrataError):
 
 
 class EpochOrderError(ErrataError):
-    """Revisions were appended out of order: a fault of the caller."""
+    """Revisions were appended out of order: a bug of the caller."""
 
     def __init__(self, arc: str, *, found: tuple[int, int], after: int, upto: int) -> None:
         self.arc, self.found, self.after, self.upto = arc, found, after, upto

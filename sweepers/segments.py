@@ -1,8 +1,8 @@
-"""A folder of immutable columnar files, and the manifest that says which of them count.
+"""A folder of immutable columnar files, and the manifest that lists the valid ones.
 
-A file counts from the moment a manifest that names it has been renamed into place, so a reader
-finds either the old state or the new one, whatever moment the process died at. Nothing here is the
-only copy: what is damaged or foreign is removed, and the owner reads its topic again.
+A file is valid once a manifest that names it has been renamed into place, so after a crash at any
+moment a reader finds either the old state or the new one. The folder is never the only copy:
+damaged or foreign files are removed, and the owner reads its topic again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MAPPED_SEGMENTS = 64
 EPOCH, ENTERS = "@epoch", "@enters"  # the two columns of a change beside the arc's fields
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_NUMBER = re.compile(r"\(os error (\d+)\)")  # polars tells the number in the text only
+_NUMBER = re.compile(r"\(os error (\d+)\)")  # polars reports the number only in the text
 
 
 class StoreError(ErrataError):
-    """The copy on disk can't be written or read; what the last manifest names still stands.
+    """The copy on disk can't be written or read; the state of the last manifest remains valid.
 
-    `is_full` says whether that is for want of space.
+    `is_full` is True if the disk is out of space.
     """
 
     def __init__(self, folder: Path, fault: OSError) -> None:
@@ -52,7 +52,7 @@ class StoreError(ErrataError):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """What the manifest knows of one file without opening it.
+    """What the manifest records about one file, so that it need not be opened.
 
     Args:
         file: Its name in the folder.
@@ -72,7 +72,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What must be the same for files to be readable as copies of an arc."""
+    """What must match for files to be readable as copies of an arc."""
 
     version: int
     arc: str
@@ -83,7 +83,7 @@ class Form(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A consistent state of the copy: the files that count, and how far they reach."""
+    """A consistent state of the copy: the valid files, and how far they reach."""
 
     form: Form
     upto: int = -1
@@ -126,19 +126,19 @@ class Segments:
             raise StoreError(folder, fault) from fault
 
     def _open(self) -> None:
-        """Take over what an earlier life left, if all of it is whole and of this arc."""
+        """Load the state of an earlier process if all of it is intact and belongs to this arc."""
         try:
             found = msgspec.json.decode((self.folder / MANIFEST).read_bytes(), type=Manifest)
             if found.form != self.manifest.form:
                 self.rebuilt = "it is a copy of another arc or of another version of this one"
                 return
             for segment in found.segments:
-                # Arrow's footer comes last, so a file cut short can't be opened
+                # Arrow's footer comes last, so a truncated file can't be opened
                 if self._map(segment).height != segment.rows:
                     self.rebuilt = f"{segment.file} is damaged"
                     return
         except (OSError, msgspec.DecodeError, pa.ArrowException) as fault:
-            # pyarrow says of a malformed file that it is an OSError, one without a number
+            # pyarrow reports a malformed file as an OSError without a number
             if isinstance(fault, OSError) and fault.errno not in (None, errno.ENOENT):
                 raise
             self.rebuilt = f"it is damaged: {fault}"
@@ -146,9 +146,9 @@ class Segments:
         self.manifest = found
 
     def map(self, segment: Segment) -> pl.DataFrame:
-        """Return a segment's changes in event-time order, read from disk as they are looked at.
+        """Return a segment's changes in event-time order, memory-mapped from disk.
 
-        Decimals come as scale-0 decimals of polars; their physical type is Int128.
+        Decimals are returned as polars decimals of scale 0; their physical type is Int128.
 
         Raises:
             StoreError: If the file can't be read.
@@ -164,7 +164,7 @@ class Segments:
         return cast(pl.DataFrame, pl.from_arrow(table, rechunk=False))
 
     def commit(self, frames: Iterable[pl.DataFrame], manifest: Manifest) -> None:
-        """Write frames of changes as segments and add them to what `manifest` says, in one step.
+        """Write frames of changes as segments and add them to `manifest`, in one atomic step.
 
         Args:
             frames: Each in event-time order and not empty; they may be made as they are asked for.
@@ -190,13 +190,13 @@ class Segments:
                 self._remove_strangers()
             raise StoreError(self.folder, fault) from fault
         if not set(self.manifest.segments) <= set(manifest.segments):
-            self._mapped.cache_clear()  # a mapped file keeps its space when it is removed
+            self._mapped.cache_clear()  # a removed file keeps its space while it is mapped
         self.manifest = manifest
-        with suppress(OSError):  # costs space only; the next opening tries again
+        with suppress(OSError):  # costs only space; the next opening tries again
             self._remove_strangers()
 
     def _written(self, name: str, frame: pl.DataFrame) -> Segment:
-        # pyarrow, which maps files into memory, has no 128-bit integers
+        # pyarrow, which memory-maps the files, has no 128-bit integers
         stored = frame.with_columns(pl.col(pl.Int128).cast(pl.Decimal(38, 0)))
         self._replace(name, stored.write_ipc)
         at = times(frame, self._arc)
@@ -210,7 +210,7 @@ class Segments:
         )
 
     def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Put a file in place once all of it is on the disk."""
+        """Rename a file into place once all of it is on disk."""
         part = self.folder / f"{name}.part"
         with part.open("wb") as file:
             write(file)
@@ -219,12 +219,12 @@ class Segments:
         part.replace(self.folder / name)
 
     def _remove_strangers(self) -> None:
-        """Remove what an interrupted write or an older state left."""
+        """Remove the files of an interrupted write or of an older state."""
         counts = {segment.file for segment in self.manifest.segments}
         for path in [*self.folder.glob("segment-*.arrow*"), *self.folder.glob(f"{MANIFEST}.part")]:
             if path.name not in counts:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give the mapped files back; safe to call twice."""
+        """Release the mapped files; safe to call twice."""
         self._mapped.cache_clear()

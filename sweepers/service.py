@@ -1,7 +1,7 @@
-"""A sweeper as a process of its own: requests come in, and replies go out, over topics.
+"""A sweeper as its own process: it reads requests from a topic and writes replies to one.
 
-Replies are complete or refused, never short, and go out in blocks of many tuples, outside any
-transaction; whoever asked knows its own by (task, attempt, epoch, number).
+A reply is complete or a refusal, never partial. It is sent in blocks of many tuples, outside any
+transaction. The requester recognises its replies by (task, attempt, epoch, number).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from errata.topics.cluster import TopicPartition
 log = logging.getLogger("errata")
 
 LOOK_BACK = 100
-"""Requests before the start that are looked at: they may have come while nobody listened."""
+"""Requests before the log's end that it reads at startup: they may have come while it was down."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Service:
         self.waiting: list[Waiting] = []
 
     def life(self) -> Generator[bool, None, None]:
-        """Follow and answer for ever; yields whether there was something to do."""
+        """Follow the arc and answer requests for ever; yields whether there was work."""
         while True:
             busy = self.sweeper.follow()
             self._listen()
@@ -61,7 +61,7 @@ class Service:
         for records in self.reader.poll():
             for value in records.values:
                 request = replay.decode_request(value)
-                # Who goes by another plan sees other frontiers.
+                # A task with another plan has other frontiers.
                 if request is None or request.plan != self.shared.plan.fingerprint:
                     continue
                 try:
@@ -72,7 +72,7 @@ class Service:
                 self.waiting.append(Waiting(request, ranges))
 
     def _answer(self) -> bool:
-        """Answer what can be answered; forget what was asked by a life that is over."""
+        """Answer every request that can be answered; drop the requests of fenced attempts."""
         view, left = self.shared.view, []
         for one in self.waiting:
             request = one.request
@@ -106,7 +106,7 @@ class Service:
             )
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop reading requests."""
         self.reader.close()
         self.sweeper.close()
 

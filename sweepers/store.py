@@ -1,14 +1,14 @@
-"""The copy on disk that a sweeper keeps of one partition of its arc, with the versions in it.
+"""A sweeper's copy on disk of one partition of its arc, with the past versions of each tuple.
 
-A revision is kept as *changes*: the tuple it takes away leaves, the tuple it brings enters, each at
-the event time and in the group of its own values. So whatever ends a version lies where the version
-lies, and one look at a range sees both: a tuple is alive as of an epoch iff it has entered by then
-and has not left since (Differential Dataflow keeps its traces so). Within an epoch what leaves goes
-before what enters.
+A revision is kept as *changes*: the tuple that it removes leaves, the tuple that it adds enters,
+each at the event time and in the group of its own values. So the change that ends a version is
+stored at the same place as the version, and one range scan reads both: a tuple is alive as of an
+epoch iff it has entered by then and has not left since (as in the traces of Differential Dataflow).
+Within an epoch, leaving changes precede entering ones.
 
-The newest changes are in memory, the others in immutable segments (`sweepers.segments`), all of
-them in event-time order. Only segments outlive the process: a new life starts at the last sealed
-epoch and reads on from the topic.
+The newest changes are in memory, the others in immutable segments (`sweepers.segments`), all in
+event-time order. Only segments survive the process: a restart begins at the last sealed epoch and
+reads on from the topic.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
 
 
 class Store:
-    """An indexed copy of one arc partition, in a folder of its own.
+    """An indexed copy of one arc partition, in its own folder.
 
     Memory: the tail (below `segment_rows` changes, plus one append) and a bounded number of mapped
-    files; a rewrite holds the identities and epochs of all changes for its duration. One process
+    files; a rewrite holds the identities and epochs of all changes while it runs. Only one process
     at a time may use a folder.
 
     Args:
@@ -62,7 +62,7 @@ class Store:
         self._resume = self._durable.resume
         self.floor = self._durable.floor
         self.gone = self._durable.gone
-        """The last epoch of which versions may be missing; -1 if there is none."""
+        """The last epoch whose versions may be incomplete; -1 if there is none."""
         self._oldest_ms = self._durable.oldest_ms
 
     @property
@@ -76,19 +76,19 @@ class Store:
 
     @property
     def resume(self) -> int:
-        """Offset from which a new life must read so as to miss nothing after the sealed part."""
+        """The offset from which a restarted process must read to follow on the sealed part."""
         return self._durable.resume
 
     @property
     def sealed(self) -> int:
-        """Last epoch that a new life would find in the copy, or read from the topic's start.
+        """The last epoch that a restarted process finds in the copy, or reads from the start.
 
-        What came later is read from the topic again, so no delete among it may be tombstoned yet.
+        Later epochs are read from the topic again, so deletes in them must not be tombstoned yet.
         """
         return self.upto if self._durable.upto < 0 else self._durable.upto
 
     def append(self, revisions: pl.DataFrame, *, upto: int, resume: int, gone: int = -1) -> None:
-        """Take in the revisions of complete epochs; seal what has gathered if that is enough.
+        """Append the revisions of complete epochs; seal the tail once it is large enough.
 
         Args:
             revisions: A frame of revisions with their ``epoch``, in any order; may be empty.
@@ -111,7 +111,7 @@ class Store:
         tail = list(self._tail)
         if len(epochs):
             tail.append(self._changes(revisions))
-        # halves at least: few parts to look through, each row sorted a logarithmic number of times
+        # merge at least halves: few parts to search, each row sorted a logarithmic number of times
         while len(tail) > 1 and tail[-2].height < 2 * tail[-1].height:
             tail[-2:] = [self._in_order(tail[-2:])]
         if sum(part.height for part in tail) >= self._segment_rows:
@@ -129,7 +129,7 @@ class Store:
         from_ms: int | None = None,
         to_ms: int | None = None,
     ) -> pl.DataFrame:
-        """Return the tuples alive as of an epoch that some range asks for, each once, in any order.
+        """Return the tuples in the ranges that are alive as of an epoch, each once, in any order.
 
         Args:
             epoch: From `floor` to `upto`.
@@ -160,9 +160,10 @@ class Store:
         return self._alive(pl.concat(found)).select(list(self._arc.fields))
 
     def raise_floor(self, epoch: int) -> None:
-        """Promise that nobody asks as of an epoch below this one any more.
+        """Declare that no request will ask as of an epoch below this one.
 
-        Versions superseded at or before it may go; they do when they are about half of the copy.
+        Versions superseded at or before it may be removed; they are removed once they are about
+        half of the copy.
 
         Raises:
             StoreError: If the disk refuses a rewrite; then only the promise is kept.
@@ -171,10 +172,10 @@ class Store:
         self._rewrite_if_worth_it()
 
     def settle(self, epoch: int) -> None:
-        """Raise the floor and keep of each tuple only what it is as of there, whatever was missed.
+        """Raise the floor and keep of each tuple only its version as of that epoch.
 
-        For revisions that were read after the broker's cleaner may have taken some in between: what
-        ended a version may be missing then, but never what the tuple is by now.
+        For revisions that were read after compaction may have removed some in between: the revision
+        that ended a version may be missing then, but never a tuple's latest version.
 
         Args:
             epoch: The last epoch of which versions may be missing; at most `upto`.
@@ -192,7 +193,7 @@ class Store:
         self.floor, self.gone = floor, -1
 
     def drop_before(self, event_time_ms: int) -> None:
-        """Forget tuples older than this event time, at once for answers, on disk little by little.
+        """Drop tuples older than this event time: immediately from answers, gradually from disk.
 
         Raises:
             StoreError: If the disk refuses; then they are forgotten only for answers.
@@ -203,7 +204,7 @@ class Store:
             self._commit(iter(()), segments=tuple(kept))
 
     def close(self) -> None:
-        """Give files back; what is not sealed is read from the topic again. Safe to call twice."""
+        """Release files; the unsealed part is read from the topic again. Safe to call twice."""
         self._segments.close()
 
     @property
@@ -230,7 +231,7 @@ class Store:
         return pl.concat(parts).sort(self._arc.event_time)
 
     def _alive(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Return the changes by which a tuple entered that no later change takes away.
+        """Return the changes by which tuples enter and that no later change removes.
 
         By L2 and L3 a tuple leaves once between two entries, so its last leaving decides; an entry
         in the same epoch comes after it.
@@ -241,7 +242,7 @@ class Store:
             changes.filter(~pl.col(ENTERS)).group_by(keys).agg(pl.col(EPOCH).max().alias("@left"))
         )
         entered = changes.filter(ENTERS)
-        if left.is_empty():  # often, and then there is nothing to join
+        if left.is_empty():  # common, and then there is nothing to join
             return entered.drop(ONE)
         return (
             entered.join(left, on=keys, how="left", nulls_equal=True)
@@ -250,14 +251,14 @@ class Store:
         )
 
     def _parts(self, asked: Ranges) -> Iterator[pl.DataFrame]:
-        """Yield the frames that may hold what is asked for."""
+        """Yield the frames that may hold tuples of the ranges."""
         for segment in self._durable.segments:
             if asked.touch(segment.first_ms, segment.last_ms):
                 yield self._segments.map(segment)
         yield from self._tail
 
     def _cut(self, changes: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Yield even pieces of `segment_rows` rows or a little more, so that none is tiny."""
+        """Yield even pieces of `segment_rows` rows or slightly more, so that none is tiny."""
         count = max(1, changes.height // self._segment_rows)
         for piece in range(count):
             start, end = (changes.height * edge // count for edge in (piece, piece + 1))
@@ -265,15 +266,15 @@ class Store:
                 yield changes.slice(start, end - start)
 
     def _commit(self, frames: Iterator[pl.DataFrame], **state: Any) -> None:
-        """Write segments; the manifest takes on `state` and the promises made since the last."""
+        """Write segments; the new manifest has `state`, the floor and the oldest event time."""
         promised = {"floor": self.floor, "oldest_ms": self._oldest_ms}
         manifest = msgspec.structs.replace(self._durable, **{**promised, **state})
         self._segments.commit(frames, manifest)
 
     def _rewrite_if_worth_it(self) -> None:
-        """Rewrite the segments without what nobody asks for, once that is half of them or more.
+        """Rewrite the segments without obsolete changes, once those are half of all or more.
 
-        Each tuple that left by the floor is two changes nobody asks for.
+        Each tuple that left by the floor accounts for two obsolete changes.
         """
         segments = self._durable.segments
         ended = sum(s.ended for s in segments if s.last_epoch <= self.floor)
@@ -281,7 +282,7 @@ class Store:
             self._commit(self._kept(self.floor), segments=())
 
     def _kept(self, floor: int) -> Iterator[pl.DataFrame]:
-        """Yield the sealed changes that can still matter as of a floor, in event-time order."""
+        """Yield the sealed changes that still matter as of a floor, in event-time order."""
         frames = [self._segments.map(segment) for segment in self._durable.segments]
         if not frames:
             return

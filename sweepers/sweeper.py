@@ -1,7 +1,8 @@
-"""A sweeper: follows one partition of a connection point and answers from its copy.
+"""A sweeper: follows one partition of a connection point and answers requests from its copy.
 
-Borealis' sweeper puts historical tuples into the input queue of the box that asked. Ours does so
-either directly, beside the task, or over topics, as a process of its own (`sweepers.service`).
+Borealis' sweeper puts historical tuples into the input queue of the box that requested them. This
+one returns them either directly, in the process of the task, or over topics, as its own process
+(`sweepers.service`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ log = logging.getLogger("errata")
 
 REPORT_MS = 1_000
 RETRY_MS = 1_000
-"""A full disk is tried again after so long."""
+"""How long to wait before a full disk is tried again."""
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """Revisions of complete epochs, as `Store.append` takes them."""
+    """Revisions of complete epochs, as arguments of `Store.append`."""
 
     revisions: pl.DataFrame
     upto: int
@@ -46,7 +47,7 @@ class _Taken:
 
 
 class Sweeper:
-    """Keeps and serves the copy of one partition of a connection point.
+    """Maintains the copy of one partition of a connection point and answers from it.
 
     Args:
         shared: What its process shares.
@@ -92,18 +93,18 @@ class Sweeper:
         self.in_old = self._caught_up = False
         self.untaken: _Taken | None = None
         self.full = ""
-        """Why it answers nobody and takes nothing in; "" if it does."""
+        """Why it neither answers nor reads on; "" if it does."""
         self.retry_ms = 0
 
     def _start_over(self, why: str) -> None:
-        """Drop the copy: what follows on it is no longer in the topic."""
+        """Drop the copy: the topic no longer holds the records that follow it."""
         log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, why)
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         self._open()
 
     def _watch(self, records: Records, frame: pl.DataFrame) -> None:
-        """Note which epochs may have lost versions to the broker's cleaner before we read them."""
+        """Note the epochs whose versions compaction may have removed before they were read."""
         horizon = self.clock_ms() - self.shared.compaction_lag_ms
         old = bisect_left(records.times_ms, horizon)
         self.in_old = old > 0
@@ -112,9 +113,9 @@ class Sweeper:
             self.gone = max(self.gone, cast(int, epochs.max()) if epochs.len() else -1)
 
     def follow(self) -> bool:
-        """Take in what has become complete; return whether there was something.
+        """Append the epochs that have become complete; return whether anything was read.
 
-        While the disk is full nothing is taken in and nobody is answered; it is tried again.
+        While the disk is full nothing is appended and no request is answered; it retries.
 
         Raises:
             StoreError: If the disk refuses for another reason.
@@ -160,18 +161,18 @@ class Sweeper:
         return read > 0
 
     def _unsettled(self) -> bool:
-        """Whether something was read from which the cleaner may have taken versions."""
+        """Whether it has read records whose earlier versions compaction may have removed."""
         return self.gone >= 0
 
     def has_caught_up(self) -> bool:
-        """Whether it could answer, once since it began, for all that reports told as complete."""
+        """Whether it has once been able to answer for every epoch that reports say is complete."""
         if not self._caught_up:
             complete, _ = self.shared.view.complete(self.arc.name, self.partition)
             self._caught_up = not self._unsettled() and self.store.upto >= complete
         return self._caught_up
 
     def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
-        """Return the tuples asked for, all of them; None while the epoch is not complete here.
+        """Return all tuples that the ranges ask for; None while the epoch is not complete here.
 
         Raises:
             HistoryGoneError: If a complete answer can't be given any more.
@@ -191,7 +192,7 @@ class Sweeper:
         return found
 
     def _report(self) -> None:
-        """Tell, once a second, how far its copy reaches for good: tombstones wait for it."""
+        """Report, once a second, the last sealed epoch: tombstones wait for it."""
         now, done = self.clock_ms(), self.store.sealed
         if now - self.reported_ms < REPORT_MS:
             return
@@ -222,11 +223,11 @@ class Sweeper:
         return min((self.shared.view.of(task).done for task in tasks), default=-1)
 
     def life(self) -> Generator[bool, None, None]:
-        """Follow for ever."""
+        """Follow the arc for ever."""
         while True:
             yield self.follow()
 
     def close(self) -> None:
-        """Stop reading and give the files back."""
+        """Stop reading and release the files."""
         self.input.close()
         self.store.close()

@@ -1,4 +1,4 @@
-"""The embedded broker: a real Apache Kafka of one node, for the demo, tests and a first look."""
+"""The embedded broker: a real single-node Apache Kafka, for the demo, tests and first steps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from errata.topics.java import find_java
 _HOST = "127.0.0.1"
 _LOG_TAIL = 15
 
-# Java goes down with its parent, however that dies: a watcher holds the other end of a pipe of the
-# parent's. A line on it is a signal to pass on; its end means that the parent is gone.
+# Java ends with its parent, however the parent dies: a watcher holds the read end of a pipe that
+# the parent writes to. A line on it is a signal to pass on; its end means that the parent is gone.
 _SHIM = """
 exec 3<&0
 "$@" </dev/null 3<&- & broker=$!
@@ -64,7 +64,7 @@ _SETTINGS = {
     "log.cleaner.dedupe.buffer.size": 16 << 20,
 }
 
-# Its life is short: what the second compiler takes is more than what it saves.
+# The process is short-lived: the second compiler costs more than it saves.
 _JAVA = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
@@ -73,7 +73,7 @@ class BrokerError(ErrataError):
 
 
 class PortTakenError(BrokerError):
-    """Another process listens on the port that the broker was told to use."""
+    """Another process listens on the port that was chosen for the broker."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -84,10 +84,10 @@ class PortTakenError(BrokerError):
 
 
 class EmbeddedBroker:
-    """A Kafka broker that lives no longer than its parent, as a context manager.
+    """A Kafka broker that ends with its parent process, as a context manager.
 
     It listens on 127.0.0.1 only, and dies with this process, even if that is killed (a child made
-    by a bare fork() keeps it alive). The first use fetches Kafka's jars.
+    by a bare fork() keeps it alive). The first use downloads Kafka's jars.
 
     Args:
         folder: Where the data is; kept, and used again. By default a temporary one, deleted at
@@ -124,12 +124,12 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect, as HOST:PORT."""
+        """The address for clients, as HOST:PORT."""
         return f"{_HOST}:{self.port}"
 
     @property
     def settings(self) -> dict[str, str | int]:
-        """Client settings that reach this broker."""
+        """Client settings to connect to this broker."""
         return {"bootstrap.servers": self.bootstrap_servers}
 
     @property
@@ -138,7 +138,7 @@ class EmbeddedBroker:
         return self.folder / "broker.log"
 
     def start(self) -> None:
-        """Start the broker and wait until it answers; nothing happens if it runs already."""
+        """Start the broker and wait until it answers; does nothing if it already runs."""
         if self._shim is not None and self._shim.poll() is None:
             return
         if self.port and not _is_free(self.port):
@@ -165,15 +165,15 @@ class EmbeddedBroker:
         self._await_answer()
 
     def stop(self) -> None:
-        """Stop the broker in good order, after 20 s by force; its data stays."""
+        """Stop the broker cleanly, or by force after 20 s; its data is kept."""
         self._end("TERM", limit_s=20.0)
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, as a fault would; its data stays."""
+        """Kill the broker with SIGKILL, as a crash would; its data is kept."""
         self._end("KILL", limit_s=20.0)
 
     def __enter__(self) -> Self:
-        """Start; what was begun is cleared away if that fails."""
+        """Start the broker; clean up if that fails."""
         try:
             self.start()
         except BaseException:
@@ -189,7 +189,7 @@ class EmbeddedBroker:
     ) -> None:
         """Stop, and delete a temporary folder."""
         if self._temporary:
-            self.kill()  # its data is thrown away: no need for good order
+            self.kill()  # its data is deleted anyway: no need for a clean stop
             shutil.rmtree(self._temporary, ignore_errors=True)
         else:
             self.stop()
@@ -214,7 +214,7 @@ class EmbeddedBroker:
             ) from error
 
     def _format(self, tool: list[str], properties: str) -> None:
-        # urlsafe base64 may start with "-", which the tool takes for an option
+        # urlsafe base64 may start with "-", which the tool parses as an option
         cluster = "E" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         done = subprocess.run(
             [*tool, "format", "-c", properties, "-t", cluster],
@@ -236,7 +236,7 @@ class EmbeddedBroker:
                 if admin.list_topics(timeout=0.5).brokers:
                     return
             except KafkaException:
-                pass  # not yet; the loop has its limits
+                pass  # not yet; the loop has its own limits
             if time.monotonic() > deadline:
                 self.kill()
                 raise BrokerError(
@@ -259,7 +259,7 @@ class EmbeddedBroker:
             shim.stdin.write(f"{signal}\n".encode())
             shim.wait(limit_s)
         except (BrokenPipeError, subprocess.TimeoutExpired):
-            pass  # already gone; or too slow, and the end of the pipe kills it
+            pass  # already gone; or too slow, and then the end of the pipe kills it
         finally:
             shim.stdin.close()
             shim.wait()

@@ -1,4 +1,4 @@
-"""Reading a partition to its end, as a new life does before it works."""
+"""Reads a partition to its end, as a new attempt does before it processes anything."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from errata.topics.cluster import Cluster, ClusterError, Reader, Records, TopicP
 def catch_up(
     cluster: Cluster, reader: Reader, source: TopicPartition, *, limit_s: float = 30.0
 ) -> Iterator[Records]:
-    """Yield records until the reader has passed the log's end as it is now.
+    """Yield records until the reader has passed the current end of the log.
 
-    Control and aborted records take offsets that no record shows, so the position decides, not the
-    last record. What the reader has of its other partitions is yielded too.
+    Control and aborted records take offsets without being returned, so the reader's position
+    decides, not the last record. Records of the reader's other partitions are yielded too.
 
     Args:
         cluster: Tells the log's end.

@@ -1,4 +1,4 @@
-"""What all clients of one Kafka cluster share: settings, secrets, the faults they report."""
+"""What all clients of one Kafka cluster share: settings, secrets, and error reporting."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ LOGGER.addHandler(logging.NullHandler())  # else librdkafka's lines reach the us
 LOGGER.propagate = False
 
 REACH_S = 10.0
-"""How long a cluster may take to answer before it counts as not there."""
+"""How long a cluster may take to answer before it counts as unreachable."""
 
 LOOK_S = 1.0
-"""How often to look which brokers are there, while one of them does not answer."""
+"""How often to refresh the list of live brokers while one of them does not answer."""
 
 _MISSING = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -71,18 +71,18 @@ _MOVING = {
 
 
 class TopicExistsError(ClusterError):
-    """A topic to be made is there already, perhaps just made by another process."""
+    """A topic to be created already exists; another process may have just created it."""
 
 
 class TooFewBrokersError(ClusterError):
-    """A topic to be made wants more copies than there are brokers, by now."""
+    """A topic needs more replicas than there are brokers at the moment."""
 
 
 class Connection:
-    """One cluster as its clients reach it.
+    """The settings and errors that the clients of one cluster share.
 
-    Faults that no retry heals (authentication, TLS, rights) arrive in callbacks; they are kept and
-    raised by the next `check`. No message holds a secret.
+    Errors that no retry resolves (authentication, TLS, ACLs) arrive in callbacks; they are kept and
+    raised by the next `check`. No message contains a secret.
 
     Args:
         settings: librdkafka settings, `bootstrap.servers` among them.
@@ -106,13 +106,13 @@ class Connection:
             AdminClient,
             {
                 "reconnect.backoff.max.ms": 1000,
-                "socket.timeout.ms": max(10, int(reach_s * 1000)),  # else a question outlives `ask`
+                "socket.timeout.ms": max(10, int(reach_s * 1000)),  # else a request outlives `ask`
             },
         )
         self._reach(at_start=True)
 
     def __repr__(self) -> str:
-        """Return the servers, and nothing that may be secret."""
+        """Return the servers, without anything that may be secret."""
         return f"Connection({self._servers!r})"
 
     @property
@@ -120,7 +120,7 @@ class Connection:
         return str(self._settings["bootstrap.servers"])
 
     def setting(self, key: str, default: int) -> int:
-        """Return a whole-number setting of the user's, or the default."""
+        """Return an integer setting of the user's, or the default."""
         return int(self._settings.get(key, default))
 
     def client(
@@ -129,7 +129,7 @@ class Connection:
         defaults: Mapping[str, Any],
         laws: Mapping[str, Any] | None = None,
     ) -> T:
-        """Make a client; the user's settings go before the defaults, the laws before all.
+        """Create a client; the user's settings override the defaults, the laws override everything.
 
         Raises:
             ClusterError: If librdkafka refuses a setting.
@@ -143,29 +143,29 @@ class Connection:
             ) from None  # the cause may quote a secret
 
     def on_error(self, error: KafkaError) -> None:
-        """Remember what a client reports; called from within its own calls."""
+        """Record an error that a client reports; called from within the client's own calls."""
         if error.code() in CODES:
             self._refusal = self.failure("the cluster", KafkaException(error))
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
-            if not self._last_trouble:  # a connection that is made and closed is no error to it
+            if not self._last_trouble:  # a connection that opens and closes is no error to it
                 self._mismatch.hear("")
         else:
             self._last_trouble = self.clean(error)
             self._mismatch.hear(self._last_trouble)
 
     def on_lost(self, topic: str, error: KafkaError) -> None:
-        """Remember why a record was not taken, if no retry heals that: `check` raises it."""
+        """Record why a record was not written, if no retry resolves it: `check` raises it."""
         if error.code() in CODES or error.code() in _MISSING:
             right = Right(WRITE, TOPIC, topic)
             self._refusal = self.failure(f"topic '{topic}'", KafkaException(error), right=right)
 
     def refusal(self, right: Right) -> RefusedError:
-        """Return the error to raise for a right that this client does not have."""
+        """Return the error to raise for a right that this client lacks."""
         return refusal(self._servers, principal(self._settings), right)
 
     def check(self) -> None:
-        """Raise what was reported since the last call.
+        """Raise the error that was reported since the last call, if any.
 
         Raises:
             RefusedError: If the cluster refuses us.
@@ -188,10 +188,10 @@ class Connection:
         right: Right | None = None,
         limit_s: float | None = None,
     ) -> T:
-        """Wait for the cluster's answer to an administrative question.
+        """Wait for the answer to an admin request.
 
-        librdkafka puts most questions to one broker, and tries without a pause to connect to it
-        until it hears that the broker is gone; so that is asked for meanwhile.
+        librdkafka sends most requests to one broker, and reconnects to it in a tight loop until it
+        learns that the broker is gone; so the broker list is refreshed meanwhile.
 
         Args:
             what: What is asked for, as an error names it.
@@ -215,13 +215,13 @@ class Connection:
             result = answer.result(timeout=0.5)
         except (KafkaException, TimeoutError) as error:
             raise self.failure(what, error, right=right) from None
-        self._all_down = False  # what was reported meanwhile is over
+        self._all_down = False  # the errors reported meanwhile are resolved
         return result
 
     def failure(
         self, what: str, error: BaseException, *, right: Right | None = None
     ) -> ClusterError:
-        """Return the error to raise for a failed question about something.
+        """Return the error to raise for a failed request about something.
 
         Args:
             what: What was asked for, as an error names it.
@@ -264,8 +264,8 @@ class Connection:
     def _reach(self, *, at_start: bool = False) -> None:
         """Wait until a broker answers.
 
-        It is asked for the topics: librdkafka 2.16 aborts the process over `describe_cluster` when
-        a broker that has just started lists no brokers yet, and asks again here.
+        It requests the topic list: librdkafka 2.16 aborts the process in `describe_cluster` when a
+        broker that has just started lists no brokers yet, but retries this request.
         """
         deadline, wait_s = monotonic() + self._reach_s, 0.1
         while True:
@@ -284,9 +284,9 @@ class Connection:
                     ) from None
                 if monotonic() > deadline or error.args[0].code() not in _SILENCE:
                     raise self.failure("the cluster", error) from None
-                wait_s *= 2  # an answer that takes long comes too
+                wait_s *= 2  # so that a slow answer arrives too
             else:
-                self._all_down = False  # what was reported meanwhile is over
+                self._all_down = False  # the errors reported meanwhile are resolved
                 return
 
     def clean(self, error: object) -> str:
@@ -297,10 +297,10 @@ class Connection:
 
 
 def _weakly(method: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:
-    """Return a callback that does not keep the method's object.
+    """Return a callback that holds the method's object by a weak reference.
 
-    A client that is in a circle with who holds it would live, with its threads and connections,
-    until Python's collector finds the circle.
+    A client in a reference cycle with its owner would live, with its threads and connections, until
+    Python's garbage collector finds the cycle.
     """
     known = WeakMethod(method)
 

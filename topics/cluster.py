@@ -1,8 +1,8 @@
-"""What tasks and sweepers need of a cluster, whichever it is: Kafka, or one in memory.
+"""The interface that tasks and sweepers need of a cluster, be it Kafka or in memory.
 
-The task loop is written against these protocols alone. `topics.kafka` speaks to a broker;
-`topics.memory` keeps logs in memory with the same rules (transactions, fencing, the last stable
-offset, compaction), for `errata local` and for tests that kill actors between any two steps.
+The task loop depends on these protocols alone. `topics.kafka` connects to a broker; `topics.memory`
+keeps logs in memory with the same rules (transactions, fencing, the last stable offset,
+compaction), for `errata local` and for tests that kill actors between any two steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True)
 class Records:
-    """Records of one topic partition in log order, as columns, all of the same length.
+    """Records of one topic partition in log order, as columns of the same length.
 
     A tombstone is a value of None. Times are the broker's record timestamps in ms.
     """
@@ -39,11 +39,11 @@ class Records:
 
 
 class FencedError(ErrataError):
-    """A newer life of the same task has started; this one must end without writing more."""
+    """A newer attempt of the same task has started; this one must end without writing more."""
 
 
 class DoubtfulCommitError(ErrataError):
-    """The outcome of a transaction is not known, or it failed: start a new attempt."""
+    """The outcome of a transaction is unknown, or it failed: start a new attempt."""
 
 
 class ClusterError(ErrataError):
@@ -55,15 +55,15 @@ class SilentClusterError(ClusterError):
 
 
 class MissingTopicError(ClusterError):
-    """A topic, or a partition of one, is not there: not made yet, or deleted."""
+    """A topic, or one of its partitions, does not exist: not created yet, or deleted."""
 
 
 class MovingLeaderError(ClusterError):
-    """A partition has no leader for the moment: it was just made, or a broker went down."""
+    """A partition has no leader at the moment: it was just created, or a broker went down."""
 
 
 class LostOffsetError(ClusterError):
-    """A log no longer has the offset to read from: retention was faster, or it was made anew."""
+    """A log no longer has the requested offset: removed by retention, or the topic is new."""
 
     def __init__(self, source: TopicPartition, offset: int) -> None:
         self.source, self.offset = source, offset
@@ -75,25 +75,25 @@ class LostOffsetError(ClusterError):
 
 
 class Reader(Protocol):
-    """Reads some partitions from given offsets on, committed records only, no group."""
+    """Reads some partitions from given offsets: committed records only, no consumer group."""
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
-        """Return what has arrived, at most about `limit` records; [] when there is nothing."""
+        """Return the records that have arrived, at most about `limit`; [] if there are none."""
 
     def position(self, source: TopicPartition) -> int:
-        """Offset up to which this reader has read, control and aborted records passed."""
+        """The offset up to which this reader has read, including control and aborted records."""
 
     def add(self, source: TopicPartition, offset: int) -> None:
-        """Read one more partition, from this offset on (0: from the log's start)."""
+        """Read another partition too, from this offset (0: the start of the log)."""
 
     def close(self) -> None:
-        """Give the connection back; safe to call twice."""
+        """Close the connection; safe to call twice."""
 
 
 class Transactions(Protocol):
-    """A transactional producer of one task; one life of it is one attempt.
+    """A transactional producer of one task; one instance is one attempt.
 
-    Any error leaves it unusable: make a new one, which fences this one.
+    Any error makes it unusable: create a new one, which fences this one.
     """
 
     def begin(self) -> None:
@@ -107,10 +107,10 @@ class Transactions(Protocol):
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
     ) -> None:
-        """Queue records; the three sequences have the same length. Back-pressure waits."""
+        """Queue records; the three sequences have the same length. Blocks under back-pressure."""
 
     def flush(self) -> dict[TopicPartition, int]:
-        """Wait for all queued records; return per partition own last record's offset + 1.
+        """Wait for all queued records; return per partition its own last record's offset + 1.
 
         Covers the records since the last flush or begin.
 
@@ -131,7 +131,7 @@ class Transactions(Protocol):
         """
 
     def close(self) -> None:
-        """Give the connection back, aborting what is open; safe to call twice."""
+        """Close the connection and abort an open transaction; safe to call twice."""
 
 
 class Cluster(Protocol):
@@ -141,24 +141,24 @@ class Cluster(Protocol):
         """Return a reader of these partitions from these offsets on."""
 
     def transactions(self, transactional_id: str) -> Transactions:
-        """Return a new life of a transactional producer, older ones fenced (init_transactions)."""
+        """Return a new attempt's transactional producer; fences older ones (init_transactions)."""
 
     def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """Send one record outside any transaction (requests and replies); flushes soon."""
+        """Send one record outside any transaction (requests and replies); it is flushed soon."""
 
     def flush(self) -> None:
-        """Wait until all that was sent outside transactions can be read."""
+        """Wait until all records sent outside transactions can be read."""
 
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
 
     def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of several logs, asked for at once; see `end`."""
+        """Return the ends of several logs in one request; see `end`."""
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record with this record timestamp or a later one.
 
-        The log's end if there is none.
+        Returns the log's end if there is none.
         """
 
     def partitions(self, topic: str) -> int:
@@ -169,4 +169,4 @@ class Cluster(Protocol):
         """
 
     def close(self) -> None:
-        """Close what the cluster opened itself; safe to call twice."""
+        """Close the connections that the cluster itself opened; safe to call twice."""

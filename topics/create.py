@@ -1,4 +1,4 @@
-"""Making the topics of a network, and refusing existing ones that would break a law."""
+"""Creates the topics of a network, and rejects existing ones that would break a law."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TopicFault:
 
 
 class TopicSettingsError(ClusterError):
-    """Existing topics would break a law; one line a fault."""
+    """Existing topics would break a law; the message has one line for each fault."""
 
     def __init__(self, faults: Sequence[TopicFault]) -> None:
         self.faults = tuple(faults)
@@ -59,9 +59,9 @@ def create_topics(
     limit_s: float = 30.0,
     reach_s: float = REACH_S,
 ) -> None:
-    """Make the topics that are missing and wait until the cluster has them.
+    """Create the missing topics and wait until the cluster has them.
 
-    Existing ones are left as they are; processes that do this at once don't disturb each other.
+    Existing topics are left unchanged; concurrent callers don't disturb each other.
 
     Args:
         settings: librdkafka settings of the cluster.
@@ -100,7 +100,7 @@ def create_topics(
 
 
 def _not_made(connection: Connection, new: Sequence[NewTopic], *, wait: bool) -> list[NewTopic]:
-    """Make topics, and return those that more brokers are needed for; they may be starting."""
+    """Create topics; return those that need more brokers, which may still be starting."""
     left: list[NewTopic] = []
     answers = connection.admin.create_topics(list(new))
     for topic in new:
@@ -108,7 +108,7 @@ def _not_made(connection: Connection, new: Sequence[NewTopic], *, wait: bool) ->
         try:
             connection.ask(f"topic '{name}'", answers[name], right=Right(CREATE, TOPIC, name))
         except TopicExistsError:
-            pass  # another process was quicker: looked at afterwards
+            pass  # another process was quicker: checked afterwards
         except TooFewBrokersError:
             if not wait:
                 raise
@@ -117,7 +117,7 @@ def _not_made(connection: Connection, new: Sequence[NewTopic], *, wait: bool) ->
 
 
 def check_topics(settings: Settings, wanted: Sequence[TopicSpec]) -> None:
-    """See that those of some topics are as needed that are there, and that this client may see.
+    """Check the settings of those topics that exist and that this client may describe.
 
     Raises:
         TopicSettingsError: If one is not.
@@ -129,7 +129,7 @@ def check_topics(settings: Settings, wanted: Sequence[TopicSpec]) -> None:
 
 
 def faults(spec: TopicSpec, *, partitions: int, config: Mapping[str, str]) -> list[TopicFault]:
-    """Return how a topic as it is breaks what is wanted; longer retention or lag is fine.
+    """Return how an existing topic differs from its spec; longer retention or lag is fine.
 
     Example:
         >>> spec = TopicSpec("tape.trades", 4, {"retention.ms": "1000"})

@@ -11,14 +11,14 @@ from errata.topics.refused import DELETE, GROUP, Right
 
 
 def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:
-    """Return how many members each group has whose name begins like this.
+    """Return the number of members of each group whose name begins with `prefix`.
 
     Raises:
         ClusterError: If the cluster can't be reached, or refuses.
     """
     connection = Connection(settings)
     listed = connection.ask("the list of groups", connection.admin.list_consumer_groups())
-    if listed.errors:  # of single brokers
+    if listed.errors:  # errors of single brokers
         raise connection.failure("the list of groups", listed.errors[0])
     ids = sorted(group.group_id for group in listed.valid if group.group_id.startswith(prefix))
     answers = connection.admin.describe_consumer_groups(ids) if ids else {}
@@ -26,7 +26,7 @@ def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:
 
 
 def delete_groups(settings: Settings, names: Collection[str]) -> None:
-    """Delete groups; one that is gone is no fault.
+    """Delete groups; a group that no longer exists is not an error.
 
     Raises:
         ClusterError: If the cluster can't be reached, or refuses, as it does for one with members.

@@ -1,10 +1,10 @@
-"""Jars of Kafka's broker and of Spark's connectors, fetched once and kept in the user's cache.
+"""Jars of Kafka's broker and Spark's connectors, downloaded once and kept in the user's cache.
 
-The Ivy that PySpark ships fetches them.
+The Ivy that PySpark ships downloads them.
 
-A Java from a wheel brings certificate authorities of its own and does not know a company's, which
-the machine does: these are written as a JKS trust store, which is a header, the certificates, and a
-digest that begins with the password.
+A Java from a wheel has its own certificate authorities and lacks a company's, which the machine
+trusts: those are written as a JKS trust store, which is a header, the certificates, and a digest
+that begins with the password.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PASSWORD = "changeit"  # Java's own default: the store holds nothing secret
 
 
 def authorities() -> list[bytes]:
-    """Return the certificates, DER, that this machine trusts; [] if they can't be found."""
+    """Return the certificates (DER) that this machine trusts; [] if they can't be found."""
     context = ssl.create_default_context()
     for bundle in (os.environ.get("SSL_CERT_FILE"), *BUNDLES):
         if bundle and Path(bundle).is_file():
@@ -82,7 +82,7 @@ KAFKA = "4.3.1"
 
 @dataclass(frozen=True)
 class Jars:
-    """Some modules and all that they need.
+    """Some modules and all their dependencies.
 
     Args:
         name: Of their folder, with the version; as messages name them.
@@ -110,21 +110,21 @@ _UNTRUSTED = "PKIX path building failed"
 
 
 class JarsError(ErrataError):
-    """Jars are not in the cache and can't be fetched."""
+    """Jars are not in the cache and can't be downloaded."""
 
     def __init__(self, name: str, reason: str, *, remedy: str) -> None:
         super().__init__(f"the jars of {name} can't be had: {reason}; {remedy}")
 
 
 def cache_folder() -> Path:
-    """Return the folder that keeps them: ERRATA_CACHE, else `errata` in the user's cache folder."""
+    """Return the cache folder: ERRATA_CACHE, else `errata` in the user's cache folder."""
     if own := os.environ.get("ERRATA_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "errata")
 
 
 def connectors() -> Jars:
-    """Return Spark's connectors to Kafka and Avro, of the version of PySpark that is installed.
+    """Return Spark's Kafka and Avro connectors, of the installed PySpark's version.
 
     Raises:
         JarsError: If none is.
@@ -140,10 +140,10 @@ def connectors() -> Jars:
 
 
 def class_path(java: Path, jars: Jars = BROKER, *, cache: Path | None = None) -> list[Path]:
-    """Return jars and all that they need, fetching those that are missing or cut short.
+    """Return jars and their dependencies; download those that are missing or truncated.
 
-    With a full cache nothing is run and no network is needed. Processes that come at once wait for
-    the first one. A bar is shown while fetching if stderr is a terminal.
+    With a full cache nothing is run and no network is needed. Concurrent processes wait for the
+    first one. A progress bar is shown during the download if stderr is a terminal.
 
     Args:
         java: A `java` that can run Ivy.
@@ -175,12 +175,12 @@ def class_path(java: Path, jars: Jars = BROKER, *, cache: Path | None = None) ->
 
 
 def _jars(class_path: Path) -> list[Path]:
-    """Read the list; it is relative to its folder, so that a cache can be moved or copied."""
+    """Read the list; paths are relative to its folder, so that a cache can be moved or copied."""
     return [class_path.parent / line for line in class_path.read_text().splitlines()]
 
 
 def _damaged(class_path: Path) -> list[Path] | None:
-    """Return the jars that are missing or cut short; None if not even the list is there."""
+    """Return the jars that are missing or truncated; None if the list itself is missing."""
     if not class_path.exists():
         return None
     return [jar for jar in _jars(class_path) if not _is_whole(jar)] if _jars(class_path) else None
@@ -207,7 +207,7 @@ def _ivy() -> Path:
 
 
 def _described(wanted: Jars) -> str:
-    """Return what Ivy is to fetch, in its own form."""
+    """Return what Ivy is to download, in Ivy's format."""
     dependencies = ""
     for org, name, version in wanted.modules:
         what = f'<dependency org="{org}" name="{name}" rev="{version}" conf="default"'
@@ -227,11 +227,11 @@ def _described(wanted: Jars) -> str:
 
 
 def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ()) -> None:
-    """Run Ivy; what an earlier run has fetched is kept."""
+    """Run Ivy; files that an earlier run downloaded are kept."""
     module = folder / "ivy.xml"
     module.write_text(_described(wanted))
     listed = folder / "class-path.new"
-    # Ivy's home is our own: a half-filled one of other programs makes it fail.
+    # Ivy gets a home of its own: it fails on the incomplete cache of another program.
     command: list[str | Path] = [java, *trust, f"-Divy.default.ivy.user.dir={folder}"]
     command += ["-jar", _ivy()]
     command += ["-ivy", module, "-confs", "default"]
@@ -255,12 +255,12 @@ def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ())
         assert ivy.stdout is not None
         for line in ivy.stdout:
             lines.append(line.strip())
-            # Each jar is found, then fetched.
+            # Ivy resolves each jar, then downloads it.
             bar.advance(jars, line.startswith(("\tfound ", "\t[SUCCESSFUL ")))
         limit.cancel()
     if not trust and any(_UNTRUSTED in line for line in lines):
         options = java_options(folder)
-        if options:  # this Java does not know an authority that the machine does
+        if options:  # this Java lacks an authority that the machine trusts
             _fetch(java, wanted, folder, trust=options)
             return
     if ivy.returncode or not listed.exists():

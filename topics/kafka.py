@@ -1,4 +1,4 @@
-"""A Kafka cluster as actors see it."""
+"""A Kafka cluster as tasks and sweepers use it."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from errata.topics.rights import require, require_still
 from errata.topics.transactions import TIMEOUT_S, KafkaTransactions
 
 LONGEST_S = 5.0
-"""How long a broker may take to tell offsets, before it is asked again who leads a partition."""
+"""How long a request for offsets may take before the partition's leader is looked up again."""
 
 ELECTED_S = 30.0
-"""How long a partition may have no leader: a broker that is lost is missed after ten seconds."""
+"""How long a partition may have no leader: the loss of a broker is noticed after ten seconds."""
 
 SENT_S = 30.0
-"""How long what is sent may take, for the same reason."""
+"""How long a sent record may take to be acknowledged, for the same reason."""
 
 _SENDING = {
     "linger.ms": 1,
     "retry.backoff.ms": 20,
     "message.max.bytes": LARGEST,
-    "request.timeout.ms": 10_000,  # a link that was cut and is healed: not for half a minute
+    "request.timeout.ms": 10_000,  # recover from a cut link sooner than after half a minute
     "socket.timeout.ms": 10_000,
 }
 
 
 class KafkaCluster:
-    """A `Cluster` that is Kafka.
+    """A `Cluster` on Kafka.
 
     Args:
         settings: librdkafka settings; all pass through, but those that the laws need are ours.
@@ -70,11 +70,11 @@ class KafkaCluster:
         self._lost = ""
 
     def __repr__(self) -> str:
-        """Return the servers, and nothing that may be secret."""
+        """Return the servers, without anything that may be secret."""
         return f"KafkaCluster({self._connection!r})"
 
     def reader(self, positions: Mapping[TopicPartition, int]) -> KafkaReader:
-        """Return a reader of these partitions from these offsets on.
+        """Return a reader of these partitions, from these offsets.
 
         Raises:
             ClusterError: If there is no such topic or partition.
@@ -90,12 +90,12 @@ class KafkaCluster:
         return KafkaReader(self._connection, positions)
 
     def transactions(self, transactional_id: str) -> KafkaTransactions:
-        """Return a new life of a transactional producer, older ones fenced."""
+        """Return a new attempt's transactional producer; older ones are fenced."""
         self._connection.check()
         return KafkaTransactions(self._connection, transactional_id)
 
     def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """Send one record outside any transaction; it leaves within milliseconds.
+        """Send one record outside any transaction; it is sent within milliseconds.
 
         Raises:
             RecordTooLargeError: If it is.
@@ -125,12 +125,12 @@ class KafkaCluster:
                     ) from None
                 self._sender.poll(0.05)
             except KafkaException as error:
-                self._sender = None  # an idempotent producer does not outlive a fatal error
+                self._sender = None  # an idempotent producer does not survive a fatal error
                 right = Right(WRITE, TOPIC, topic)
                 raise self._connection.failure(f"topic '{topic}'", error, right=right) from None
 
     def flush(self) -> None:
-        """Wait until all that was sent outside transactions can be read.
+        """Wait until all records sent outside transactions can be read.
 
         Raises:
             ClusterError: If something can't be delivered.
@@ -142,11 +142,11 @@ class KafkaCluster:
             raise ClusterError(f"a record was not delivered: {lost or 'no answer'}; send it again")
 
     def require(self, rights: Iterable[Right]) -> None:
-        """See that this client has its rights to topics; see `rights.require`."""
+        """Check that this client has the given rights to topics; see `rights.require`."""
         require(self._connection, rights)
 
     def require_still(self, rights: Iterable[Right]) -> None:
-        """See that it still has them, and that the topics are there; see `rights.require_still`."""
+        """Check that the rights are still held and the topics exist; see `rights.require_still`."""
         require_still(self._connection, rights)
 
     def membership(
@@ -167,11 +167,11 @@ class KafkaCluster:
         return self.ends([source])[source]
 
     def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the ends of several logs, asked for at once; see `end`."""
+        """Return the ends of several logs in one request; see `end`."""
         return self._offsets(sources, OffsetSpec.latest())
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
-        """Return the offset of the first record of this time or later; the end if there is none."""
+        """Return the offset of the first record of this time or later; the log's end if none."""
         found = self._offsets([source], OffsetSpec.for_timestamp(time_ms))[source]
         return found if found >= 0 else self.end(source)
 
@@ -180,7 +180,7 @@ class KafkaCluster:
     ) -> dict[TopicPartition, int]:
         asked = {source: Position(*source) for source in sources}
         deadline, limit_s = monotonic() + ELECTED_S, 1.0
-        while True:  # a question stays with the leader that it was put to, who may be gone
+        while True:  # a request stays with the leader that it was sent to, which may be gone
             self._connection.check()
             answers = self._connection.admin.list_offsets(
                 dict.fromkeys(asked.values(), which),
@@ -199,16 +199,17 @@ class KafkaCluster:
                 sleep(0.05)
 
     def _ask(self, source: TopicPartition, answer: Any, limit_s: float) -> int:
-        right = Right(READ, TOPIC, source.topic)  # who asks for offsets is about to read
+        right = Right(READ, TOPIC, source.topic)  # whoever requests offsets is about to read
         try:
             told = self._connection.ask(_told(source), answer, right=right, limit_s=limit_s)
         except MissingTopicError:
-            # A broker that has just started knows of no topic yet; one may be hidden from us, too.
+            # A broker that has just started knows no topics yet; a topic may also be hidden from
+            # this client.
             if source.partition >= self._count(source.topic, right):
                 raise
             starting = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             raise self._connection.failure(_told(source), starting) from None
-        if told.offset == OFFSET_INVALID:  # so librdkafka 2.16 tells that its time ran out
+        if told.offset == OFFSET_INVALID:  # librdkafka 2.16 signals a timeout this way
             raise self._connection.failure(_told(source), TimeoutError())
         return int(told.offset)
 
@@ -227,7 +228,7 @@ class KafkaCluster:
         return len(found.partitions)
 
     def close(self) -> None:
-        """Deliver what was sent and give the connections back; safe to call twice."""
+        """Deliver the records that were sent and close the connections; safe to call twice."""
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.flush(TIMEOUT_S)

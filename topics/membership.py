@@ -1,4 +1,4 @@
-"""Which partitions of a topic are this process's, of all that share them: a consumer group.
+"""The partitions of a topic that a consumer group assigns to this process.
 
 Only the assignment is used. Nothing is read and no offset is committed: positions come from
 reports, and fencing, not the group, keeps two processes from working on one partition.
@@ -16,7 +16,7 @@ from errata.topics.client import Connection
 from errata.topics.refused import CODES, GROUP, READ, Right
 
 SESSION_MS = 10_000
-"""After this long without a sign of life a member is out of the group."""
+"""After this long without a heartbeat a member is removed from the group."""
 _LAWS = {
     "group.protocol": "classic",
     "partition.assignment.strategy": "cooperative-sticky",  # what stays is not interrupted
@@ -26,7 +26,7 @@ _LAWS = {
 
 
 class Membership:
-    """One member of a group that shares the partitions of a topic.
+    """One member of a consumer group that shares the partitions of a topic.
 
     Args:
         connection: The cluster.
@@ -47,7 +47,7 @@ class Membership:
     ) -> None:
         self.partitions: set[int] = set()
         self.joined = False
-        """Whether the group has ever told this member what it has, if only nothing."""
+        """Whether the group has ever sent this member an assignment, even an empty one."""
         self._connection, self._group, self._give_up = connection, group, give_up
         defaults = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1_000}
         self._consumer: Any = connection.client(Consumer, defaults, {**_LAWS, "group.id": group})
@@ -56,7 +56,7 @@ class Membership:
         )
 
     def poll(self) -> None:
-        """Learn what has changed; call it at least every few minutes.
+        """Process assignment changes; call it at least every few minutes.
 
         Raises:
             ClusterError: If the cluster refuses this client.

@@ -1,7 +1,7 @@
-"""A cluster in memory with Kafka's rules, for `errata local` and for tests that play faults.
+"""A cluster in memory with Kafka's rules, for `errata local` and for tests that inject faults.
 
-A `MemoryLog` is one partition, with Kafka's rules of what a reader may see; `MemoryTransactions`
-are one life of one task's transactional producer.
+A `MemoryLog` is one partition, with Kafka's rules on what a reader may see; `MemoryTransactions` is
+the transactional producer of one attempt of a task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from errata.topics.record_size import LARGEST, check_sizes
 
 @dataclass(eq=False)
 class Transaction:
-    """A transaction; its records can be read when it is committed.
+    """A transaction; its records can be read once it is committed.
 
     Attributes:
         state: `open`, `committed` or `aborted`.
@@ -37,7 +37,7 @@ class Transaction:
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Records written together; `end` is the offset after the last one that was ever in it."""
+    """Records written together; `end` is the offset after the last record it ever held."""
 
     offsets: list[int]
     keys: list[bytes | None]
@@ -47,7 +47,7 @@ class _Batch:
     transaction: Transaction
 
     def only(self, stays: list[bool]) -> _Batch:
-        """Return it without the records that don't stay."""
+        """Return the batch without the records whose flag in `stays` is False."""
         return replace(
             self,
             offsets=list(compress(self.offsets, stays)),
@@ -63,7 +63,7 @@ class MemoryLog:
         self.source = source
         self.end = 0
         self._batches: list[_Batch] = []
-        self._open: dict[Transaction, int] = {}  # its first offset here
+        self._open: dict[Transaction, int] = {}  # the first offset of each here
         self._old_tombstones: set[int] = set()
 
     @property
@@ -79,7 +79,7 @@ class MemoryLog:
         time_ms: int,
         transaction: Transaction | None = None,
     ) -> None:
-        """Append records, of a transaction or committed at once; they have offsets at once."""
+        """Append records, of a transaction or committed at once; offsets are assigned at once."""
         offsets = list(range(self.end, self.end + len(keys)))
         if transaction is not None:
             self._open.setdefault(transaction, self.end)
@@ -89,12 +89,12 @@ class MemoryLog:
         )
 
     def close(self, transaction: Transaction) -> None:
-        """End a transaction here: its control record takes an offset that no reader sees."""
+        """End a transaction in this log: its control record takes an offset that no reader sees."""
         del self._open[transaction]
         self.end += 1
 
     def read(self, position: int, limit: int) -> tuple[Records, int]:
-        """Return the committed records from a position on, and the position after them."""
+        """Return the committed records from a position, and the position after them."""
         stop = self.last_stable_offset
         times_ms: list[int] = []
         found = Records(self.source, [], [], [], times_ms)
@@ -116,19 +116,19 @@ class MemoryLog:
         return found, max(position, stop)
 
     def offset_at(self, time_ms: int) -> int:
-        """Return the first record's offset of this time or later; the log's end if none is."""
+        """Return the offset of the first record of this time or later; the log's end if none."""
         later = (batch.offsets[0] for batch in self._batches if batch.time_ms >= time_ms)
         return next(later, self.end)
 
     def trim(self, offset: int) -> None:
-        """Let go of the records before an offset, as retention does."""
+        """Remove the records before an offset, as retention does."""
         self._batches = [b.only([o >= offset for o in b.offsets]) for b in self._batches]
 
     def compact(self, horizon: int) -> None:
-        """Keep the last committed record of each key below `horizon` (an offset).
+        """Compact: keep the last committed record of each key below `horizon` (an offset).
 
-        Nothing behind the last stable offset is touched. Aborted records go as well; a tombstone
-        goes one pass after the first that kept it.
+        Nothing after the last stable offset is touched. Aborted records are removed too; a
+        tombstone is removed one pass after the first that kept it.
         """
         horizon = min(horizon, self.last_stable_offset)
         seen, _ = self.read(0, self.end + 1)
@@ -159,13 +159,13 @@ def _now_ms() -> int:
 
 
 class MemoryCluster:
-    """A `Cluster` in memory, for one thread: nothing ever waits.
+    """A `Cluster` in memory, for one thread: no call ever blocks.
 
-    Records have offsets when produced, and are read when committed, in order, up to the first open
+    Records get offsets when produced. They are read once committed, in order, up to the first open
     transaction. The end of a transaction takes an offset in every partition that it wrote.
 
-    Faults: whatever `on_step` raises ends the actor at that step; `late_end_txn` plays the broker
-    fault that ``docs/protocol.md#11-faults`` tells of.
+    Faults: an exception from `on_step` ends the actor at that step; `late_end_txn` simulates the
+    broker fault of ``docs/protocol.md#11-faults``.
 
     Args:
         clock_ms: Gives the records' timestamps.
@@ -205,7 +205,7 @@ class MemoryCluster:
         self._late: set[str] = set()
 
     def create(self, topic: str, partitions: int) -> None:
-        """Make a topic; nothing happens if it is there with as many partitions.
+        """Create a topic; does nothing if it exists with as many partitions.
 
         Raises:
             ClusterError: If it is there with another number of partitions.
@@ -220,11 +220,11 @@ class MemoryCluster:
             )
 
     def reader(self, positions: Mapping[TopicPartition, int]) -> MemoryReader:
-        """Return a reader of these partitions from these offsets on."""
+        """Return a reader of these partitions, from these offsets."""
         return MemoryReader(self, positions)
 
     def transactions(self, transactional_id: str) -> MemoryTransactions:
-        """Return a new life of a transactional producer; what an older one has open is aborted."""
+        """Return a new attempt's transactional producer; aborts the older one's transaction."""
         older = self._lives.get(transactional_id)
         if older is not None:
             older.close()
@@ -238,7 +238,7 @@ class MemoryCluster:
         self.log(TopicPartition(topic, partition)).append([key], [value], time_ms=self.clock_ms())
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: records are appended at once."""
 
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
@@ -249,7 +249,7 @@ class MemoryCluster:
         return {source: self.end(source) for source in sources}
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
-        """Return the offset of the first record of this time or later; the end if there is none."""
+        """Return the offset of the first record of this time or later; the log's end if none."""
         return self.log(source).offset_at(time_ms)
 
     def partitions(self, topic: str) -> int:
@@ -262,22 +262,23 @@ class MemoryCluster:
         """Do nothing: there is no connection."""
 
     def compact(self, topic: str, *, horizons: Sequence[int]) -> None:
-        """Run the cleaner: keep the last record of each key below an offset a partition.
+        """Run compaction: keep the last record of each key below an offset for each partition.
 
-        A tombstone goes one pass after the first that kept it.
+        A tombstone is removed one pass after the first that kept it.
         """
         for log, horizon in zip(self._logs[topic], horizons, strict=True):
             log.compact(horizon)
 
     def trim(self, source: TopicPartition, offset: int) -> None:
-        """Let go of a partition's records before an offset, as retention does."""
+        """Remove a partition's records before an offset, as retention does."""
         self.log(source).trim(offset)
 
     def late_end_txn(self, transactional_id: str) -> None:
-        """Let a repeated commit reach the broker in the middle of this id's next `produce`.
+        """Let a retried commit reach the broker in the middle of this id's next `produce`.
 
-        What the open transaction has by then, and the first half of that call's records (the odd
-        one included), becomes visible; what follows is aborted, and the commit is doubtful.
+        What the open transaction has written by then, and the first half of that call's records
+        (the odd one included), becomes visible; the rest is aborted, and the outcome of the commit
+        is unknown.
         """
         self._late.add(transactional_id)
 
@@ -295,23 +296,23 @@ class MemoryCluster:
         return self._logs[source.topic][source.partition]
 
     def step(self, name: str) -> None:
-        """Tell the test that an actor is about to take a step."""
+        """Notify the test that an actor is about to take a step."""
         if self.on_step is not None:
             self.on_step(name)
 
     def is_life(self, life: MemoryTransactions) -> bool:
-        """Tell whether no newer life of its task has started."""
+        """Return whether no newer attempt of its task has started."""
         return self._lives[life.transactional_id] is life
 
     def is_late(self, transactional_id: str) -> bool:
-        """Tell, once, whether the late commit of `late_end_txn` arrives now."""
+        """Return, once, whether the late commit of `late_end_txn` arrives now."""
         late = transactional_id in self._late
         self._late.discard(transactional_id)
         return late
 
 
 class MemoryReader:
-    """A `Reader` of a cluster in memory; it never waits."""
+    """A `Reader` of a cluster in memory; it never blocks."""
 
     def __init__(self, cluster: MemoryCluster, positions: Mapping[TopicPartition, int]) -> None:
         self._cluster = cluster
@@ -320,14 +321,14 @@ class MemoryReader:
             self.add(source, offset)
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
-        """Return what can be read now, a `Records` a partition."""
+        """Return the records that can be read now, one `Records` for each partition."""
         self._cluster.step("poll")
         found = []
         for source, position in list(self._positions.items()):
             if limit <= 0:
                 break
             records, after = self._cluster.log(source).read(position, limit)
-            # Read ones go to the end of the line, so that no partition starves.
+            # Partitions that were read go to the end of the queue, so that none starves.
             del self._positions[source]
             self._positions[source] = after
             if records:
@@ -336,12 +337,12 @@ class MemoryReader:
         return found
 
     def position(self, source: TopicPartition) -> int:
-        """Offset up to which this reader has read, control and aborted records passed."""
+        """The offset up to which this reader has read, including control and aborted records."""
         return self._positions[source]
 
     def add(self, source: TopicPartition, offset: int) -> None:
-        """Read one more partition, from this offset on."""
-        self._cluster.log(source)  # there must be one
+        """Read another partition too, from this offset."""
+        self._cluster.log(source)  # raises if it does not exist
         self._positions[source] = offset
 
     def close(self) -> None:
@@ -388,18 +389,18 @@ class MemoryTransactions:
         self._append(topic, partitions[half:], keys[half:], values[half:])
 
     def flush(self) -> dict[TopicPartition, int]:
-        """Return per partition own last record's offset + 1, since the last flush or begin."""
+        """Return per partition its own last record's offset + 1, since the last flush or begin."""
         self._step("flush")
         ends, self._ends = self._ends, {}
         return ends
 
     def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Add a group's positions to the transaction."""
+        """Add a consumer group's positions to the transaction."""
         self._step("offsets")
         self._positions[group] = dict(positions)
 
     def commit(self) -> None:
-        """Commit, unless a late commit has been there before."""
+        """Commit, unless a late commit has already ended the transaction."""
         self._step("commit")
         if self._doubtful:
             self.close()
@@ -410,7 +411,7 @@ class MemoryTransactions:
         self._cluster.step("committed")
 
     def close(self) -> None:
-        """Abort what is open; safe to call twice."""
+        """Abort an open transaction; safe to call twice."""
         self._closed = True
         self._finish("aborted")
 

@@ -1,4 +1,4 @@
-"""Telling a broker that speaks another protocol from a port whose broker is still to come."""
+"""Distinguishes a broker of another protocol from a port whose broker has not started yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from time import monotonic
 from urllib.parse import urlsplit
 
 LASTS_S = 5.0
-"""Who speaks, and yet ends every connection for so long, speaks another protocol, as TLS."""
+"""A server that responds but drops all connections for so long uses another protocol, as TLS."""
 
 _MISMATCH = re.compile(r"connecting to a |Invalid response size|SSL.* alert")
 _UNREACHED = re.compile(r"Connect to|timed out|resolve")
@@ -19,14 +19,14 @@ _PROBE_S = 0.5
 _PORT = 9092
 
 _API_VERSIONS = pack(">ihhih", 10, 18, 0, 0, -1)
-"""Length, question, version, number, no client: what every broker answers, to anybody."""
+"""Length, API key, version, correlation id, no client id: every broker answers it, to anybody."""
 
 
 class Mismatch:
-    """What hints at brokers that speak another protocol: they end all connections.
+    """Detects brokers that use another protocol: they close every connection.
 
-    Others end them too: a proxy, as Docker's, takes connections before its broker is there. So it
-    counts only while who listens says something, in Kafka's words or in TLS's.
+    Others close them too: a proxy such as Docker's accepts connections before its broker runs. So a
+    closed connection counts only if the server answers something, in Kafka's protocol or in TLS.
 
     Args:
         servers: The `bootstrap.servers`.
@@ -41,14 +41,14 @@ class Mismatch:
         self.told = ""
 
     def hear(self, trouble: str) -> None:
-        """Take note of what a client reports; "" if no connection lasts and nothing says why."""
+        """Record an error that a client reports; "" if connections close without a reason."""
         if _UNREACHED.search(trouble):
             self.told, self._spoken_since = "", None
         elif not self.told and (not trouble or _MISMATCH.search(trouble)):
             self.told = trouble or "it takes and closes them"
 
     def lasts(self) -> bool:
-        """Return whether it has been so for too long; to be asked again and again."""
+        """Return whether the mismatch has lasted too long; to be polled."""
         if not self.told or not any(map(speaks, self._servers.split(","))):
             self._spoken_since = None
             return False
@@ -57,7 +57,7 @@ class Mismatch:
 
 
 def speaks(server: str) -> bool:
-    """Return whether a server says anything at all, when it is asked as Kafka or TLS would.
+    """Return whether a server answers anything at all to a Kafka or a TLS request.
 
     Args:
         server: ``HOST``, ``HOST:PORT`` or ``PROTOCOL://HOST:PORT``.

@@ -7,18 +7,18 @@ import re
 from errata.schemas.errors import ErrataError
 
 SCHEMAS_TOPIC = "_errata_schemas"
-"""Topic of the schemas where no schema registry is configured; shared by all networks."""
+"""Topic of the schemas if no schema registry is configured; shared by all networks."""
 
 PROGRESS, PLAN, DEAD_LETTERS = "progress", "plan", "dead-letters"
 RESERVED = frozenset({PROGRESS, PLAN, DEAD_LETTERS})
-"""Arc names that would take the name of one of a network's own topics."""
+"""Arc names that would collide with one of a network's own topics."""
 
 _PART = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST = 249
 
 
 class TopicNameError(ErrataError):
-    """A network, arc, box or scope has a name that can't be part of a topic's name."""
+    """The name of a network, arc, box or scope can't be part of a topic's name."""
 
     def __init__(self, name: str, *, need: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ def arc_topic(network: str, arc: str, *, version: int = 1) -> str:
 
 
 def exchange_topic(network: str, box: str, *, version: int = 1) -> str:
-    """Return the topic in which revisions pass to the tasks that own their new partitions."""
+    """Return the topic that sends revisions to the tasks that own their new partitions."""
     return _topic(network, box, "exchange") + _of(version)
 
 

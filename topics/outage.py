@@ -1,4 +1,4 @@
-"""A server that may be away: waited for at first, gone on without later, and said either way."""
+"""A server that may be unavailable: waited for at startup, tolerated later, logged either way."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ log = logging.getLogger("errata")
 T = TypeVar("T")
 
 WAIT_S = 30.0
-"""How long a server that has not answered yet is waited for."""
+"""How long to wait for a server that has not answered yet."""
 _AGAIN_S = 0.5
 
 
 class Outage:
-    """Whether a server answers.
+    """Tracks whether a server answers.
 
     Args:
         server: What it is, as people are told.
@@ -29,17 +29,17 @@ class Outage:
     def __init__(self, server: str, is_away: Callable[[Exception], bool]) -> None:
         self._server, self._is_away = server, is_away
         self.has_answered = False
-        """Whether it has answered anything, be it a refusal."""
+        """Whether it has ever answered, even with an error."""
         self.failure_count = 0
-        """How many questions got no answer."""
+        """How many requests got no answer."""
         self.told = ""
-        """Why the last one got none; "" if it got one."""
+        """Why the last request got no answer; "" if it got one."""
 
     def ask(self, question: Callable[[], T], *, is_patient: bool) -> T:
-        """Return the answer to a question.
+        """Return the answer to a request.
 
-        A server that gives none is waited for, up to `WAIT_S`: for patient questions, and for any
-        until it has answered once. From then on another one is the asker's to put again.
+        If the server does not answer, the request is retried for up to `WAIT_S` if it is patient,
+        or if the server has never answered. Other requests fail at once; the caller retries them.
 
         Args:
             question: Asks the server.
@@ -48,7 +48,7 @@ class Outage:
         Raises:
             Exception: What the question raises.
         """
-        # No retry of tenacity's: each answer, also a refusal, changes what is known of the server.
+        # tenacity does not fit: each answer, even a refusal, changes what is known of the server.
         until_s = monotonic() + WAIT_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The topics that a cluster has and their settings, and whether its brokers answer at all."""
+"""Lists the topics of a cluster and their settings, and waits for its brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from errata.topics.cluster import ClusterError, MissingTopicError, SilentCluster
 from errata.topics.refused import DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC, Right
 
 HEARD_S = 10.0
-"""How long the brokers of a cluster may take to hear of a new topic."""
+"""How long the brokers of a cluster may take to learn of a new topic."""
 
 
 def present_topics(settings: Settings) -> dict[str, int]:
@@ -35,7 +35,7 @@ def present_topics(settings: Settings) -> dict[str, int]:
 
 
 def require_absent(settings: Settings, topics: Collection[str]) -> None:
-    """See that topics that are not listed are not there, instead of hidden from this client.
+    """Check that unlisted topics do not exist, rather than being hidden from this client.
 
     Raises:
         RefusedError: If one may be there, but this client has no right to it.
@@ -51,7 +51,7 @@ def require_absent(settings: Settings, topics: Collection[str]) -> None:
 
 
 def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the settings of some topics, all of which have to be there.
+    """Return the settings of some topics, all of which must exist.
 
     Raises:
         ClusterError: If the cluster can't be reached, or refuses.
@@ -68,7 +68,7 @@ def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dic
 def described(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the settings of one or more topics that a broker has listed.
 
-    The broker that is asked is any one, and may have yet to hear of a topic that was just made.
+    Any broker may answer, and it may not have learned of a new topic yet.
 
     Raises:
         MissingTopicError: If one is not there for `HEARD_S` seconds.
@@ -85,7 +85,7 @@ def described(connection: Connection, topics: Collection[str]) -> dict[str, dict
 
 
 def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float = 30.0) -> None:
-    """Delete topics and wait until the cluster lists none of them; one that is gone is no fault.
+    """Delete topics and wait until none is listed; a topic that no longer exists is not an error.
 
     Raises:
         ClusterError: If the cluster can't be reached, or refuses.
@@ -107,7 +107,7 @@ def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float =
 
 
 AT_ONCE_S = 2.0
-"""Brokers that answer within this time are not waited for with a message."""
+"""If brokers answer within this time, no message is logged."""
 
 
 def await_brokers(settings: Settings, *, limit_s: float, say: Callable[[str], None]) -> None:

@@ -1,6 +1,6 @@
-"""Reading partitions of a Kafka cluster: committed records only, from given offsets, no group.
+"""Reads partitions of a Kafka cluster: committed records, from given offsets, no consumer group.
 
-Messages of a partition become columns as they come; their timestamps only when somebody asks.
+The messages of a partition become columns as they arrive; timestamps are converted only on access.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from errata.topics.refused import READ, TOPIC, Right
 
 
 class Columns:
-    """What has come of one partition so far."""
+    """The messages of one partition that have arrived so far."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -29,14 +29,14 @@ class Columns:
         self.messages: list[Message] = []
 
     def add(self, messages: list[Message]) -> None:
-        """Add messages that follow."""
+        """Append the next messages."""
         self.offsets += map(Message.offset, messages)
         self.keys += map(Message.key, messages)
         self.values += map(Message.value, messages)
         self.messages += messages
 
     def records(self, source: TopicPartition) -> Records:
-        """Return all of them."""
+        """Return all of them as records."""
         return Records(source, self.offsets, self.keys, self.values, Times(self.messages))
 
 
@@ -51,11 +51,11 @@ class Times(Sequence[int]):
         self._messages = messages
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of timestamps."""
         return len(self._messages)
 
     def __iter__(self) -> Iterator[int]:
-        """Return all of them, in order."""
+        """Iterate over the timestamps, in order."""
         return map(itemgetter(1), map(Message.timestamp, self._messages))
 
     @overload
@@ -63,18 +63,18 @@ class Times(Sequence[int]):
     @overload
     def __getitem__(self, index: slice) -> Times: ...
     def __getitem__(self, index: int | slice) -> int | Times:
-        """Return one, or some."""
+        """Return one timestamp, or a slice."""
         if isinstance(index, slice):
             return Times(self._messages[index])
         return int(self._messages[index].timestamp()[1])
 
 
 _DEFAULTS = {
-    "group.id": "errata",  # asked for by the client, never used
-    "fetch.wait.max.ms": 100,  # a partition added waits for the fetch under way
+    "group.id": "errata",  # required by the client, never used
+    "fetch.wait.max.ms": 100,  # an added partition waits for the fetch in progress
     "fetch.queue.backoff.ms": 10,
-    "socket.timeout.ms": 10_000,  # a link that was cut and is healed: not for a minute
-    "fetch.message.max.bytes": 8_000_000,  # fewer and larger answers while there is much to read
+    "socket.timeout.ms": 10_000,  # recover from a cut link sooner than after a minute
+    "fetch.message.max.bytes": 8_000_000,  # fewer and larger responses while there is much to read
     "queued.min.messages": 200_000,
     "queued.max.messages.kbytes": 131_072,
 }
@@ -83,16 +83,16 @@ _LAWS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "auto.offset.reset": "error",  # never skip silently what is no longer there
+    "auto.offset.reset": "error",  # never silently skip records that are gone
 }
 
-_CHUNK = 4_096  # messages looked at while the processor still has them at hand
+_CHUNK = 4_096  # messages processed while they are still in the processor's cache
 
 
 class KafkaReader:
     """A `Reader` of a Kafka cluster.
 
-    Positions pass control and aborted records when the end-of-partition event comes, which stands
+    Its position moves past control and aborted records at the end-of-partition event, which comes
     at the last stable offset.
     """
 
@@ -106,20 +106,20 @@ class KafkaReader:
             self.add(source, offset)
 
     def add(self, source: TopicPartition, offset: int) -> None:
-        """Read one more partition, from this offset on (0: from the log's start)."""
+        """Read another partition too, from this offset (0: the start of the log)."""
         self._consumer.incremental_assign([Assigned(*source, offset)])
         self._positions[source] = offset
         self._codes[source] = len(self._sources)
         self._sources.append(source)
 
     def position(self, source: TopicPartition) -> int:
-        """Offset up to which this reader has read, control and aborted records passed."""
+        """The offset up to which this reader has read, including control and aborted records."""
         return self._positions[source]
 
     def known_end(self, source: TopicPartition) -> int | None:
-        """Return where a log ended at the last fetch; None before the first. Asks nobody.
+        """Return a log's end as of the last fetch; None before the first. Makes no request.
 
-        None too once it is closed, since others than its task may ask.
+        Also None once the reader is closed, since threads other than its task's may call this.
         """
         if self._consumer is None:
             return None
@@ -127,9 +127,9 @@ class KafkaReader:
         return end if end >= 0 else None
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
-        """Return what has arrived, a `Records` a partition.
+        """Return the records that have arrived, one `Records` for each partition.
 
-        Waits only if nothing has; a partition whose end is reached ends the wait too.
+        Waits only if there are none; reaching the end of a partition also ends the wait.
 
         Raises:
             LostOffsetError: If a log no longer has the position to read on from.
@@ -138,7 +138,7 @@ class KafkaReader:
         found: dict[int, Columns] = {}
         events = self._take(limit, found)
         if not found and not events and timeout_s:
-            # consume() waits until it has all that it is asked for: ask for one
+            # consume() waits until it has as many as requested: request one
             events = self._take(1, found, timeout_s)
             events += self._take(limit - 1, found)
         self._connection.check()
@@ -149,13 +149,13 @@ class KafkaReader:
         return [columns.records(self._sources[code]) for code, columns in sorted(found.items())]
 
     def close(self) -> None:
-        """Give the connection back; safe to call twice."""
+        """Close the connection; safe to call twice."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
 
     def _take(self, limit: int, found: dict[int, Columns], timeout_s: float = 0.0) -> list[Message]:
-        """Add the messages that are there to their partitions' columns; return the others."""
+        """Add the available messages to their partitions' columns; return the others."""
         events: list[Message] = []
         while limit > 0:
             chunk = min(limit, _CHUNK)
@@ -174,7 +174,7 @@ class KafkaReader:
         return events
 
     def _split(self, messages: list[Message]) -> Iterator[tuple[int, list[Message]]]:
-        """Yield the messages of each partition, by its code."""
+        """Yield the messages of each partition, with the partition's code."""
         if len(self._sources) == 1:
             yield 0, messages
             return
@@ -193,11 +193,11 @@ class KafkaReader:
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and self._positions[source]:
             raise LostOffsetError(source, self._positions[source])
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            # The log's start is asked for only where it is not 0: asking takes half a second.
+            # The log's start is requested only where it is not 0: the request takes half a second.
             self._consumer.incremental_unassign([Assigned(*source)])
             self._consumer.incremental_assign([Assigned(*source, OFFSET_BEGINNING)])
         elif not source.topic or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            pass  # the client asks for its group's coordinator, and never needs it
+            pass  # the client looks up its group's coordinator, and never needs it
         elif not error.retriable():
             right = Right(READ, TOPIC, source.topic)
             what = f"topic '{source.topic}'"

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from errata.schemas.errors import ErrataError
 
 LARGEST = 1_000_000
-"""Bytes of key and value that a record may have by default: below the brokers' own default."""
+"""Default limit of a record's key and value in bytes: below the brokers' own default."""
 
 
 class RecordTooLargeError(ErrataError):
-    """A record is larger than the cluster takes; none of its batch was produced.
+    """A record is larger than the cluster accepts; none of its batch was produced.
 
     Attributes:
         topic: Where it should have gone.
@@ -34,7 +34,7 @@ def check_sizes(
     values: Sequence[bytes | None],
     limit: int = LARGEST,
 ) -> None:
-    """Raise for the first record whose key and value have more than `limit` bytes together.
+    """Raise for the first record whose key and value together exceed `limit` bytes.
 
     Raises:
         RecordTooLargeError: If there is one.

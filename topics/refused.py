@@ -1,6 +1,6 @@
 """What a cluster refuses: a login, a connection, or an operation that this client has no right to.
 
-No retry heals it. So it is an error of its own, which names what is missing and ends the process.
+No retry resolves it. So it has its own error, which names the missing right and ends the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOGIN = {
     KafkaError.UNSUPPORTED_SASL_MECHANISM: "check sasl.mechanism",
     KafkaError._SSL: "check security.protocol and the ssl.* settings",
 }
-"""What to do about a login or a connection that is refused, by code."""
+"""What to do about a refused login or connection, by error code."""
 
 _KIND = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: TOPIC,
@@ -32,7 +32,7 @@ _KIND = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: CLUSTER,
 }
 CODES = frozenset(LOGIN) | frozenset(_KIND)
-"""Codes of errors that no retry heals."""
+"""Codes of errors that no retry resolves."""
 
 _OPTIONS = {
     TOPIC: "--topic",
@@ -52,7 +52,7 @@ class RefusedError(ClusterError):
 
 
 class Right(NamedTuple):
-    """An operation on a resource, in the words of Kafka's ACLs.
+    """An operation on a resource, in the terms of Kafka's ACLs.
 
     Args:
         operation: As `READ`.
@@ -67,17 +67,17 @@ class Right(NamedTuple):
     is_prefix: bool = False
 
     def __str__(self) -> str:
-        """Return it as a part of a sentence."""
+        """Return it as a phrase for a sentence."""
         if self.kind == CLUSTER:
             return f"{self.operation} on {_WORDS[CLUSTER]}"
         return f"{self.operation} on {_WORDS[self.kind]} '{self.name}'"
 
 
 def of(code: int, right: Right) -> Right:
-    """Return what is refused by an error of some code, when a right was needed.
+    """Return the right that is missing, from an error's code and the right that was needed.
 
-    A group or a transactional id may be refused while something is written to a topic; the error's
-    code knows better than who asked.
+    A group or a transactional id may be refused during a write to a topic; the error's code is more
+    precise than the caller.
 
     Example:
         >>> of(KafkaError.GROUP_AUTHORIZATION_FAILED, Right(WRITE, TRANSACTIONAL_ID, "tape.0"))
@@ -91,7 +91,7 @@ def of(code: int, right: Right) -> Right:
 
 
 def refusal(servers: str, principal: str | None, right: Right) -> RefusedError:
-    """Return the error for a right that a principal does not have.
+    """Return the error for a right that a principal lacks.
 
     Args:
         servers: Of the cluster.
@@ -107,7 +107,7 @@ def refusal(servers: str, principal: str | None, right: Right) -> RefusedError:
 
 
 def principal(settings: Mapping[str, str | int]) -> str | None:
-    """Return who a client is to the brokers, if its settings tell.
+    """Return a client's principal, if its settings reveal it.
 
     Example:
         >>> principal({"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "ann"})
@@ -121,7 +121,8 @@ def principal(settings: Mapping[str, str | int]) -> str | None:
 def by_resource(rights: Iterable[Right]) -> dict[tuple[str, str, bool], list[str]]:
     """Return the operations on each resource: kind, name, and whether that is a prefix.
 
-    Whoever may read or write a topic may describe it. What matters most comes first.
+    The right to read or write a topic implies the right to describe it. The most important come
+    first.
     """
     found: dict[tuple[str, str, bool], list[str]] = {}
     for right in dict.fromkeys(rights):
@@ -134,7 +135,7 @@ def by_resource(rights: Iterable[Right]) -> dict[tuple[str, str, bool], list[str
 
 
 def kafka_acls(principal: str, rights: Iterable[Right]) -> Iterator[str]:
-    """Yield the command lines of Kafka's own tool that grant rights, one a resource.
+    """Yield the command lines of Kafka's own tool that grant rights, one for each resource.
 
     Example:
         >>> print(*kafka_acls("User:ann", [Right(READ, TOPIC, "a"), Right(WRITE, TOPIC, "a")]))

@@ -1,4 +1,4 @@
-"""The schemas that records name by id, kept in a compacted topic unless a server keeps them."""
+"""The schemas that records refer to by id, kept in a compacted topic or in a registry server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG = logging.getLogger("errata.schemas")
 
 
 class UnknownSchemaError(ErrataError):
-    """A record names a schema that the registry does not have."""
+    """A record refers to a schema that the registry does not have."""
 
     def __init__(self, schema_id: int, *, registry: str) -> None:
         self.schema_id = schema_id
@@ -32,11 +32,11 @@ class UnknownSchemaError(ErrataError):
 
 
 class RegistryAwayError(ClusterError):
-    """The registry gives no answer for now: ask again later."""
+    """The registry does not answer at the moment: ask again later."""
 
 
 class NotAvroError(ErrataError):
-    """A schema of the registry is of another kind than Avro."""
+    """A schema of the registry is not an Avro schema."""
 
     def __init__(self, what: str, *, kind: str) -> None:
         self.kind = kind
@@ -51,7 +51,7 @@ NEW, SAME, COMPATIBLE, INCOMPATIBLE = "new", "same", "compatible", "incompatible
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a schema that is registered under a subject.
+    """What happens if a schema is registered under a subject.
 
     Args:
         subject: The subject.
@@ -68,10 +68,10 @@ class Verdict:
 
 
 class Registry(Protocol):
-    """Gives schemas ids, and schemas back."""
+    """Assigns ids to schemas, and returns schemas by id."""
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of a schema, registering it under a subject if it is new there."""
+        """Return the id of a schema; registers it under a subject if it is new there."""
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """Return a schema.
@@ -91,10 +91,10 @@ class Registry(Protocol):
 
 
 class JudgingRegistry(Registry, Protocol):
-    """A `Registry` that says what would become of a schema, without registering it."""
+    """A `Registry` that checks what registering a schema would do, without registering it."""
 
     def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
-        """Return what would become of a schema under a subject.
+        """Return what registering a schema under a subject would do.
 
         Raises:
             ClusterError: If the registry can't be used.
@@ -104,8 +104,8 @@ class JudgingRegistry(Registry, Protocol):
 class SchemaRegistry:
     """A `Registry` in the topic `_errata_schemas` (one partition, compacted).
 
-    An id is made from the schema's content, so processes that register at once agree. Of two
-    schemas with one id the first in the log has it; the other takes the next free one.
+    An id is a hash of the schema's content, so concurrent registrations agree. If two schemas have
+    the same id, the first in the log keeps it; the other takes the next free one.
 
     Args:
         cluster: Where the topic is; it must exist.
@@ -121,7 +121,7 @@ class SchemaRegistry:
         self._latest: dict[str, int] = {}
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of a schema, registering it under a subject if it is new there.
+        """Return the id of a schema; registers it under a subject if it is new there.
 
         Raises:
             ClusterError: If the topic can't be read or written.
@@ -139,13 +139,13 @@ class SchemaRegistry:
                 key=f"subject/{subject}/{schema_id}".encode(),
                 value=json.dumps(value).encode(),
             )
-            self._cluster.flush()  # raises what is refused
+            self._cluster.flush()  # raises if the write is refused
             self._await(subject, schema_id)
-            known = self._known(subject, schema)  # None if another took the id meanwhile
+            known = self._known(subject, schema)  # None if another schema took the id meanwhile
         return known
 
     def schema(self, schema_id: int) -> dict[str, Any]:
-        """Return a schema; the topic is read to its end before it counts as unknown."""
+        """Return a schema; the topic is read to its end before the id counts as unknown."""
         if schema_id not in self._schemas:
             self._read()
         if schema_id not in self._schemas:
@@ -159,9 +159,9 @@ class SchemaRegistry:
         return None if schema_id is None else (schema_id, self._schemas[schema_id])
 
     def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
-        """Return what would become of a schema: readers of the new one must read the latest.
+        """Return what registering a schema would do: its readers must be able to read the latest.
 
-        Where the topic is not there yet, everything is new.
+        If the topic does not exist yet, every schema is new.
         """
         if not self._is_there():
             return Verdict(subject, NEW)
@@ -182,7 +182,7 @@ class SchemaRegistry:
             return False
 
     def close(self) -> None:
-        """Give the reader back; safe to call twice."""
+        """Close the reader; safe to call twice."""
         if self._reader is not None:
             self._reader.close()
 
@@ -196,7 +196,7 @@ class SchemaRegistry:
         return None
 
     def _await(self, subject: str, schema_id: int) -> None:
-        """Read until our own record is there: what is before it has been seen then."""
+        """Read until our own record appears: all records before it have been read then."""
         for _attempt in range(100):
             self._read()
             if (subject, schema_id) in self._subjects:
@@ -231,9 +231,9 @@ class SchemaRegistry:
 
 
 def ids(schema: dict[str, Any]) -> Iterator[int]:
-    """Yield the ids that a schema may have, first the one that it has unless another has it.
+    """Yield the ids that a schema may have; the first is its own unless another schema has it.
 
-    The first is made of the leading 31 bits of the SHA-256 of its canonical JSON; never 0.
+    The first is the leading 31 bits of the SHA-256 of its canonical JSON; never 0.
 
     Example:
         >>> next(ids({"type": "string"})) == next(ids({"type": "string"}))

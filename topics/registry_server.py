@@ -1,4 +1,4 @@
-"""A schema registry that is a server, reached by the client that Kafka's users know."""
+"""A schema registry server, reached by the standard Confluent client."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from errata.topics.secrets import clean, remember
 
 _NOT_FOUND, _NO_LOGIN, _NO_RIGHT = 404, 401, 403
 _PROXY_ALONE = {502, 503, 504}
-"""What a proxy says of a server behind it that is away."""
+"""Statuses with which a proxy reports that the server behind it is unavailable."""
 _CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""What a server says that is starting or ending."""
+"""Errors of a server that is starting or stopping."""
 _PATIENCE = {"timeout": 3, "max.retries": 0}
-"""A process does nothing else meanwhile; it asks again by itself."""
+"""The process does nothing else meanwhile, and retries by itself."""
 
 
 def _http() -> Any:
-    """Return the library that the client asks by: of two the one that it takes first."""
+    """Return the HTTP library that the client uses: of two, the one that it prefers."""
     try:
         return import_module("httpx2")
     except ImportError:
@@ -45,7 +45,7 @@ def _http() -> Any:
 
 
 class RegistryServer:
-    """A `Registry` that is a server.
+    """A `Registry` on a server.
 
     Args:
         settings: Those of its client: ``url`` (SCHEMA_REGISTRY_URL), ``basic.auth.user.info``,
@@ -71,15 +71,15 @@ class RegistryServer:
             raise ClusterError(
                 f"a setting of the schema registry is refused: {clean(error)}; correct it"
             ) from None  # the cause may quote a secret
-        finalize(self, self._client.__exit__)  # connections are given back
+        finalize(self, self._client.__exit__)  # closes its connections
         self._schemas: dict[int, dict[str, Any]] = {}
         self.outage = Outage("the schema registry", self._is_away)
         self._ids: dict[tuple[str, str], int] = {}
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of a schema, registering it under a subject if it is new there.
+        """Return the id of a schema; registers it under a subject if it is new there.
 
-        It is looked up first: once it is there, no right to write is needed.
+        The schema is looked up first: if it exists, no right to write is needed.
 
         Raises:
             ClusterError: If the server is not there, or refuses, as it does a schema that old
@@ -100,7 +100,7 @@ class RegistryServer:
         return self._ids[subject, text]
 
     def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
-        """Return what would become of a schema, by the subject's compatibility level."""
+        """Return what registering a schema would do, by the subject's compatibility level."""
         text, what = json.dumps(schema), f"the schema of subject '{subject}'"
         if self._lookup(subject, text) is not None:
             return Verdict(subject, SAME)
@@ -111,15 +111,16 @@ class RegistryServer:
         fits = self._ask(what, lambda: client.test_compatibility_all_versions(subject, avro))
         if fits:
             return Verdict(subject, COMPATIBLE)
-        # The server says that, not why; what Avro's rules say of the latest one is likely it.
+        # The server reports that, not why; the likely reason is Avro's rules applied to the latest
+        # schema.
         found = unreadable(schema, latest[1]) or unreadable(latest[1], schema)
         reasons = tuple(found) or ("an older version of the subject does not fit",)
         return Verdict(subject, INCOMPATIBLE, self._level(subject), reasons)
 
     def _level(self, subject: str) -> str:
-        """Return the compatibility level of a subject that refuses: its own, else that of all.
+        """Return the compatibility level of a rejecting subject: its own, else the global one.
 
-        Some servers say NONE of a subject that has none of its own.
+        Some servers return NONE for a subject that has no level of its own.
         """
         what, client = f"the compatibility level of subject '{subject}'", self._client
         own = str(self._ask(what, lambda: client.get_compatibility(subject)) or "NONE")
@@ -152,9 +153,9 @@ class RegistryServer:
         return None if found is None else (int(found.schema_id), _avro(found.schema, what))
 
     def _ask(self, what: str, question: Callable[[], Any], *, is_patient: bool = True) -> Any:
-        """Return the answer, None if the server knows of nothing.
+        """Return the answer, None if the server does not know what it is asked for.
 
-        Only who takes records in may be impatient: others go on meanwhile.
+        Only a process that ingests records may be impatient: others go on meanwhile.
         """
         try:
             return self.outage.ask(lambda: self._trusting(question), is_patient=is_patient)
@@ -178,7 +179,7 @@ class RegistryServer:
             raise self._away(what, error) from None
 
     def _trusting(self, question: Callable[[], Any]) -> Any:
-        """Return the answer; refuse a server of which TLS has never come to pass."""
+        """Return the answer; raise for a server with which no TLS handshake has ever succeeded."""
         try:
             return question()
         except self._unreachable as error:
@@ -202,7 +203,7 @@ class RegistryServer:
 
 
 def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
-    """Return why one side did not accept the other, if that is behind an error."""
+    """Return the TLS error behind an error, if one side did not accept the other."""
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
             return error
@@ -211,7 +212,7 @@ def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
 
 
 def _avro(found: Any, what: str) -> Any:
-    kind = found.schema_type or "AVRO"  # a registry leaves out the oldest kind
+    kind = found.schema_type or "AVRO"  # a registry omits the type of Avro schemas
     if kind != "AVRO":
         raise NotAvroError(what, kind=str(kind))
     return json.loads(found.schema_str)

@@ -1,6 +1,6 @@
-"""Whether this client may do what it will have to, asked before it begins.
+"""Checks at startup whether this client has the rights that it will need.
 
-Else a right that is seldom needed, as that to write dead letters, would be missed weeks later.
+Otherwise a rarely used right, such as to write dead letters, would be missed only weeks later.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from errata.topics.cluster import MissingTopicError, MovingLeaderError, SilentCl
 from errata.topics.refused import TOPIC, Right, by_resource
 
 SURE_S = 2.0
-"""A topic that is still not there after this time was deleted."""
+"""A topic that is still missing after this time was deleted."""
 
 
 def require(
     connection: Connection, rights: Iterable[Right], *, limit_s: float | None = None
 ) -> None:
-    """See that topics are there, and that this client has its rights to them.
+    """Check that topics exist, and that this client has its rights to them.
 
-    Rights to other things than topics, and to topics by prefix, are not looked at: groups and
-    transactional ids are refused as soon as they are used.
+    Rights to other resources, and to topics by prefix, are not checked: groups and transactional
+    ids are refused on first use.
 
     Args:
         connection: To the cluster.
@@ -52,7 +52,7 @@ def require(
         first = Right(operations[0], TOPIC, name)
         allowed = connection.ask(f"topic '{name}'", answers[name], right=first, limit_s=limit_s)
         if allowed.authorized_operations is None:
-            continue  # this cluster does not tell
+            continue  # this cluster does not report rights
         told = {
             operation.name.title().replace("_", "") for operation in allowed.authorized_operations
         }
@@ -62,9 +62,9 @@ def require(
 
 
 def require_still(connection: Connection, rights: Iterable[Right]) -> None:
-    """See that topics are still there, and rights to them, if any broker answers.
+    """Check that topics and the rights to them still exist, if any broker answers.
 
-    A client does not tell it for minutes, or never: one that reads waits for a topic that is gone,
+    A client notices it only after minutes, or never: a consumer waits for a topic that was deleted,
     and a transaction that is refused one of its topics does not name it. A broker that has just
     started may not know of a topic yet.
 

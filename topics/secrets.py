@@ -1,4 +1,4 @@
-"""Which settings are secret, and how they stay out of whatever is shown."""
+"""Which settings are secret, and how they are kept out of all output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = re.compile(
     r"password|passphrase|secret|jaas|user\.info|key\.pem$|oauthbearer\.config|token(?!\.endpoint)"
 )
 _IN_URL = re.compile(r"(//[^/\s:@]*:)[^/\s@]+@")
-_SHORTEST = 4  # shorter ones would be found in any text
+_SHORTEST = 4  # shorter ones would match in any text
 
 _known: set[str] = set()
 
@@ -31,16 +31,16 @@ def is_secret(key: str) -> bool:
 
 
 def remember(settings: Mapping[str, Any]) -> None:
-    """Note the secrets of some settings: `clean` takes them out of any text from now on."""
+    """Register the secrets of some settings: from now on `clean` removes them from any text."""
     for key, value in settings.items():
         if is_secret(key):
-            # what is known as USER:PASSWORD may be told without its user
+            # a secret known as USER:PASSWORD may appear without its user
             parts = {str(value), str(value).partition(":")[2]}
             _known.update(part for part in parts if len(part) >= _SHORTEST)
 
 
 def clean(text: object) -> str:
-    """Return a text without the secrets that are remembered, and without passwords in URLs.
+    """Return a text without the registered secrets and without passwords in URLs.
 
     Example:
         >>> clean("no answer from http://ann:hunter2@registry:8081/subjects")
@@ -53,7 +53,7 @@ def clean(text: object) -> str:
 
 
 class Hiding(dict[str, Any]):
-    """Settings that can be shown: a `repr` has ``***`` where a secret is.
+    """Settings that are safe to print: a `repr` has ``***`` in place of secrets.
 
     Example:
         >>> Hiding({"sasl.username": "ann"}) | {"sasl.password": "hunter2"}
@@ -61,14 +61,14 @@ class Hiding(dict[str, Any]):
     """
 
     def __repr__(self) -> str:
-        """Return the settings, their secrets hidden."""
+        """Return the settings with their secrets hidden."""
         shown = {k: HIDDEN if is_secret(k) else clean_value(v) for k, v in self.items()}
         return repr(shown)
 
     __str__ = __repr__
 
     def __or__(self, other: Mapping[str, Any]) -> Self:  # type: ignore[override]
-        """Return these settings and others, which win."""
+        """Return these settings merged with others, which win."""
         return type(self)({**self, **other})
 
     def copy(self) -> Self:
@@ -82,7 +82,7 @@ def clean_value(value: Any) -> Any:
 
 
 class Cleaning(logging.Filter):
-    """Lets every record of a log pass, its message and traceback without secrets."""
+    """A log filter that passes every record and removes secrets from its message and traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Clean a record."""

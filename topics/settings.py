@@ -1,4 +1,4 @@
-"""How each kind of topic is kept (``docs/protocol.md#1-topics``)."""
+"""The Kafka settings of each kind of topic (``docs/protocol.md#1-topics``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOREVER_MS = 100 * 365 * DAY_MS
-"""A retention at or above this is none at all."""
+"""A retention at or above this counts as unlimited."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def compacted() -> dict[str, str]:
     return {
         "cleanup.policy": "compact",
         "segment.ms": str(HOUR_MS),
-        "min.cleanable.dirty.ratio": "0.1",  # what every start reads stays short
+        "min.cleanable.dirty.ratio": "0.1",  # keeps short what every start reads
         "message.timestamp.type": "LogAppendTime",
     }
 
@@ -67,7 +67,7 @@ def upserts() -> dict[str, str]:
 
 
 def short() -> dict[str, str]:
-    """Settings of replay requests and replies: gone after an hour."""
+    """Settings of replay requests and replies: deleted after an hour."""
     return _settings("delete", retention_ms=HOUR_MS, segment_ms=HOUR_MS // 4)
 
 
@@ -82,7 +82,7 @@ def _settings(cleanup: str, *, retention_ms: int, segment_ms: int) -> dict[str, 
     return {
         "cleanup.policy": cleanup,
         "retention.ms": str(retention_ms if retention_ms < FOREVER_MS else -1),
-        # What is in the segment being written is neither deleted nor compacted.
+        # The active segment is neither deleted nor compacted.
         "segment.ms": str(max(1000, min(segment_ms, DAY_MS))),
         # The record timestamp is the time of writing, never event time.
         "message.timestamp.type": "LogAppendTime",

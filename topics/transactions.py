@@ -1,6 +1,6 @@
-"""Transactions on a Kafka cluster: one life of one task's transactional producer.
+"""Transactions on a Kafka cluster: the transactional producer of one attempt of a task.
 
-A call that hangs ends its process; whoever runs that starts it again.
+A call that hangs ends its process; the supervisor restarts it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from errata.topics.rights import require_still
 
 @contextmanager
 def ended_if_hung(call: str, limit_s: float) -> Iterator[None]:
-    """End the process, status 75 (EX_TEMPFAIL), if what is within takes longer than this.
+    """End the process, status 75 (EX_TEMPFAIL), if the body takes longer than this.
 
-    For a call of a library that can't be given up in another way; it must release Python's lock.
+    For a library call that can't be interrupted in another way; it must release Python's GIL.
 
     Args:
         call: What it is, as the log names it.
@@ -59,16 +59,16 @@ def _end(call: str, limit_s: float) -> None:
 
 
 TIMEOUT_S = 15.0
-"""How long a transaction may be open, and any of its steps may take."""
+"""How long a transaction may be open, and how long each of its steps may take."""
 
 PATIENCE_S = 2.0
-"""After this long without an acknowledgement it is asked whether writing is allowed."""
+"""After this long without an acknowledgement the right to write is checked."""
 
 HUNG_S = 20.0
-"""A step that takes this long does not come back, whatever limit it was given."""
+"""A step that takes this long will never return, whatever its timeout."""
 
 SLOW_COMMIT_S = 2.0
-"""A commit slower than this may have been sent twice: no new transaction after it."""
+"""A slower commit may have been sent twice: no new transaction may follow it."""
 
 _CHUNK, _QUEUE = 10_000, 200_000
 _DEFAULTS = {
@@ -79,7 +79,7 @@ _DEFAULTS = {
     "queue.buffering.max.kbytes": 1_048_576,
     "transaction.timeout.ms": int(TIMEOUT_S * 1000),
     "message.max.bytes": LARGEST,
-    "statistics.interval.ms": 250,  # the disconnect counter is nowhere else
+    "statistics.interval.ms": 250,  # the disconnect counter is available only here
 }
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 _OF_TOPICS = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
@@ -91,11 +91,11 @@ _FENCED = {
 
 
 class KafkaTransactions:
-    """A `Transactions` of a Kafka cluster.
+    """A `Transactions` on a Kafka cluster.
 
     librdkafka ends transactions by the old protocol (no KIP-890): a commit that was sent twice
-    because a connection broke may reach the broker late and expose half of the next transaction.
-    So a life that has seen a disconnect or a slow commit refuses to begin another one.
+    because a connection broke may reach the broker late and expose half of the next transaction. So
+    an attempt that has seen a disconnect or a slow commit refuses to begin another one.
     """
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
@@ -119,12 +119,12 @@ class KafkaTransactions:
             {
                 "transactional.id": transactional_id,
                 "stats_cb": self._on_statistics,
-                "allow.auto.create.topics": False,  # one that was deleted stays so
+                "allow.auto.create.topics": False,  # a deleted topic stays deleted
             },
         )
         try:
-            # A client that asks for its coordinator before it knows a broker asks again only after
-            # half a second; to learn the brokers first takes a few milliseconds.
+            # A client that looks up its coordinator before it knows a broker retries only after
+            # half a second; listing the brokers first takes a few milliseconds.
             self._producer.list_topics(timeout=2 * TIMEOUT_S)
             self._producer.init_transactions(2 * TIMEOUT_S)
         except KafkaException as error:
@@ -157,7 +157,7 @@ class KafkaTransactions:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
     ) -> None:
-        """Queue records; waits while the queue is full.
+        """Queue records; blocks while the queue is full.
 
         Raises:
             RecordTooLargeError: If one is; none is queued then.
@@ -166,7 +166,8 @@ class KafkaTransactions:
         """
         check_sizes(topic, keys=keys, values=values, limit=self._limit)
         self._connection.check()
-        # The delivery of each partition's last record tells where its own output ends.
+        # The delivery report of each partition's last record gives the end of this task's own
+        # output.
         last = dict(zip(partitions, range(len(partitions)), strict=True))
         callbacks: list[Any] = [None] * len(partitions)
         for partition, index in last.items():
@@ -177,7 +178,7 @@ class KafkaTransactions:
             self._producer.poll(0)
 
     def flush(self) -> dict[TopicPartition, int]:
-        """Wait for all queued records; return per partition own last record's offset + 1."""
+        """Wait for all queued records; return per partition its own last record's offset + 1."""
         with self._step("flush"):
             deadline = monotonic() + TIMEOUT_S
             left = self._producer.flush(PATIENCE_S)
@@ -196,8 +197,9 @@ class KafkaTransactions:
     def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         """Add a group's positions to the transaction (for Kafka's own tools; never read back).
 
-        Not once a connection broke: in librdkafka 2.16 the call keeps no time limit (its issue
-        5456), and never comes back after the group's coordinator has left the cluster (5511).
+        Skipped once a connection has broken: in librdkafka 2.16 the call ignores its time limit
+        (its issue 5456), and never returns after the group's coordinator has left the cluster
+        (5511).
         """
         if self._suspicion:
             return
@@ -222,7 +224,7 @@ class KafkaTransactions:
             self._suspicion = f"the last commit took longer than {SLOW_COMMIT_S:g} s"
 
     def close(self) -> None:
-        """Give the connection back, aborting what is open; safe to call twice."""
+        """Close the connection and abort an open transaction; safe to call twice."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -230,7 +232,8 @@ class KafkaTransactions:
             try:
                 producer.abort_transaction(TIMEOUT_S)
             except KafkaException as error:
-                # Fenced, or out of reach: the next life or the broker's time limit aborts it.
+                # Fenced or unreachable: the next attempt or the broker's timeout aborts the
+                # transaction.
                 LOGGER.info("%s: %s", self._id, self._connection.clean(error))
 
     def _queue(
@@ -264,7 +267,7 @@ class KafkaTransactions:
             except BufferError:
                 if monotonic() > deadline:
                     raise self._doubt("the queue stays full") from None
-                # The iterator knows how many are left; the one before them was not taken.
+                # The iterator knows how many remain; the record before them was not accepted.
                 done = min(done + self._chunk, len(values)) - length_hint(rest) - 1
                 self._producer.poll(0.05)
 
@@ -283,12 +286,12 @@ class KafkaTransactions:
     def _on_statistics(self, statistics: str) -> None:
         told = json.loads(statistics)
         for broker in told["brokers"].values():
-            # Connections that broke while we looked for our coordinator did no harm.
+            # Disconnects during the lookup of the coordinator are harmless.
             if broker["disconnects"] and told["ts"] - broker["stateage"] > self._born_us:
                 self._suspicion = "a connection broke"
 
     def _abort_after_loss(self) -> None:
-        """Abort; whether a newer life is the reason is told here, not by the lost records."""
+        """Abort; the abort, not the lost records, shows whether a newer attempt fenced this one."""
         self._open = False
         try:
             self._producer.abort_transaction(TIMEOUT_S)
@@ -298,7 +301,7 @@ class KafkaTransactions:
 
     @contextmanager
     def _step(self, step: str) -> Iterator[None]:
-        """Turn what a step of the client raises into what it means."""
+        """Translate an error of a client's step into the error it stands for."""
         if self._producer is None:
             raise self._doubt(f"it was closed before {step}")
         try:
@@ -306,7 +309,7 @@ class KafkaTransactions:
         except KafkaException as error:
             raise self._failure(step, error) from None
         except SystemError as error:
-            # A fatal error is raised in the middle of the client's callbacks.
+            # A fatal error is raised from within the client's callbacks.
             if not isinstance(error.__cause__, KafkaException):
                 raise
             raise self._failure(step, error.__cause__) from None
@@ -319,7 +322,8 @@ class KafkaTransactions:
         self._connection.check()
         if error.args[0].code() in CODES:
             self._require_topics()
-            # The group whose positions are written has the task's name, as its transactions have.
+            # The consumer group whose positions are written has the task's name, like its
+            # transactions.
             told = None if error.args[0].code() in _OF_TOPICS else self._right
             return self._connection.failure(f"{step} of '{self._id}'", error, right=told)
         if error.args[0].code() in _FENCED:
