@@ -1,9 +1,9 @@
 """An expression around calls of aggregate functions, such as ``sum(price * size) / sum(size)``.
 
-Each call is cut out of the tree and a column stands in its place; what is left is an expression
-over the results of the calls, and over the fields that are the same for a whole group.
+Each call is cut out of the tree and replaced by a column. The remaining tree is an expression over
+the results of the calls, and over the fields that are constant in a group.
 
-A macro is a name for such an expression: ``vwap(price, size)`` stands for the one above.
+A macro is a name for such an expression: ``vwap(price, size)`` expands to the one above.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from errata.schemas.fields import Fields, FieldType
 def expanded(
     macro: Macro, given: Sequence[exp.Expr], *, condition: exp.Expr | None, start: int
 ) -> exp.Expr:
-    """Return what a call of a macro stands for.
+    """Return the expansion of a macro call.
 
     Args:
         macro: The macro.
         given: Its arguments, one for each of its names.
-        condition: What is put behind each call as its FILTER (WHERE ...); None: nothing.
-        start: Where the call stands in the text; all that is in its place stands there.
+        condition: The FILTER (WHERE ...) condition to add to each call; None: no condition.
+        start: The position of the call in the text, which every node of the expansion gets.
 
     Example:
         >>> from errata.processors.aggregates.functions import MACROS
@@ -82,7 +82,7 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.CovarSamp: "covar_samp",
     exp.CovarPop: "covar_pop",
 }
-"""Function by the parser's node; a name that the parser doesn't know is looked up as it is."""
+"""Function by the parser's node; a name that the parser doesn't know is looked up unchanged."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Distinct: ("DISTINCT", "count(distinct ...) is the one that takes it"),
@@ -99,11 +99,11 @@ class AggregateCall:
 
     Args:
         function: A name of `FUNCTIONS`.
-        arguments: What it is applied to; none for ``count(*)``.
-        parameters: The numbers behind them.
-        ignore_nulls: Whether it says IGNORE NULLS.
-        condition: What its FILTER (WHERE ...) says; None without one.
-        position: Where it stands in the text.
+        arguments: Its arguments; none for ``count(*)``.
+        parameters: The literal numbers that follow the arguments.
+        ignore_nulls: Whether it has IGNORE NULLS.
+        condition: The condition of its FILTER (WHERE ...); None without one.
+        position: Its position in the text.
     """
 
     function: str
@@ -116,12 +116,12 @@ class AggregateCall:
 
 @dataclass(frozen=True)
 class AggregateExpression:
-    """What a user wrote for one result.
+    """The expression that a user wrote for one result.
 
     Args:
-        text: The whole.
+        text: The whole text.
         calls: The calls in it, from left to right.
-        tree: What is around them, with a column ``#n`` for the call number n.
+        tree: The expression around them, with a column ``#n`` for the call number n.
     """
 
     text: str
@@ -130,7 +130,7 @@ class AggregateExpression:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is a call and nothing around it."""
+        """Whether it is a single call with nothing around it."""
         return isinstance(self.tree, exp.Column)
 
     def around(self, types: Sequence[FieldType], groups: Fields) -> Expression:
@@ -138,7 +138,7 @@ class AggregateExpression:
 
         Args:
             types: Types of the results of the calls.
-            groups: The fields that are the same for a whole group.
+            groups: The fields that are constant in a group.
 
         Raises:
             ExpressionError: If it is not allowed, reads another field, or types don't fit.
@@ -225,14 +225,14 @@ class _Cutting:
         return node
 
     def _unwrapped(self, node: exp.Expr) -> tuple[exp.Expr, bool, exp.Expr | None]:
-        """Return what FILTER, IGNORE NULLS and RESPECT NULLS stand behind, and what they say."""
+        """Return a call without its FILTER, IGNORE NULLS and RESPECT NULLS, and their values."""
         ignore_nulls, condition = False, None
         while isinstance(node, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
             if isinstance(node, exp.Filter):
                 condition = node.expression.this
             ignore_nulls |= isinstance(node, exp.IgnoreNulls)
             node = node.this
-        if isinstance(node.this, (exp.IgnoreNulls, exp.RespectNulls)):  # said inside the brackets
+        if isinstance(node.this, (exp.IgnoreNulls, exp.RespectNulls)):  # inside the brackets
             ignore_nulls |= isinstance(node.this, exp.IgnoreNulls)
             node.set("this", node.this.this)
         return node, ignore_nulls, condition
@@ -269,7 +269,7 @@ class _Cutting:
         )
 
     def _given(self, node: exp.Expr) -> list[exp.Expr]:
-        """Return what stands between the brackets of a call."""
+        """Return the arguments of a call."""
         given = [] if isinstance(node, exp.Anonymous) or node.this is None else [node.this]
         given += [node.expression] if node.args.get("expression") else []
         given += node.expressions
@@ -278,7 +278,7 @@ class _Cutting:
         return given
 
     def _parameter(self, name: str, node: exp.Expr) -> Fraction:
-        """Return the number that a literal stands for."""
+        """Return the value of a number literal."""
         sign, literal = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
         is_number = isinstance(literal, exp.Literal) and not literal.is_string
         found = number(literal.name) if is_number else None
@@ -313,7 +313,7 @@ class _Cutting:
 
 
 def _function(node: exp.Expr) -> str | None:
-    """Return the name of the function that a node calls, None if it is no aggregate."""
+    """Return the name of the aggregate function that a node calls; None if it calls none."""
     if isinstance(node, exp.Anonymous):
         return NAMES.get(node.name.lower())
     return _NODES.get(type(node))

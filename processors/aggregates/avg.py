@@ -14,9 +14,9 @@ _EXACT_DOUBLE = 2**53
 
 
 class LongAverage(IntegerTotal):
-    """Average of a long as the double nearest to it; null for no value.
+    """Average of longs as the nearest double; null without values.
 
-    Rounded once, from the exact total, for up to 2**53 rows.
+    It is rounded once, from the exact total, for up to 2**53 rows.
     """
 
     def __init__(self, argument: FieldType) -> None:
@@ -26,10 +26,10 @@ class LongAverage(IntegerTotal):
         """Return the averages."""
         total = states["total"]
         quotient, remainder, count = self.divided(states)
-        # One IEEE division rounds once if both operands are doubles as they are.
+        # One IEEE division rounds once if doubles represent both operands exactly.
         small = total.cast(pl.Float64) / count.cast(pl.Float64)
         # A larger total has an average of 2**53 / count or more: with 64 binary places that is at
-        # least 64 bits. Rounding them to odd keeps the one rounding to 53 bits right.
+        # least 64 bits. Rounding them to odd keeps the one rounding to 53 bits correct.
         places = whole(2**64)
         scaled = remainder * places
         fraction = scaled // count
@@ -45,7 +45,7 @@ class LongAverage(IntegerTotal):
 class DecimalAverage(IntegerTotal):
     """Average of a decimal(p,s) as decimal(p + 4, s + 4), both at most 38, rounded half up.
 
-    Null for no value, and where the average doesn't fit. Rounded once, from the exact total.
+    Null without values, or if the average doesn't fit. It is rounded once, from the exact total.
     """
 
     def __init__(self, argument: FieldType) -> None:
@@ -61,18 +61,19 @@ class DecimalAverage(IntegerTotal):
         scaled = remainder * shift
         places = scaled // count
         left = (scaled - places * count) * whole(2)
-        # Null where the average can't fit, before the product could wrap.
+        # Null if the average can't fit, checked before the product could wrap.
         most = whole(10 ** (self.result.precision - digits))
         down = quotient.set(quotient.abs() > most, None) * shift + places
-        # The average is down + left / 2 / count. Half goes away from zero: up from 0 on.
+        # The average is down + left / 2 / count. Ties round away from zero: up from 0 on.
         up = (left > count) | ((left == count) & (down >= whole(0)))
         return fitting(down + up.cast(pl.Int128), self.result.precision)
 
 
 class DoubleAverage(DoubleTotal):
-    """Average of a double: its total divided by its count; null for no value.
+    """Average of doubles: their total divided by their count; null without values.
 
-    The bound is that of `DoubleTotal`; one below 2**-982 is rounded to a multiple of 2**-1034.
+    The error bound is that of `DoubleTotal`; an average below 2**-982 is rounded to a multiple of
+    2**-1034.
 
     Example:
         A formula with the mean alone as its state gives -4.0 here:

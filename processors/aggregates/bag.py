@@ -1,8 +1,8 @@
-"""The state of functions that need every value of a group: a bag, sorted.
+"""The state of functions that need every value of a group: a sorted bag.
 
-Percentiles, modes and numbers of distinct values are not invertible, and nothing smaller than the
-content tells what they are once a row has left. So the content itself is the state: its distinct
-rows in order, and how often each is there.
+Percentiles, modes and numbers of distinct values are not invertible: after a row leaves, only the
+content determines them. So the state is the content itself: its distinct rows in order, each with
+its count.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ VALUES, COUNTS = "values", "counts"
 
 @dataclass(frozen=True)
 class Contents:
-    """What some bags hold, a line a distinct row, in the order of groups and then of rows.
+    """The contents of some bags, one line per distinct row, ordered by group and then by row.
 
     Args:
-        group: Index of a row's group, as 64 bits.
+        group: Index of a row's group, in 64 bits.
         rows: The rows, in physical types.
-        counts: How often each is there.
-        sizes: By group, how many rows it has, each as often as it is there.
+        counts: The count of each row.
+        sizes: The number of rows by group: the sum of its counts.
     """
 
     group: Counts
@@ -40,27 +40,28 @@ class Contents:
     sizes: Counts
 
     def at(self, groups: Counts, ranks: Counts) -> Counts:
-        """Return which lines hold the rows of some ranks, from 0 and counted as often as there.
+        """Return the lines that hold the rows of some ranks, from 0, with each row's count.
 
         Args:
             groups: Groups that have rows.
-            ranks: For each a number below its size.
+            ranks: For each group a number below its size.
         """
         before = np.cumsum(self.sizes) - self.sizes
         return np.searchsorted(np.cumsum(self.counts), before[groups] + ranks, side="right")
 
 
 class Bag(Signed):
-    """The distinct rows of each group in order, and how often each is there.
+    """The distinct rows of each group in order, each with its count.
 
     NaN equals NaN and is above all numbers, -0.0 is 0.0, null is below all values. Texts and bytes
-    are in the order of their octets. A change costs as much as what is in the groups it touches,
-    and no result keeps a bag: see `kept`.
+    are ordered by their octets. The cost of a change is linear in the contents of the groups that
+    it touches. No result carries a bag: see `kept`.
 
     Args:
-        order: Keys by column, the first one first; what is alike in all of them is the same row.
+        order: Keys by column, most significant first; rows that are equal in all of them are the
+            same row.
         columns: The columns in the order of the arguments.
-        needed: Columns; rows in which one is null don't take part.
+        needed: Columns; rows in which one of them is null are ignored.
         result: Type of the emitted value.
     """
 
@@ -89,7 +90,7 @@ class Bag(Signed):
     def change(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Put rows into their bags, or take them out."""
+        """Add rows to their bags, or remove them."""
         given = dict(zip(self.columns, values.get_columns(), strict=True))
         columns = [
             _plain(given[name]).cast(_listed(key.type)).alias(name)
@@ -100,11 +101,11 @@ class Bag(Signed):
         return self._with(states, rows.drop_nulls(self.needed))
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Put both bags together."""
+        """Merge both bags."""
         return self._with(one, self._exploded(other))
 
     def contents(self, states: pl.DataFrame) -> Contents:
-        """Return what the bags hold."""
+        """Return the contents of the bags."""
         lines = self._exploded(states)
         group, counts = (lines[name].to_numpy().astype(np.int64) for name in ("@group", COUNTS))
         sizes = np.zeros(states.height, dtype=np.int64)
@@ -113,7 +114,7 @@ class Bag(Signed):
         return Contents(group, pl.DataFrame(rows), counts, sizes)
 
     def _with(self, states: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the states with rows of some groups put in, or taken out by counts below 0."""
+        """Return the states after rows are added, or removed by counts below 0."""
         if rows.is_empty():
             return states
         touched = np.zeros(states.height, dtype=np.bool_)
@@ -128,7 +129,7 @@ class Bag(Signed):
             .sort(names, descending=[False, *largest], nulls_last=[False, *largest])
         )
         bags = lines.group_by("@group", maintain_order=True).agg(pl.col(*self.order, COUNTS))
-        # Lines to choose from: those that were, then one that is empty, then those made.
+        # Lines to choose from: the old ones, then an empty one, then the new ones.
         line = np.where(touched, states.height, np.arange(states.height))
         line[bags["@group"].to_numpy()] = states.height + 1 + np.arange(bags.height)
         return pl.concat([states, self.init(1), bags.select(list(self.parts))])[line]
@@ -136,7 +137,7 @@ class Bag(Signed):
     def _exploded(
         self, states: pl.DataFrame, some: npt.NDArray[np.bool_] | None = None
     ) -> pl.DataFrame:
-        """Return what the bags hold, of all groups or of some, a line a distinct row."""
+        """Return the contents of all bags or of some, one line per distinct row."""
         there = states[COUNTS].list.len() > 0
         if some is not None:
             there &= pl.Series(some)
@@ -144,7 +145,7 @@ class Bag(Signed):
 
 
 class BagOfValues(Bag):
-    """The values of an argument, in order; nulls don't take part.
+    """The values of an argument, in order; nulls are ignored.
 
     Args:
         argument: Type of the argument.
@@ -158,12 +159,12 @@ class BagOfValues(Bag):
 
 
 def _listed(kind: FieldType) -> pl.DataType | type[pl.DataType]:
-    """Return the type of a field's values in a list: Arrow knows no integers of 128 bits."""
+    """Return the type of a field's values in a list: Arrow has no 128-bit integers."""
     return pl.Decimal(MAX_PRECISION, 0) if kind.dtype == pl.Int128 else kind.dtype
 
 
 def _plain(column: pl.Series) -> pl.Series:
-    """Return a column in which equal values look the same: -0.0 as 0.0."""
+    """Return a column in which equal values have the same bits: -0.0 becomes 0.0."""
     if not column.dtype.is_float():
         return column
     return column.set(column == 0.0, 0.0)

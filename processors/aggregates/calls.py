@@ -1,4 +1,4 @@
-"""Which aggregate function a call means, by the types of its arguments."""
+"""Selects the aggregate function for a call, by the types of its arguments."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ WHOLE, REAL = ("int", "long", "decimal"), ("float", "double")
 
 
 class AggregateTypeError(ErrataError):
-    """There is no such aggregate function, or not of such arguments.
+    """An aggregate function is unknown, or does not accept the arguments.
 
     Args:
         name: The function.
         need: What it needs.
-        found: What it was given.
-        hint: What to do, if there is something to say.
+        found: What the call has.
+        hint: The remedy, if there is one.
     """
 
     def __init__(self, name: str, *, need: str, found: str, hint: str = "") -> None:
@@ -46,15 +46,15 @@ class AggregateTypeError(ErrataError):
 
 @dataclass(frozen=True)
 class Call:
-    """What a function is called with.
+    """The name and the argument types of a call.
 
     Args:
-        name: Its name in the table.
+        name: The function's name in the table.
         types: Types of its arguments; none for ``*``.
-        order: First and last: the keys that rows are ordered by. Of min_by and max_by: those that
-            decide between rows with the same second argument.
-        ignore_nulls: Whether rows in which the first argument is null don't take part.
-        parameters: Numbers behind the arguments, such as the share of a percentile.
+        order: For first and last: the keys that rows are ordered by. For min_by and max_by: the
+            keys that decide between rows with the same second argument.
+        ignore_nulls: Whether rows in which the first argument is null are ignored.
+        parameters: Literal numbers after the arguments, such as the share of a percentile.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Call:
 
 
 def count_of(call: Call) -> Compensating:
-    """Return ``count``, of rows without an argument, of values with one."""
+    """Return ``count``: of rows without an argument, of values with one."""
     return Count(VALUES if call.types else ROWS)
 
 
@@ -92,7 +92,7 @@ def avg_of(call: Call) -> Compensating:
 
 
 def variance_of(*, sample: bool, root: bool) -> Callable[[Call], Compensating]:
-    """Return what makes one of the four variances of a number."""
+    """Return the constructor of one of the four variances of a number."""
 
     def make(call: Call) -> Compensating:
         (argument,) = call.types
@@ -106,7 +106,7 @@ def variance_of(*, sample: bool, root: bool) -> Callable[[Call], Compensating]:
 
 
 def of_booleans(function: Callable[[], Compensating]) -> Callable[[Call], Compensating]:
-    """Return what makes a function of a boolean."""
+    """Return the constructor of a function of a boolean."""
 
     def make(call: Call) -> Compensating:
         if call.types[0].kind != "boolean":
@@ -122,12 +122,12 @@ def first_of(call: Call) -> Compensating:
 
 
 def last_of(call: Call) -> Compensating:
-    """Return ``last``, the first in the order turned round."""
+    """Return ``last``, which is ``first`` in the reversed order."""
     return First(call.types[0], backwards(call.order), ignore_nulls=call.ignore_nulls)
 
 
 def extreme_by(*, largest: bool) -> Callable[[Call], Compensating]:
-    """Return what makes ``max_by`` or ``min_by``."""
+    """Return the constructor of ``max_by`` or ``min_by``."""
 
     def make(call: Call) -> Compensating:
         value, key = call.types
@@ -165,7 +165,7 @@ def median_of(call: Call) -> Compensating:
 
 
 def ranking_of(ranking: type[Ranking]) -> Callable[[Call], Compensating]:
-    """Return what makes ``top_k`` or ``most_common``."""
+    """Return the constructor of ``top_k`` or ``most_common``."""
 
     def make(call: Call) -> Compensating:
         (argument,), (most,) = call.types, call.parameters

@@ -1,8 +1,8 @@
-"""The contract of an aggregate function whose content can enter and leave.
+"""The contract of an aggregate function whose rows can enter and leave.
 
 EEP made sliding windows cheap by adding one function to accumulate and emit: ``compensate``, which
-reverses the effect of what leaves. Errata asks the same of it for a revision: the original leaves,
-the revised tuple enters, and the rest of the window is never looked at.
+reverses the effect of a row that leaves. Errata uses it for revisions: the original leaves, the
+revised tuple enters, and the rest of the window is not read.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import polars as pl
 from errata.schemas.fields import FieldType
 
 Part: TypeAlias = FieldType | pl.List
-"""What a column of a state holds: values of a field's type, or lists, which no result can keep."""
+"""The type of a column of a state: a field's type, or a list, which no result can keep."""
 
 _EMPTY: Mapping[str, Any] = {"string": "", "uuid": "", "bytes": b"", "boolean": False}
 
 
 class Declared(ABC):
-    """What every aggregate function declares.
+    """The declarations that every aggregate function has.
 
     Args:
-        arguments: The expressions whose values are the function's arguments, as a user's function
-            is given them: ``Vwap("price", "size")``.
+        arguments: The expressions whose values are the function's arguments; a user's function
+            takes them as ``Vwap("price", "size")``.
 
     Attributes:
         result: Type of the emitted value.
         parts: Type by short name of the columns of a state; also ``pl.List(...)``, of anything but
             128-bit integers, which Arrow does not know.
-        compensates: Whether what has entered can leave again. If not, there need be no
-            `compensate`: a group that a row has left is not exact, and its content is replayed.
+        compensates: Whether rows can leave again. If not, no `compensate` is needed: a group that a
+            row has left is not exact, and its content is replayed.
     """
 
     result: FieldType | str
@@ -46,11 +46,11 @@ class Declared(ABC):
 
     @property
     def kept(self) -> Sequence[str]:
-        """The parts that travel with a result, so that a stored one can be revised.
+        """The parts that a result carries, so that a stored result can be revised.
 
-        Unless overridden all of them, or none if one is a list. Parts that depend on more than the
-        content must not be among them. Of a function that keeps none no stored result can be
-        revised: its windows are replayed, or all of them kept.
+        The default is all parts, or none if one is a list. Parts that depend on more than the
+        content must not be included. If a function keeps none, its stored results can't be revised:
+        its windows are replayed, or all of them kept.
         """
         has_list = any(isinstance(part, pl.List) for part in self.parts.values())
         return () if has_list else tuple(self.parts)
@@ -64,21 +64,21 @@ class Declared(ABC):
 class Compensating(Declared):
     """An aggregate function over many groups at once; a user's own derives from it too.
 
-    The *states* of groups are a frame with a row a group and a column a part. A *content* is a
-    multiset of rows; a row has a value per argument. Every method is pure: it returns new columns
-    and leaves those that it was given as they were. What a state keeps, and so what `emit` returns,
-    depends on the content alone and not on the order or the batches in which it came, except for
-    the last bits of a float, and while it is not exact.
+    The *states* of groups are a frame with one row per group and one column per part. A *content*
+    is a multiset of rows; a row has one value per argument. Every method is pure: it returns new
+    columns and does not change its arguments. A state, and so the result of `emit`, depends on the
+    content alone and not on the order or the batches in which rows entered. The exceptions are the
+    last bits of a float, and a state that is not exact.
 
-    Rows may leave in any order and in any batch, but only rows that are there. What is declared is
-    in `Declared`: `result`, `parts` and, where it is needed, `compensates` and `kept`.
+    Rows may leave in any order and in any batch, but only rows that have entered. `Declared` has
+    the declarations: `result`, `parts` and, if needed, `compensates` and `kept`.
 
-    A row that `accumulate` raises for when it enters a fresh state alone is never given to the
-    function again; a group that `emit` raises for has no result (docs/networks.md).
+    If `accumulate` raises for a row that enters an empty state alone, the function never gets that
+    row again; a group for which `emit` raises has no result (docs/networks.md).
 
     Example:
-        A function of a user's own. What enters is added to the sums of its group, what leaves is
-        taken off again:
+        A user's function. A row that enters is added to the sums of its group, a row that leaves is
+        subtracted:
 
         >>> class Vwap(Compensating):
         ...     result = "double?"
@@ -113,9 +113,9 @@ class Compensating(Declared):
     """
 
     def init(self, count: int) -> pl.DataFrame:
-        """Return the states of `count` groups without content.
+        """Return the states of `count` empty groups.
 
-        Unless overridden they are null in optional parts, else 0, false or empty.
+        The default is null for optional parts, and 0, false or empty for others.
         """
         return pl.DataFrame(
             [
@@ -127,7 +127,7 @@ class Compensating(Declared):
     def recall(self, kept: pl.DataFrame) -> pl.DataFrame:
         """Return the states of stored results, of which only the kept parts are known.
 
-        Unless overridden the others are those of a group without content.
+        By default the other parts are those of an empty group.
         """
         return self.init(kept.height).with_columns(kept).select(list(self.parts))
 
@@ -141,7 +141,7 @@ class Compensating(Declared):
             states: The states before.
             groups: For each row the index of its group in `states`, UInt32, in any order; a group
                 may have many rows or none.
-            values: A column per argument, in order, in physical types; a row per group index.
+            values: One column per argument, in order, in physical types; one row per group index.
         """
 
     def compensate(
@@ -149,24 +149,24 @@ class Compensating(Declared):
     ) -> pl.DataFrame:
         """Return the states after rows have left; arguments as for `accumulate`.
 
-        Every function has it but those that say ``compensates = False``.
+        Every function must define it, except those with ``compensates = False``.
         """
         raise NotImplementedError
 
     @abstractmethod
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of united contents, group by group; both have the same height."""
+        """Return the states of merged contents, group by group; both have the same height."""
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Return for each group whether `emit` is right.
+        """Return for each group whether `emit` is correct.
 
-        False after a change that could not be compensated: then the content must be replayed.
+        It is False after a change that could not be compensated: the content must be replayed.
         """
         return pl.Series([True]).new_from_index(0, states.height)
 
     @abstractmethod
     def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return the results, a value per group in the physical type of `result`."""
+        """Return the results, one value per group in the physical type of `result`."""
 
 
 def part_types(function: Declared) -> dict[str, Part]:
@@ -178,7 +178,7 @@ def part_types(function: Declared) -> dict[str, Part]:
 
 
 def kept_types(function: Compensating) -> dict[str, FieldType]:
-    """Return the types of the parts that travel with a result."""
+    """Return the types of the parts that a result carries."""
     types = part_types(function)
     kept = {name: types[name] for name in function.kept}
     return {name: part for name, part in kept.items() if isinstance(part, FieldType)}
@@ -190,7 +190,7 @@ def part_dtype(part: Part) -> pl.DataType | type[pl.DataType]:
 
 
 def _nothing(part: Part) -> Any:
-    """Return what a part is of a group without content."""
+    """Return the value of a part for an empty group."""
     if isinstance(part, pl.List):
         return []
     return None if part.optional else _EMPTY.get(part.kind, 0)

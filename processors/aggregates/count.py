@@ -14,7 +14,7 @@ ROWS, VALUES, TRUE = "rows", "values", "true"
 
 
 class Count(Signed):
-    """How many rows a group has, or how many whose value is not null, or true; 0 for none.
+    """The number of rows of a group, or of rows whose value is not null, or true; 0 for none.
 
     Args:
         what: ``rows``, ``values`` or ``true``.
@@ -36,7 +36,7 @@ class Count(Signed):
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
-        """Rows are counted alike whatever the type of the argument."""
+        """The type of the argument does not matter for counting."""
         return ("count", self.what)
 
     def change(

@@ -18,7 +18,7 @@ from errata.processors.aggregates.variance import digits, quotients, roots
 from errata.schemas.fields import FieldType
 
 SUMS = {"x": (0,), "y": (1,), "xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}
-"""What the state sums up: an argument, or the product of two."""
+"""The sums in the state: of an argument, or of the product of two."""
 
 CORR, SAMPLE, POPULATION = "corr", "covar_samp", "covar_pop"
 
@@ -26,12 +26,13 @@ CORR, SAMPLE, POPULATION = "corr", "covar_samp", "covar_pop"
 class DoubleCovariance(DoubleMoments):
     """Covariance or correlation of two numbers, at least one of them a double or float.
 
-    Covariances are worked out from sums that are right to the bound of `DoubleMoments`, to 2**-130
-    of the product of the root mean squares, and then rounded in two steps; a correlation in seven.
+    Covariances are computed from sums with the error bound of `DoubleMoments`, 2**-130 of the
+    product of the root mean squares, and then rounded in two steps; a correlation in seven.
 
-    Null as of `IntegerCovariance`, but that values which are all the same have a correlation while
-    what far larger ones left behind in the sums is not 0. With a NaN or an infinity they are NaN;
-    those can leave again, and so can a value from `TOO_LARGE` on, which counts as one.
+    Results are null as in `IntegerCovariance`, with one exception: values that are all the same
+    have a correlation while the rounding errors that far larger values left in the sums are not 0.
+    With a NaN or an infinity the result is NaN. NaN and infinities can leave again, and so can a
+    value from `TOO_LARGE` on, which counts as an infinity.
 
     Args:
         arguments: Types of the arguments.
@@ -78,12 +79,12 @@ class DoubleCovariance(DoubleMoments):
 
 
 class IntegerCovariance(Signed):
-    """Covariance or correlation of whole numbers or decimals as the double nearest to it.
+    """Covariance or correlation of whole numbers or decimals as the nearest double.
 
-    From exact sums, for up to 10**11 rows. Rows in which one of the two is null don't take part. A
-    covariance of a population is null for no row, one of a sample and a correlation for less than
-    two. A correlation is also null where all values of one argument are the same: there Spark stops
-    with a division by zero or, not in ANSI mode, gives null.
+    It is computed from exact sums, for up to 10**11 rows. Rows in which an argument is null are
+    ignored. A population covariance is null without rows; a sample covariance and a correlation are
+    null for less than two rows. A correlation is also null if all values of one argument are the
+    same: there Spark fails with a division by zero or, outside ANSI mode, returns null.
 
     Args:
         arguments: Types of the arguments.
@@ -136,7 +137,7 @@ class IntegerCovariance(Signed):
         sums = {name: joined([some[part] for part in reversed(self._limbs(name))]) for name in SUMS}
 
         def about(product: str, one: str, other: str) -> list[int]:
-            """Return sums of products about the means, times the count."""
+            """Return the centred sums of products, times the count."""
             means = map(operator.mul, sums[one], sums[other])
             return list(map(operator.sub, map(operator.mul, counts, sums[product]), means))
 
@@ -154,7 +155,7 @@ class IntegerCovariance(Signed):
         return laid_out(values, at, states.height)
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, height: int) -> pl.DataFrame:
-        """Return the states of rows alone."""
+        """Return the states of the given rows only."""
         rows = values.with_columns(groups.alias("@group")).drop_nulls()
         groups = rows["@group"]
         numbers = [column.cast(pl.Int128) for column in rows.drop("@group").get_columns()]
@@ -172,7 +173,7 @@ class IntegerCovariance(Signed):
         other: pl.DataFrame,
         step: Callable[[pl.Series, pl.Series], pl.Series],
     ) -> pl.DataFrame:
-        """Return the states of sums or differences, limbs brought into range."""
+        """Return the states of sums or differences, with limbs normalized."""
         columns = {name: step(one[name], other[name]) for name in self.parts}
         for name in SUMS:
             parts = self._limbs(name)
@@ -181,10 +182,10 @@ class IntegerCovariance(Signed):
         return pl.DataFrame(columns)
 
     def _limbs(self, name: str) -> list[str]:
-        """Return the names of the parts that a sum is in, the lowest first."""
+        """Return the names of the parts that hold a sum, the lowest limb first."""
         return [f"{name}_{number}" for number in range(self.limbs[name])]
 
 
 def _least(what: str) -> int:
-    """Return of how many rows a result is known."""
+    """Return the least number of rows for which the result is not null."""
     return 1 if what == POPULATION else 2

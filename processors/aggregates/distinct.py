@@ -12,9 +12,9 @@ from errata.schemas.fields import FieldType
 
 
 class CountDistinct(Bag):
-    """How many different values there are, or rows of values; 0 for none.
+    """The number of different values, or of different rows of values; 0 for none.
 
-    A row in which one is null isn't counted. NaN is one value, and so are -0.0 and 0.0.
+    A row with a null in it isn't counted. NaN is one value; -0.0 and 0.0 are the same value.
 
     Args:
         arguments: Types of the arguments.
@@ -35,5 +35,5 @@ class CountDistinct(Bag):
         super().__init__(order, columns=names, needed=names, result=FieldType("long"))
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return the numbers, never null."""
+        """Return the counts, never null."""
         return states[COUNTS].list.len().cast(pl.Int64)

@@ -1,4 +1,4 @@
-"""Sums of doubles and of their products, from which variances and correlations are worked out."""
+"""Sums of doubles and of their products, from which variances and correlations are computed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from errata.processors.expressions.decimals import to_double
 from errata.schemas.fields import FieldType
 
 TOO_LARGE = 2.0**460
-"""From here on products could overflow; such a value counts as infinite."""
+"""From this value on products could overflow; such a value counts as infinite."""
 
 _SPLITTER = 2.0**27 + 1
 _PLACES = ("high", "middle", "low")
 
 
 def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the rounded product and exactly what rounding lost (Dekker), below 2**996."""
+    """Return the rounded product and the exact rounding error (Dekker), below 2**996."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
     lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -29,10 +29,10 @@ def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def expanded(terms: Iterable[Doubles]) -> list[Doubles]:
-    """Return the sum of some doubles as the sum of three, the first the nearest to it.
+    """Return the sum of some doubles as three doubles, the first of which is the nearest to it.
 
-    Each sweep moves what rounding lost one place on, as in Ogita, Rump and Oishi, *Accurate sum and
-    dot product* (2005). What is left behind the third one is added to it.
+    Each sweep passes the rounding errors one place on, as in Ogita, Rump and Oishi, *Accurate sum
+    and dot product* (2005). The remainder after the third double is added to it.
     """
     parts = list(terms)
     for _ in range(3):
@@ -42,7 +42,7 @@ def expanded(terms: Iterable[Doubles]) -> list[Doubles]:
 
 
 def _split(values: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the upper 26 bits and the others."""
+    """Return the upper 26 bits and the rest."""
     scaled = values * _SPLITTER
     high = scaled - (scaled - values)
     return high, values - high
@@ -51,15 +51,15 @@ def _split(values: Doubles) -> tuple[Doubles, Doubles]:
 class DoubleMoments(Signed):
     """The state: counts, and sums of the arguments and of products of two of them.
 
-    A sum is that of three doubles, and a product is cut in two without loss. After k changes and
-    merges each is off by at most k * 2**-140 of the absolute values that ever entered or left it,
-    plus 2**-1070 for each product of values below 2**-460. Rows in which an argument is null don't
-    take part. Those with a NaN, an infinity or a value from `TOO_LARGE` on are counted apart, so
-    they can leave as well.
+    A sum is held as three doubles, and a product is split in two without loss. After k changes and
+    merges the error of each sum is at most k * 2**-140 of the absolute values that ever entered or
+    left it, plus 2**-1070 for each product of values below 2**-460. Rows in which an argument is
+    null are ignored. Rows with a NaN, an infinity or a value from `TOO_LARGE` on are counted
+    separately, so they can leave as well.
 
     Args:
-        arguments: Types of the arguments; what is no double is rounded to one.
-        sums: By name the place of the argument that is summed, or of the two factors.
+        arguments: Types of the arguments; values of other types are rounded to doubles.
+        sums: By name the index of the summed argument, or of the two factors.
     """
 
     result: FieldType
@@ -106,7 +106,7 @@ class DoubleMoments(Signed):
         return self._states(counts, sums)
 
     def centred(self, states: pl.DataFrame, product: str, one: str, other: str) -> Doubles:
-        """Return sums of products about the means, times the count, all of it in the end in one."""
+        """Return the centred sums of products, times the count, as the nearest doubles."""
         count = states["count"].to_numpy().astype(np.float64)
         terms = [term for part in _sum(states, product) for term in two_product(part, count)]
         for left in _sum(states, one):
@@ -117,7 +117,7 @@ class DoubleMoments(Signed):
     def _states(
         self, counts: Mapping[str, pl.Series], sums: Mapping[str, Sequence[Doubles]]
     ) -> pl.DataFrame:
-        # What is left of nothing is nothing, whatever bits were lost.
+        # The sums of an empty group are exactly 0, whatever bits were lost.
         nothing = (counts["count"] == counts["special"]).to_numpy()
         columns = {
             part: np.where(nothing, 0.0, column)

@@ -1,8 +1,8 @@
-"""Totals of doubles with an error term, so that what leaves takes its rounding with it.
+"""Totals of doubles with an error term, so that a value that leaves takes its rounding with it.
 
-A plain running sum drifts: 1, 2 and 1e17 enter, 1e17 leaves, and 1 and 2 are gone. Here a total is
+A plain running sum drifts: 1, 2 and 1e17 enter, 1e17 leaves, and 1 and 2 are lost. Here a total is
 the unevaluated sum of two doubles, added as in Dekker, *A floating-point technique for extending
-the available precision* (1971), and a batch is summed without error by cutting values at a common
+the available precision* (1971), and a batch is summed without error by splitting values at a common
 bit, as in Rump, Ogita and Oishi, *Accurate floating-point summation* (2008).
 """
 
@@ -20,7 +20,7 @@ from errata.processors.aggregates.signed import Signed
 from errata.schemas.fields import FieldType
 
 UNIT = 2.0**40
-"""Totals are held in units of this, so that 10**12 of the largest double don't overflow."""
+"""The unit of totals, chosen so that 10**12 of the largest double don't overflow."""
 
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ _SPECIAL: Mapping[str, Callable[[Doubles], npt.NDArray[np.bool_]]] = {
 
 
 def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the rounded sum and exactly what rounding lost (Knuth)."""
+    """Return the rounded sum and the exact rounding error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -42,9 +42,9 @@ def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 def added(
     high: Doubles, low: Doubles, other_high: Doubles, other_low: Doubles
 ) -> tuple[Doubles, Doubles]:
-    """Return x + y of two doubles each, wrong by at most 2**-104 * (abs(x) + abs(y)).
+    """Return x + y of two doubles each, with an error of at most 2**-104 * (abs(x) + abs(y)).
 
-    The first of the result is the double nearest to the sum of both.
+    The first double of the result is the nearest to the sum of both.
     """
     high, lost = two_sum(high, other_high)
     return two_sum(high, lost + (low + other_low))
@@ -53,14 +53,14 @@ def added(
 def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles]:
     """Yield arrays of sums by group that together are the exact sums, the largest first.
 
-    Each pass cuts the values of a group at a bit so high that all sums of what lies above it are
-    exact, and goes on with what lies below. Three passes are usual; the exponents of doubles allow
-    150 at most.
+    Each pass splits the values of a group at a bit so high that all sums of the upper parts are
+    exact, and continues with the lower parts. Three passes are usual; the exponents of doubles
+    allow 150 at most.
 
     Args:
         groups: Index of a value's group.
         values: Finite, below 2**984, fewer than 2**38.
-        height: How many groups there are.
+        height: The number of groups.
     """
     largest = np.zeros(height)
     np.maximum.at(largest, groups, np.abs(values))
@@ -80,10 +80,10 @@ def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles
 class DoubleTotal(Signed):
     """The state that sums and averages of doubles share: counts, and a total of two doubles.
 
-    After k changes and merges the total is off by at most k * 2**-96 of the absolute values of all
-    that ever entered or left, plus 2**-1035 for each such value below 2**-982, which the unit cuts.
-    An emptied group is exactly empty again. NaN and infinities are counted apart, so they can
-    leave as well. ``high`` and ``low`` are in units of `UNIT`.
+    After k changes and merges the error of the total is at most k * 2**-96 of the absolute values
+    that ever entered or left, plus 2**-1035 for each such value below 2**-982, which the unit
+    truncates. An emptied group is exactly empty again. NaN and infinities are counted separately,
+    so they can leave as well. ``high`` and ``low`` are in units of `UNIT`.
     """
 
     result: FieldType

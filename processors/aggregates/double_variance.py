@@ -14,15 +14,16 @@ from errata.schemas.fields import FieldType
 class DoubleVariance(DoubleMoments):
     """Variance or standard deviation of a double or float.
 
-    The result is worked out from sums that are right to the bound of `DoubleMoments`, to 2**-130 of
-    the mean square, and then rounded in two steps, three for a root.
+    The result is computed from sums with the error bound of `DoubleMoments`, 2**-130 of the mean
+    square, and then rounded in two steps, three for a root.
 
-    A sample's is null for less than two values, a population's for none. With a NaN or an infinity
-    it is NaN; they can leave again, and so can a value from `TOO_LARGE` on, which counts as one.
+    It is null for a sample of less than two values, and for a population without values. With a NaN
+    or an infinity it is NaN. NaN and infinities can leave again, and so can a value from
+    `TOO_LARGE` on, which counts as an infinity.
 
     Args:
         sample: Whether to divide by count - 1 rather than count.
-        root: Whether to give the standard deviation.
+        root: Whether to return the standard deviation.
 
     Example:
         >>> spread = DoubleVariance(sample=True, root=False)

@@ -1,7 +1,7 @@
-"""The state of functions that take a value from the row of a group that comes first in some order.
+"""The state of functions that return a value from the first row of a group in some order.
 
-An extreme is not invertible: when the row that holds it leaves, the next one is not known. A live
-state therefore keeps a ladder of the best few. A result carries the first rung alone.
+An extreme is not invertible: when the row that holds it leaves, the next row is not known. A live
+state therefore keeps a ladder of the first few rows. A result carries the first rung only.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ from errata.processors.aggregates.signed import Signed
 from errata.schemas.fields import FieldType, physical
 
 RUNGS = 2
-"""Keys that a live state keeps.
+"""The number of keys that a live state keeps.
 
-Of windows in which a tenth of the rows is deleted, so many need a replay at their close: with one
-rung a tenth (max) to a third (first), with two a hundredth to a sixth, with four next to none. But
-every rung costs each epoch: open, high, low and close of 100 rows take 9.6, 11.3 and 13.3 ms.
+If a tenth of the rows is deleted, this share of windows needs a replay at close: with one rung a
+tenth (max) to a third (first), with two a hundredth to a sixth, with four almost none. But every
+rung adds cost to each epoch: open, high, low and close of 100 rows take 9.6, 11.3 and 13.3 ms,
+respectively.
 """
 
 
 class Extreme(Signed):
-    """The first row in some order, by what it shows.
+    """The first row of a group in some order.
 
     While the ladder has a row on it, rows may leave and the state stays exact. When the last one
-    has left, its key stays as a bound, and the state is not exact until a row not behind the bound
-    enters or the group is empty. A row that is not there can't leave.
+    leaves, its key stays as a bound, and the state is not exact until a row enters that is not
+    behind the bound, or the group is empty. Only rows that have entered can leave.
 
     Args:
-        order: Keys by column, the first one first. Rows that are alike in all of them are ties, of
-            which only the number is known.
-        columns: Type by name of the columns that a row has, in the order of the arguments: the keys
-            and ``value``, which may be a key or whatever goes with the keys.
-        needed: A column; rows in which it is null don't take part. None: all do.
+        order: Keys by column, most significant first. Rows that are equal in all of them are ties,
+            of which only the number is known.
+        columns: Types of a row's columns by name, in the order of the arguments: the keys and
+            ``value``, which may be a key or a value that belongs to the keys.
+        needed: A column; rows in which it is null are ignored. None: no row is.
         rungs: How many keys a live state keeps.
     """
 
@@ -66,20 +67,20 @@ class Extreme(Signed):
 
     @property
     def kept(self) -> Sequence[str]:
-        """The first rung alone: what is on the others depends on how the content came to be."""
+        """The first rung only: the others depend on the history of the content."""
         return ("count", "ties", *self.columns)
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
-        """Functions that order rows alike share their state."""
+        """Functions with the same order of rows share their state."""
         return ("extreme", *self.order.items(), *self.columns, self.needed)
 
     def change(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
-        """Put rows on the ladder, as far as it reaches, or take them from it.
+        """Add rows to the ladder, as far as it reaches, or remove them from it.
 
-        Without rows on its ladder a state is not exact.
+        A state without rows on its ladder is not exact.
         """
         rows = pl.DataFrame(
             [
@@ -98,7 +99,7 @@ class Extreme(Signed):
         if not within.all():
             group, rows = group[within], rows[np.flatnonzero(within)]
         if sign > 0 and len(group) > 2 * self.rungs * states.height:
-            # Not of a group that has a ladder: what is behind the bound may be a tie of a rung.
+            # Not for a group that has a ladder: a row behind the bound may be a tie of a rung.
             within = key.reaches(rows[name], bound(key, group, rows[name], rungs=self.rungs))
             within |= ladders.used[group] > 0
             group, rows = group[within], rows[np.flatnonzero(within)]
@@ -118,7 +119,7 @@ class Extreme(Signed):
         )
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Put both ladders together, as far as both reach."""
+        """Merge both ladders, as far as both reach."""
         left, right = self._ladders(one), self._ladders(other)
         more = right.rungs()
         more = Entries(more.group, more.ties, more.floor, more.row + left.columns.height)
@@ -127,15 +128,15 @@ class Extreme(Signed):
         return self._states(count, columns, left.rungs().and_then(more), left, None)
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Return for each group whether its first row is known, or there is none."""
+        """Return for each group whether its first row is known, or it has no rows."""
         return (states["ties"] > 0) | (states["count"] == 0)
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return the values of the first rows; where not exact they mean nothing."""
+        """Return the values of the first rows; if a state is not exact, its value is undefined."""
         return states["value"]
 
     def _ordered(self, column: pl.Series) -> pl.Series:
-        """Return a column in which equal keys look the same: -0.0 as 0.0."""
+        """Return a column in which equal keys have the same bits: -0.0 becomes 0.0."""
         key = self.order.get(column.name)
         if key is None or key.type.kind not in ("double", "float"):
             return column
@@ -165,7 +166,7 @@ class Extreme(Signed):
         was: Ladders,
         touched: Flags | None,
     ) -> pl.DataFrame:
-        """Return states with these counts and, where touched, ladders made of the entries."""
+        """Return states with these counts and, for touched groups, ladders of the entries."""
         height = len(count)
         nothing = columns.height - 1
         row = np.full((self.rungs, height), nothing)

@@ -10,16 +10,16 @@ from errata.schemas.fields import FieldType
 
 
 class First(Extreme):
-    """The value of the row that comes first by some keys; null for no row.
+    """The value of the first row by some keys; null without rows.
 
-    The keys name a row, so that no two are alike in all of them: they end with the identity. A null
-    value counts like any other, unless nulls are ignored.
+    The keys end with the identity, so no two rows are equal in all of them. A null value counts
+    like any other, unless nulls are ignored.
 
     Args:
         value: Type of the value.
         order: The keys, in the order of the arguments that follow the value.
-        ignore_nulls: Whether rows without a value don't take part.
-        needs_key: Whether rows in which the first key is null don't take part.
+        ignore_nulls: Whether rows without a value are ignored.
+        needs_key: Whether rows in which the first key is null are ignored.
         rungs: How many rows a live state keeps.
 
     Example:
@@ -53,5 +53,5 @@ class First(Extreme):
 
 
 def backwards(order: Sequence[Key]) -> list[Key]:
-    """Return the keys by which what came last comes first."""
+    """Return the keys of the reversed order."""
     return [Key(key.type, not key.largest) for key in order]

@@ -1,4 +1,4 @@
-"""What there is to say of an aggregate function: its name, what it takes, how right it is."""
+"""The description of an aggregate function: its name, its arguments, its accuracy."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Function:
     """One aggregate function.
 
     Args:
-        name: What it is called.
-        signature: What it takes and gives.
+        name: Its name.
+        signature: Its arguments and its result.
         example: A call of it.
-        exact: How right its result is.
-        compensates: What can leave without the rest being looked at again.
-        make: Gives the function for a call.
+        exact: The accuracy of its result.
+        compensates: Which rows can leave without a replay of the rest.
+        make: Returns the function for a call.
         also: Its other names.
-        arguments: How many it takes; None if one or more.
-        parameters: How many numbers, written out, it takes behind them.
-        ordered: What rows are ordered by: ``order_by`` or ``event time``; "" if by nothing.
+        arguments: The number of arguments; None if one or more.
+        parameters: The number of literal numbers after the arguments.
+        ordered: The order of rows: ``order_by`` or ``event time``; "" if there is none.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Function:
 
     @property
     def takes(self) -> str:
-        """How many arguments it takes, in words."""
+        """The number of arguments, in words."""
         if self.arguments is None:
             return f"one argument or more of {self.name}"
         count = self.arguments + self.parameters
@@ -51,13 +51,13 @@ class Macro:
     """A name for an expression around calls of functions.
 
     Args:
-        name: What it is called.
-        signature: What it takes and gives.
+        name: Its name.
+        signature: Its arguments and its result.
         example: A call of it.
         stands_for: The expression, over columns with the names of its arguments.
-        arguments: Their names.
-        exact: How right its result is.
-        compensates: What can leave without the rest being looked at again.
+        arguments: The names of its arguments.
+        exact: The accuracy of its result.
+        compensates: Which rows can leave without a replay of the rest.
         also: Its other names.
     """
 
@@ -72,7 +72,7 @@ class Macro:
 
     @property
     def takes(self) -> str:
-        """How many arguments it takes, in words."""
+        """The number of arguments, in words."""
         return f"{len(self.arguments)} arguments of {self.name}"
 
 

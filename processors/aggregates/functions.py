@@ -1,4 +1,4 @@
-"""The aggregate functions as data: what they are called, which arguments each takes, what it is.
+"""The aggregate functions as data: their names, arguments and descriptions.
 
 The compiler, the messages and the page ``docs/aggregates.md`` read this table.
 """
@@ -202,11 +202,11 @@ NAMES: dict[str, str] = {
     for function in FUNCTIONS.values()
     for name in (function.name, *function.also)
 } | {name: name for name in MACROS}
-"""Name in the tables by every name that a function or macro has."""
+"""The name in the tables, by every name of a function or macro."""
 
 
 def nearest(name: str) -> str:
-    """Return what to say of a name that no function has.
+    """Return the hint for an unknown function name.
 
     Example:
         >>> nearest("vwap_samp")
@@ -217,10 +217,10 @@ def nearest(name: str) -> str:
 
 
 def aggregate_function(call: Call) -> Compensating:
-    """Return the aggregate function that a call means.
+    """Return the aggregate function for a call.
 
     Raises:
-        AggregateTypeError: If the name is unknown or the arguments don't suit it.
+        AggregateTypeError: If the name is unknown or the arguments don't fit.
 
     Example:
         >>> from errata.schemas.fields import FieldType

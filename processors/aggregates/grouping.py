@@ -1,4 +1,4 @@
-"""Reductions by a dense group index, from which the states of all aggregates are made."""
+"""Reductions by a dense group index, which the states of all aggregates are built from."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from errata.schemas.fields import MAX_PRECISION
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 _LIMB_COUNT, _LIMB_BITS = 4, 32
-_BLOCK_ROWS = 2**20  # so many limbs add up to less than 2**53: a double holds the sum as it is
+_BLOCK_ROWS = 2**20  # so many limbs add up to less than 2**53: a double holds the sum exactly
 
 
 def whole(number: int) -> pl.Series:
-    """Return a number as a series of one, which is how 128-bit series take an operand.
+    """Return a number as a series of one value, the form in which 128-bit series take an operand.
 
     Example:
         >>> (pl.Series([7], dtype=pl.Int128) * whole(10**30)).to_list()
@@ -41,7 +41,7 @@ def present(groups: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Series]
 
 
 def counted(groups: pl.Series, height: int) -> Counts:
-    """Return how many rows each of `height` groups has.
+    """Return the number of rows of each of `height` groups.
 
     Example:
         >>> counted(pl.Series([2, 0, 2]), 4).tolist()
@@ -51,7 +51,7 @@ def counted(groups: pl.Series, height: int) -> Counts:
 
 
 def laid_out(values: pl.Series, groups: pl.Series | Counts, height: int) -> pl.Series:
-    """Return a column of `height` groups with the values of some, null for the others.
+    """Return a column of `height` groups with values for some, null for the others.
 
     Example:
         >>> laid_out(pl.Series([7.0, 9.0]), pl.Series([2, 0]), 4).to_list()
@@ -82,15 +82,15 @@ def words_of(numbers: pl.Series) -> npt.NDArray[np.uint32]:
 def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
     """Return the exact sum by group of 128-bit integers.
 
-    Numbers are cut into limbs of 32 bits, whose sums nothing can overflow, and put together again.
+    Numbers are split into limbs of 32 bits, whose sums can't overflow, and joined again.
 
     Args:
         groups: Index of a number's group.
-        numbers: Int128 of at most 38 digits, never null, a row per group index.
-        height: How many groups there are.
+        numbers: Int128 of at most 38 digits, never null, one row per group index.
+        height: The number of groups.
 
     Returns:
-        Sums as Int128; one outside of it would be wrong by a multiple of 2**128.
+        Sums as Int128; a sum outside its range would be wrong by a multiple of 2**128.
 
     Example:
         >>> numbers = pl.Series([10**30, -1, 5], dtype=pl.Int128)

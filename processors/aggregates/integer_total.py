@@ -1,6 +1,6 @@
-"""Exact totals of longs and decimals, which no number of rows can overflow.
+"""Exact totals of longs and decimals that don't overflow.
 
-A decimal is its unscaled integer here, so all of this is integer arithmetic in 128 bits.
+A decimal is represented by its unscaled integer, so this is integer arithmetic in 128 bits.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from errata.processors.aggregates.signed import Signed
 from errata.schemas.fields import MAX_PRECISION, FieldType
 
 NARROW_PRECISION = 28
-"""Up to so many digits an argument's total is one part of 38 digits: room for 10**10 rows, and for
-10**19 longs."""
+"""The most digits of an argument whose total is one part of 38 digits: room for 10**10 rows, and
+for 10**19 longs."""
 
 _LIMB_DIGITS = 18
 TOTAL_LIMB = 10**_LIMB_DIGITS
-"""What ``high`` counts in a total of two parts."""
+"""The unit of ``high`` in a total of two parts."""
 
 
 def fitting(numbers: pl.Series, precision: int) -> pl.Series:
@@ -77,7 +77,7 @@ class IntegerTotal(Signed):
         return self._carried([one[name] + other[name] for name in self.parts])
 
     def total(self, states: pl.DataFrame) -> pl.Series:
-        """Return the totals in 128 bits, null for no value and for more than 38 digits."""
+        """Return the totals in 128 bits, null without values and for more than 38 digits."""
         if self.wide:
             edge = 10 ** (MAX_PRECISION - _LIMB_DIGITS)
             high = states["high"]
@@ -90,13 +90,13 @@ class IntegerTotal(Signed):
     def divided(self, states: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
         """Return quotient and remainder of total by count, and the count, all in 128 bits.
 
-        The quotient is rounded down, so that 0 <= remainder < count. All null for no value.
+        The quotient is rounded down, so that 0 <= remainder < count. All are null without values.
         """
         count = states["count"].set(states["count"] == 0, None).cast(pl.Int128)
         if not self.wide:
             quotient = states["total"] // count
             return quotient, states["total"] - quotient * count, count
-        # Long division, limb by limb: what is carried down is below count * 10**18 < 2**127.
+        # Long division, limb by limb: each partial dividend is below count * 10**18 < 2**127.
         limb = whole(TOTAL_LIMB)
         upper = states["high"] // count
         rest = (states["high"] - upper * count) * limb + states["low"].cast(pl.Int128)
@@ -104,7 +104,7 @@ class IntegerTotal(Signed):
         return upper * limb + lower, rest - lower * count, count
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
-        """Return what the rows add to each part, by group."""
+        """Return the sums that the rows add to each part, by group."""
         groups, numbers = present(groups, values.to_series(0))
         count = pl.Series("count", counted(groups, height))
         numbers = numbers.cast(pl.Int128)
@@ -116,7 +116,7 @@ class IntegerTotal(Signed):
         return [count, summed(groups, high, height), summed(groups, low, height)]
 
     def _carried(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
-        """Return states of these parts, ``low`` brought into [0, 10**18)."""
+        """Return states of these parts, with ``low`` normalized to [0, 10**18)."""
         parts = dict(zip(self.parts, columns, strict=True))
         if self.wide:
             limb = whole(TOTAL_LIMB)

@@ -1,8 +1,8 @@
-"""Ladders: the best few keys of each group, in some order, and how many rows hold each.
+"""Ladders: the first few keys of each group in some order, and the number of rows of each.
 
-A ladder has *rungs*, the best first. Of what is behind its last rung nothing is known but how many
-rows there are; while there are some, the last rung is a *floor*: it stays as a bound also when no
-row is left on it. Rungs of all groups are columns: rung r of group g is row r * height + g.
+A ladder has *rungs*, the first key first. Only the number of rows behind its last rung is known.
+While there are such rows, the last rung is a *floor*: it stays as a bound even when no row is left
+on it. The rungs of all groups are columns: rung r of group g is row r * height + g.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _MIX = np.uint32(0x9E3779B1)  # spreads row numbers, which may run in step with 
 
 @dataclass(frozen=True)
 class Key:
-    """One thing that rows are ordered by; null is below all values, NaN above.
+    """A key that rows are ordered by; null is below all values, NaN above.
 
     Args:
         type: Its type.
-        largest: Whether the row with the largest comes first, rather than that with the smallest.
+        largest: Whether the row with the largest value comes first, instead of the smallest.
     """
 
     type: FieldType
     largest: bool
 
     def reaches(self, values: pl.Series, bound: pl.Series) -> Flags:
-        """Whether values don't come after a bound; true as well where one of them is null."""
+        """Whether values don't come after a bound; also true if either is null."""
         fine = values >= bound if self.largest else values <= bound
         flags: Flags = (fine.fill_null(True) if fine.has_nulls() else fine).to_numpy()
         return flags
@@ -47,10 +47,10 @@ class Ladders:
     """The ladders of some groups.
 
     Args:
-        count: How many rows each group has.
-        used: How many rungs each ladder has; at least one if there are rows.
-        ties: Rows on each rung, a line a rung.
-        columns: Keys of the rungs and what goes with them.
+        count: The number of rows of each group.
+        used: The number of rungs of each ladder; at least one if there are rows.
+        ties: The number of rows on each rung.
+        columns: The keys of the rungs, and the values that belong to them.
     """
 
     count: Counts
@@ -60,7 +60,7 @@ class Ladders:
 
     @property
     def height(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.count)
 
     @property
@@ -77,7 +77,7 @@ class Ladders:
         return within
 
     def rungs(self, touched: Flags | None = None) -> Entries:
-        """Return what stands on the ladders, of all groups or of some."""
+        """Return the rungs of all groups or of some."""
         lines = np.arange(len(self.ties))[:, None]
         there = lines < (self.used if touched is None else self.used * touched)
         floor = there & self.has_floor & (lines == self.used - 1)
@@ -87,13 +87,13 @@ class Ladders:
 
 @dataclass(frozen=True)
 class Entries:
-    """What may stand on ladders.
+    """Candidates for rungs.
 
     Args:
         group: Index of the group.
-        ties: How many rows; less than 0 if they leave.
-        floor: Whether it is a floor.
-        row: Which row of some columns it is.
+        ties: The number of rows; below 0 if they leave.
+        floor: Whether the entry is a floor.
+        row: The row of the entry in some columns.
     """
 
     group: Counts
@@ -102,7 +102,7 @@ class Entries:
     row: Counts
 
     def and_then(self, other: Entries) -> Entries:
-        """Return these entries, then those."""
+        """Return these entries followed by others."""
         return Entries(
             np.concatenate([self.group, other.group]),
             np.concatenate([self.ties, other.ties]),
@@ -114,8 +114,9 @@ class Entries:
 def bound(key: Key, groups: Counts, values: pl.Series, *, rungs: int) -> pl.Series:
     """Return for each row a key that about as many rows of its group reach as there are rungs.
 
-    The rows of a group are dealt to as many hands as there are rungs; the bound is the worst of the
-    hands' best. It costs a fraction of sorting, and what does not reach it need not be sorted.
+    The rows of a group are divided among as many buckets as there are rungs; the bound is the last
+    of the buckets' first keys. It costs a fraction of sorting, and rows that don't reach it need
+    not be sorted.
 
     Example:
         >>> key, groups = Key(FieldType("long"), largest=True), np.zeros(1000, dtype=np.int64)
@@ -141,10 +142,10 @@ def bound(key: Key, groups: Counts, values: pl.Series, *, rungs: int) -> pl.Seri
 def climbed(
     order: Mapping[str, Key], columns: pl.DataFrame, entries: Entries
 ) -> tuple[Entries, Counts]:
-    """Return the rungs that entries make, in order by group, and the place of each from 0.
+    """Return the rungs built from entries, in order by group, and the place of each from 0.
 
-    Entries with the same keys become one rung; one without rows goes unless it is a floor, and so
-    does what is behind the first floor of its group.
+    Entries with the same keys become one rung. A rung without rows is dropped unless it is a floor;
+    rungs behind the first floor of a group are dropped too.
     """
     largest = [key.largest for key in order.values()]
     keys = [columns[name][entries.row] for name in order]

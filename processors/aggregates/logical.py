@@ -12,10 +12,10 @@ from errata.schemas.fields import FieldType
 
 
 class Logical(Signed):
-    """Whether all values, or any, are true; null for no value.
+    """Whether all values, or any value, are true; null without values.
 
     Args:
-        every: Whether all have to be true.
+        every: Whether all values have to be true.
 
     Example:
         >>> every = Logical(every=True)
@@ -57,6 +57,6 @@ class Logical(Signed):
         return pl.DataFrame([one[name] + other[name] for name in self.parts])
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return whether it is so."""
+        """Return the results."""
         count, true = states["count"], states["true"]
         return (true == count if self.every else true > 0).set(count == 0, None)

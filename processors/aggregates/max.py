@@ -8,7 +8,7 @@ from errata.schemas.fields import FieldType
 
 
 class Max(Extreme):
-    """The largest value, with how many rows hold it; null for no value.
+    """The largest value, with the number of rows that hold it; null without values.
 
     Text is ordered by its UTF-8 bytes, false is below true, NaN is the largest double, -0.0 is 0.0.
 
@@ -26,7 +26,7 @@ class Max(Extreme):
         >>> largest.emit(states)[0], largest.exact(states)[0]
         (7, True)
 
-        A stored result has the largest alone; what comes after it is not known:
+        A stored result has only the largest value; the next one is not known:
 
         >>> stored = largest.recall(states.select(largest.kept))
         >>> largest.exact(largest.compensate(stored, groups[:1], rows[2:]))[0]
@@ -43,7 +43,7 @@ class Max(Extreme):
 
 
 class Min(Extreme):
-    """The smallest value; in all else as `Max`.
+    """The smallest value; otherwise like `Max`.
 
     Args:
         argument: Any type.

@@ -11,9 +11,9 @@ from errata.schemas.fields import FieldType
 
 
 class Mode(BagOfValues):
-    """The most frequent value, the smallest of those that are as frequent; null for no value.
+    """The most frequent value, the smallest one among equally frequent ones; null without values.
 
-    Spark leaves it open which of those it gives, unless it is written ``mode(x, true)``.
+    Spark does not define which of these it returns, except for ``mode(x, true)``.
 
     Example:
         >>> mode = Mode(FieldType("string"))

@@ -1,4 +1,4 @@
-"""Bars: what a price was at first, at most, at least and at last."""
+"""Bars: the open, high, low and close of a price."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def ohlc(price: str) -> dict[str, str]:
     """Return the four results of a bar by name, for ``fields=`` of an aggregate.
 
-    Open and close go by event time, or by the ``order_by`` of the box; nulls are left out.
+    Open and close depend on event time, or on the ``order_by`` of the box; nulls are ignored.
 
     Args:
         price: A field or an expression.

@@ -15,13 +15,13 @@ from errata.schemas.fields import FieldType
 
 
 class Percentile(BagOfValues):
-    """The value that a share of all values doesn't exceed; null for no value.
+    """The value that a share of all values doesn't exceed; null without values.
 
-    Of n values in order, counted from 0, it is the one at p * (n - 1) or, between two, what lies so
-    far on the straight line from one to the next: as Spark's, but the double nearest to that. Spark
-    rounds the place first, which makes 7.000000000000001 of the 7 at 0.07 * 100, then each value,
-    then twice more. Between an infinity and another value it is that infinity, between the two, and
-    beside a NaN, NaN.
+    Of n values in order, numbered from 0, it is the value at p * (n - 1); between two values it is
+    interpolated linearly, as in Spark, but as the nearest double. Spark first rounds the position
+    (the value 7 at 0.07 * 100 becomes 7.000000000000001), then each value, then twice more. Between
+    an infinity and another value the result is that infinity; between the two infinities, or next
+    to a NaN, it is NaN.
 
     Args:
         argument: A number.
@@ -54,7 +54,7 @@ class Percentile(BagOfValues):
         return laid_out(self._between(low, high, rests), groups, states.height)
 
     def _between(self, low: pl.Series, high: pl.Series, rests: list[int]) -> pl.Series:
-        """Return what lies between pairs of values, some parts of the way from one to the other."""
+        """Return the values interpolated between pairs of values, at some fractions."""
         if not low.dtype.is_float():
             return pl.Series(self._nearest(low, high, rests), dtype=pl.Float64)
         low, high = low.cast(pl.Float64), high.cast(pl.Float64)

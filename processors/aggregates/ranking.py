@@ -16,16 +16,16 @@ from errata.processors.expressions.casts import cast
 from errata.schemas.fields import FieldType
 
 MOST = 1_000
-"""Values that a result may have."""
+"""The most values of a result."""
 
 _NUMBERS = ("int", "long", "decimal", "float", "double", "boolean")
 _NOT_FINITE = {"NaN": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def json_texts(values: pl.Series, kind: FieldType) -> pl.Series:
-    """Return values as JSON: numbers and booleans as such, others as ``cast(x as string)`` gives.
+    """Return values as JSON: numbers and booleans as such, others as by ``cast(x as string)``.
 
-    A decimal has all its digits; what is not finite is a string.
+    A decimal has all its digits; a value that is not finite is a string.
 
     Example:
         >>> json_texts(pl.Series([1.5, float("inf")]), FieldType("double")).to_list()
@@ -42,11 +42,11 @@ def json_texts(values: pl.Series, kind: FieldType) -> pl.Series:
 
 
 class Ranking(BagOfValues):
-    """What functions of a few values of a group share; null for no value.
+    """The base of functions that return a few values of a group; null without values.
 
     Args:
         argument: A type other than bytes.
-        most: How many values, from 1 to `MOST`.
+        most: The most values to return, from 1 to `MOST`.
     """
 
     def __init__(self, argument: FieldType, most: int) -> None:
@@ -54,7 +54,7 @@ class Ranking(BagOfValues):
         self.most = most
 
     def _arrays(self, height: int, groups: Counts, items: pl.Series) -> pl.Series:
-        """Return the JSON arrays of items that stand in the order of groups."""
+        """Return the JSON arrays of items that are ordered by group."""
         listed = (
             pl.DataFrame({"group": groups, "item": items})
             .group_by("group", maintain_order=True)
@@ -64,7 +64,7 @@ class Ranking(BagOfValues):
 
 
 class TopK(Ranking):
-    """The largest values, each as often as it is there, the largest first; NaN is above all.
+    """The largest values with duplicates, the largest first; NaN is above all.
 
     Example:
         >>> top = TopK(FieldType("long"), 3)
@@ -78,7 +78,7 @@ class TopK(Ranking):
         """Return the arrays."""
         contents = self.contents(states)
         group, counts = contents.group, contents.counts
-        # How many rows are above those of a line, by the number of rows up to it in all groups.
+        # The rows of the group above a line, from running totals over all groups.
         above = np.cumsum(contents.sizes)[group] - np.cumsum(counts)
         taken = np.clip(self.most - above, 0, counts)
         lines = np.repeat(np.arange(len(group)), taken)[::-1]
@@ -88,9 +88,9 @@ class TopK(Ranking):
 
 
 class MostCommon(Ranking):
-    """The most frequent values and how often each is there, the most frequent first.
+    """The most frequent values with their counts, the most frequent first.
 
-    Of values as frequent the smaller one comes first. Names are those of Spark's approx_top_k.
+    Of equally frequent values the smaller one comes first. Names are those of Spark's approx_top_k.
 
     Example:
         >>> common = MostCommon(FieldType("string"), 2)

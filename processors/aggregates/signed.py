@@ -1,4 +1,4 @@
-"""Aggregate functions in which a row leaves the way it entered, with the other sign."""
+"""Aggregate functions in which a row leaves in the same way as it entered, with opposite sign."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ROOM_DIGITS = 11  # for 10**11 rows
 
 
 def limb_count(digits: int) -> int:
-    """Return how many limbs hold the sum of 10**11 products of so many digits.
+    """Return how many limbs hold the sum of 10**11 products with a number of digits.
 
     Example:
         >>> limb_count(20), limb_count(38), limb_count(76)
@@ -41,15 +41,15 @@ def products(
 ) -> list[pl.Series]:
     """Return the sums of the products by group as limbs, the lowest first; exact.
 
-    Numbers are cut into words of 32 bits; a product of two has 64, whose halves are added up apart,
-    with the sign of the whole.
+    Numbers are split into words of 32 bits. A product of two words has 64 bits; its halves are
+    summed separately, with the sign of the whole.
 
     Args:
         groups: Index of a row's group.
         left: Int128 of at most 38 digits, never null; fewer than 2**27.
-        right: As many others, or the same, for the sums of the squares.
-        height: How many groups there are.
-        limbs: How many limbs to return, those of `limb_count`.
+        right: The same number of values; the same values for sums of squares.
+        height: The number of groups.
+        limbs: How many limbs to return, from `limb_count`.
 
     Returns:
         Limbs, all but the highest in [0, 2**96).
@@ -91,7 +91,7 @@ def carried(limbs: Sequence[pl.Series]) -> list[pl.Series]:
 
 
 def joined(limbs: Sequence[pl.Series], *, limb: int = LIMB) -> list[int]:
-    """Return the numbers that limbs stand for, the highest limb first."""
+    """Return the numbers that limbs represent, the highest limb first."""
     high, *lower = (column.to_list() for column in limbs)
     for low in lower:
         high = list(map(operator.add, map(operator.mul, high, repeat(limb)), low))
@@ -99,7 +99,7 @@ def joined(limbs: Sequence[pl.Series], *, limb: int = LIMB) -> list[int]:
 
 
 def _packed(sums: npt.NDArray[np.int64], limbs: int) -> list[pl.Series]:
-    """Return sums by word as limbs of three words; the highest has what is above, and the sign."""
+    """Return sums by word as limbs of three words; the highest has the rest and the sign."""
     top = _WORDS_A_LIMB * limbs  # no product of numbers that `limb_count` is of reaches further
     for word in range(top):
         sums[word + 1] += sums[word] >> _WORD_BITS

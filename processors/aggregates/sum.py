@@ -11,11 +11,11 @@ from errata.schemas.fields import MAX_PRECISION, FieldType
 
 
 class IntegerSum(IntegerTotal):
-    """Exact sum of a long or a decimal; null for no value.
+    """Exact sum of longs or decimals; null without values.
 
-    The type is Spark's: long of longs, decimal(p + 10, s) of decimal(p,s), at most 38 digits. A sum
-    that doesn't fit its type is null, as in ``try_sum``; the state stays exact, so when rows leave
-    again the sum comes back.
+    The type is Spark's: long for longs, decimal(p + 10, s) for decimal(p,s), at most 38 digits. A
+    sum that doesn't fit its type is null, as in ``try_sum``; the state stays exact, so the sum
+    returns when rows leave.
 
     Example:
         >>> total = IntegerSum(FieldType("long"))
@@ -34,7 +34,7 @@ class IntegerSum(IntegerTotal):
         super().__init__(argument, result)
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return the sums, null where one doesn't fit."""
+        """Return the sums, null if one doesn't fit."""
         total = self.total(states)
         if self.result.kind == "long":
             return total.cast(pl.Int64, strict=False)
@@ -42,7 +42,7 @@ class IntegerSum(IntegerTotal):
 
 
 class DoubleSum(DoubleTotal):
-    """Sum of a double; null for no value, and right but for the bound of `DoubleTotal`.
+    """Sum of doubles, with the error bound of `DoubleTotal`; null without values.
 
     Example:
         >>> total = DoubleSum()

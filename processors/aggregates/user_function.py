@@ -1,4 +1,4 @@
-"""A user's own aggregate function: what it returns is checked.
+"""A user's own aggregate function, with checks of the values that it returns.
 
 A function that can't compensate is wrapped in `Accumulating`: rows enter it and never leave.
 """
@@ -16,21 +16,22 @@ from errata.processors.expressions.errors import UserFunctionError
 from errata.schemas.fields import FieldType, FieldTypeError
 
 UserWritten: TypeAlias = Compensating | CompensatingByValue
-"""What a user may write."""
+"""The types of function that a user may write."""
 
 _T = TypeVar("_T")
 _NOT_WRITTEN = (Compensating.compensate, CompensatingByValue.compensate)
 
 
 class UserFunction(Compensating):
-    """A user's function with its types read, which raises nothing but `UserFunctionError`.
+    """A user's function with parsed types, which raises only `UserFunctionError`.
 
     Args:
-        function: The user's.
+        function: The user's function.
         types: Types of its arguments; a function by value needs them.
 
     Raises:
-        UserFunctionError: If its result or parts are no types, or nothing says how rows leave.
+        UserFunctionError: If its result or parts are not types, or it does not define how rows
+            leave.
     """
 
     result: FieldType
@@ -61,16 +62,16 @@ class UserFunction(Compensating):
 
     @property
     def kept(self) -> Sequence[str]:
-        """What the user says, all parts if nothing."""
+        """The parts that the user declares; by default all."""
         return self.function.kept
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
-        """What the user says; of one object of the user's there is one state."""
+        """The key that the user declares; one object of the user's has one state."""
         return self._asked("state_key", lambda: self.function.state_key)
 
     def init(self, count: int) -> pl.DataFrame:
-        """Return the states of groups without content."""
+        """Return the states of empty groups."""
         return self._states("init", count, lambda: self.function.init(count))
 
     def recall(self, kept: pl.DataFrame) -> pl.DataFrame:
@@ -90,9 +91,9 @@ class UserFunction(Compensating):
         return self._moved("compensate", self.function.compensate, states, groups, values)
 
     def refused(self, values: pl.DataFrame) -> dict[int, str]:
-        """Return why `accumulate` does not take a row into a fresh state, by row.
+        """Return by row why `accumulate` refuses a row that enters an empty state.
 
-        Each row is judged by itself, so that it is refused wherever it turns up.
+        Each row is tested alone, so that it is refused in every context.
         """
         fresh = self.init(values.height)
         groups = pl.int_range(values.height, dtype=pl.UInt32, eager=True)
@@ -112,11 +113,11 @@ class UserFunction(Compensating):
         return judge(0, values.height) if values.height else {}
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of united contents."""
+        """Return the states of merged contents."""
         return self._states("merge", one.height, lambda: self.function.merge(one, other))
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Return for each group whether `emit` is right."""
+        """Return for each group whether `emit` is correct."""
         boolean = FieldType("boolean")
         return self._column("exact", states.height, boolean, lambda: self.function.exact(states))
 
@@ -125,7 +126,7 @@ class UserFunction(Compensating):
         return self._column("emit", states.height, self.result, lambda: self.function.emit(states))
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, dict[int, str]]:
-        """Return the results, null where `emit` fails, and why it does, by row."""
+        """Return the results, null if `emit` fails, and by row why it fails."""
         try:
             return self.emit(states), {}
         except UserFunctionError as error:
@@ -170,7 +171,7 @@ class UserFunction(Compensating):
         groups: pl.Series,
         values: pl.DataFrame,
     ) -> int | None:
-        """Return a row on which the step raises also when it is the only one, by halving."""
+        """Return a row for which the step raises even if it is the only row; found by bisection."""
 
         def fails(start: int, count: int) -> bool:
             try:
@@ -213,7 +214,7 @@ class UserFunction(Compensating):
         return column
 
     def _judge(self, step: str, what: str, height: int, kind: Part, column: pl.Series) -> None:
-        """Refuse a column of a wrong length or type, or with nulls where there can't be any."""
+        """Refuse a column of a wrong length or type, or with nulls that its type does not allow."""
         if len(column) != height:
             need, found = f"{height} values, one a group", str(len(column))
         elif column.dtype != part_dtype(kind):
@@ -231,12 +232,12 @@ LEFT = "__left"
 
 
 class Accumulating(Compensating):
-    """A function that can't compensate, which says so of the groups that rows have left.
+    """A function that can't compensate: groups that a row has left are marked as not exact.
 
-    No result keeps the part ``__left``: what is emitted is exact.
+    No result keeps the part ``__left``: emitted results are exact.
 
     Args:
-        function: One without a `compensate` of use.
+        function: A function without a usable `compensate`.
     """
 
     result: FieldType
@@ -250,20 +251,20 @@ class Accumulating(Compensating):
 
     @property
     def kept(self) -> Sequence[str]:
-        """What the function keeps."""
+        """The parts that the function keeps."""
         return self.function.kept
 
     @property
     def state_key(self) -> tuple[Hashable, ...]:
-        """That of the function."""
+        """The key of the function."""
         return self.function.state_key
 
     def init(self, count: int) -> pl.DataFrame:
-        """Return the states of groups without content."""
+        """Return the states of empty groups."""
         return self._with(self.function.init(count), pl.Series([False]).new_from_index(0, count))
 
     def recall(self, kept: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of stored results, which no row has left."""
+        """Return the states of stored results, marked as left by no row."""
         left = pl.Series([False]).new_from_index(0, kept.height)
         return self._with(self.function.recall(kept), left)
 
@@ -277,11 +278,11 @@ class Accumulating(Compensating):
     def compensate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
-        """Return the states, those marked that rows have left."""
+        """Return the states, with groups that a row has left marked."""
         return states.with_columns(states[LEFT].clone().scatter(groups.unique(), True))
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of united contents."""
+        """Return the states of merged contents."""
         merged = self.function.merge(one.drop(LEFT), other.drop(LEFT))
         return self._with(merged, one[LEFT] | other[LEFT])
 
@@ -290,7 +291,7 @@ class Accumulating(Compensating):
         return ~states[LEFT] & self.function.exact(states.drop(LEFT))
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
-        """Return the results; where not exact they mean nothing."""
+        """Return the results; if a state is not exact, its result is undefined."""
         return self.function.emit(states.drop(LEFT))
 
     @staticmethod

@@ -16,20 +16,20 @@ from errata.schemas.fields import FieldType
 
 _LONG_DIGITS = 19
 _ROOT_BITS = 400
-"""Binary places of a root before it is rounded: the least correlation, 1 / 10**98, and the root of
-the least variance, 10**-76 / 10**22, have more than 64 bits then."""
+"""Binary places of a root before rounding: with these, the least correlation, 1 / 10**98, and the
+root of the least variance, 10**-76 / 10**22, have more than 64 bits."""
 
 
 class IntegerVariance(IntegerTotal):
-    """Variance or standard deviation of whole numbers or decimals as the double nearest to it.
+    """Variance or standard deviation of whole numbers or decimals as the nearest double.
 
-    From the exact total and the exact sum of squares, for up to 10**11 rows. A sample's is null
-    for less than two values, a population's for none.
+    It is computed from the exact total and the exact sum of squares, for up to 10**11 rows. It is
+    null for a sample of less than two values, and for a population without values.
 
     Args:
         argument: An int, a long or a decimal.
         sample: Whether to divide by count - 1 rather than count.
-        root: Whether to give the standard deviation.
+        root: Whether to return the standard deviation.
 
     Example:
         >>> spread = IntegerVariance(FieldType("long"), sample=True, root=False)
@@ -62,7 +62,7 @@ class IntegerVariance(IntegerTotal):
         total = joined([some[name] for name in self.totals], limb=TOTAL_LIMB)
         squares = joined([some[name] for name in reversed(self.squares)])
         # count * squares - total ** 2 over count * (count - sample) * 10 ** (2 * scale): exact,
-        # and each step is one call in C a group.
+        # and each step is one call in C per group.
         above = map(operator.sub, map(operator.mul, count, squares), map(pow, total, repeat(2)))
         divisor = map(operator.sub, count, repeat(int(self.sample)))
         unit = repeat(10 ** (2 * self.argument.scale))
@@ -85,7 +85,7 @@ class IntegerVariance(IntegerTotal):
 
 
 def digits(argument: FieldType) -> int:
-    """Return how many digits a whole number or decimal has at most."""
+    """Return the most digits of a whole number or decimal."""
     return argument.precision or _LONG_DIGITS
 
 
@@ -98,8 +98,8 @@ def quotients(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
 def roots(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
     """Return the doubles nearest to the roots of quotients.
 
-    Roots are cut to many bits, rounded to odd, so that a second rounding does no harm, then to a
-    double.
+    Roots are truncated to `_ROOT_BITS` binary places and rounded to odd, so that the second
+    rounding, to a double, is correct.
 
     Example:
         >>> list(roots([18, 2], [2, 1]))

@@ -20,15 +20,15 @@ _DOUBLE = FieldType("double")
 class RealisedVolatility(Bag):
     """The root of the sum of the squared logarithmic returns from each price to the next.
 
-    Prices that are null are left out. Null for less than two, and where one is 0 or below; NaN
-    beside a NaN or an infinity. A return is the difference of two logarithms of doubles; squares
-    are summed exactly, and the sum is rounded once, then its root.
+    Null prices are ignored. The result is null for less than two prices, and if one is 0 or below;
+    it is NaN if one is NaN or infinite. A return is the difference of two logarithms of doubles;
+    squares are summed exactly, and the sum is rounded once, then its root.
 
     Andersen and Bollerslev, *Answering the skeptics* (1998).
 
     Args:
         argument: A number, the price.
-        order: The keys that prices are in the order of, the last of which names a tuple.
+        order: The keys that prices are ordered by; the last key identifies a tuple.
 
     Example:
         >>> at = Key(FieldType("timestamp-millis"), largest=False)
@@ -56,7 +56,7 @@ class RealisedVolatility(Bag):
         contents = self.contents(states)
         prices = cast(self.argument, _DOUBLE)(contents.rows[VALUES]).to_numpy()
         undefined = prices <= 0
-        # The C library's logarithm: that of numpy may differ by where in an array a value stands.
+        # The C library's logarithm: numpy's may depend on a value's position in the array.
         logs = np.fromiter(map(math.log, np.where(undefined, 1.0, prices).tolist()), np.float64)
         follows = contents.group[1:] == contents.group[:-1]
         with np.errstate(invalid="ignore"):

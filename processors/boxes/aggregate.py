@@ -1,13 +1,13 @@
 """Aggregate: windows by group, revised exactly however old they are.
 
-The box keeps the states of its open windows, and of those that closed within its horizon: of none
-in a process of ours, of all that may be revised where they are in Spark's store. A revision of
-another closed window is worked out in one of Borealis' two ways (sections 3.2 and 3.3): *upstream*
-from the inputs of the window, replayed, or *downstream* from the result emitted before, whose
-hidden part holds the state. A change that a state cannot be compensated for (a maximum that is
-lowered) falls back to a replay of that window. A *resident* box keeps all windows and all of its
-input and asks nobody: a yardstick.
-What comes out is a function of the epoch's content and wm(e), whichever way was taken (L5).
+The box keeps the states of open windows, and of windows that closed within its horizon. In Errata's
+own processes the horizon is 0; on Spark it covers every window that may still be revised. A
+revision of any other closed window uses one of Borealis' two ways (sections 3.2 and 3.3):
+*upstream* replays the inputs of the window; *downstream* fetches the result emitted before, whose
+hidden fields hold the state. If a state can't be compensated for a change (a maximum that leaves),
+the box falls back to a replay of that window. A *resident* box keeps all windows and its whole
+input and requests nothing: it serves as a baseline.
+The output is a function of the epoch's content and wm(e), whichever way is used (L5).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from errata.schemas import revisions as frames
 
 @dataclass(frozen=True)
 class Aggregate(Windowed):
-    """An aggregate box over windows that can be told from a tuple alone."""
+    """An aggregate box over windows that are determined by each tuple alone."""
 
     keeps_instants: ClassVar[bool] = False
-    """Whether its states are those of instants, of which several make a window."""
+    """Whether its states are per instant, so that a window is the union of several."""
 
     @property
     def above(self) -> list[Above]:
@@ -60,17 +60,17 @@ class Aggregate(Windowed):
 
     @property
     def extent_ms(self) -> int:
-        """How far back in event time it asks for one revision: a window."""
+        """How far back in event time it requests history for one revision: one window."""
         return self.window.extent_ms
 
     @property
     def need(self) -> str:
-        """What it needs if it asks."""
+        """What it needs if it requests history."""
         return "a connection point upstream to replay closed windows from"
 
     @property
     def result_delay_ms(self) -> int | None:
-        """How long before a result the tuples behind it may lie: within a window."""
+        """How much earlier than a result its input tuples may be: less than a window."""
         return self.window.extent_ms - 1
 
     def describe(self) -> dict[str, object]:
@@ -86,10 +86,10 @@ class Aggregate(Windowed):
     # ---------------------------------------------------------------- modes
 
     def choose_mode(self, request: ModeRequest) -> Choice | Fault:
-        """Return how it revises closed windows, or why the mode asked for can't be had.
+        """Return how it revises closed windows, or a fault if the requested mode is impossible.
 
-        Whether a stored result can be revised for the very change at hand is judged per change,
-        and falls back to a replay.
+        Whether a stored result can be compensated is decided for each change; if it can't, the box
+        falls back to a replay.
         """
         name = self.arc.name
         if request.on_spark:
@@ -118,7 +118,7 @@ class Aggregate(Windowed):
         return Fault(name, f"{need} results", why_not, remedy, request.place)
 
     def _choose_on_spark(self, request: ModeRequest) -> Choice | Fault:
-        """Return its mode on Spark: states are at hand, or the window is replayed."""
+        """Return its mode on Spark: Spark keeps the states, or the window is replayed."""
         if self.mode in (UPSTREAM, ADAPTIVE):
             reason = "on Spark, for windows of which no state is kept any more"
             illegal = {DOWNSTREAM: "on Spark states are at hand"}
@@ -132,7 +132,7 @@ class Aggregate(Windowed):
         )
 
     def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Aggregate:
-        """Return the aggregate as it works in a mode."""
+        """Return the aggregate configured for a mode."""
         return replace(self, mode=choice.mode, filters=filters)
 
     # ---------------------------------------------------------------- between epochs
@@ -143,31 +143,31 @@ class Aggregate(Windowed):
         return Live(self.no_states(), tuples if self.is_resident else None)
 
     def live_from_ms(self, wm: int) -> int:
-        """Return the event time from which on the inputs tell what is kept at watermark `wm`."""
+        """Return the event time from which the inputs determine what is kept at watermark `wm`."""
         endless = self.is_resident or isinstance(self.window, History)
         return -FOREVER_MS if endless else wm - self.horizon_ms - self.window.extent_ms + 1
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
-        """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
+        """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
         (tuples,) = inputs
         return self._live(self.states_of(tuples), tuples, wm)
 
     def closes(self, live: Live, *, wm: int) -> int | None:
-        """Return when the first open window ends: its result appears with that."""
+        """Return the end of the first open window: its result is emitted at that watermark."""
         if self.on_update:
             return None
         ends = self.ends(live.states)
         return cast("int | None", ends.filter(ends > wm).min())
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
-        """Return the results of a whole collection, and what a user's function fails for."""
+        """Return the results of a whole collection, and what users' functions fail for."""
         made, _, refused = self.begin(*inputs, wm=wm)
         return made, refused
 
     def begin(
         self, tuples: pl.DataFrame, *, wm: int
     ) -> tuple[pl.DataFrame, Live, Sequence[Refused]]:
-        """Return the results that a whole collection has, what to keep, and what is left out.
+        """Return the results of a whole collection, what to keep, and the dead letters.
 
         Args:
             tuples: The collection.
@@ -182,7 +182,7 @@ class Aggregate(Windowed):
         return there, self._live(states, tuples, wm), dead
 
     def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
-        """Return the states of the windows whose results are there, of all that there are."""
+        """Return the states of the windows whose results are due at watermark `wm`."""
         return states.filter(self._is_told(states, wm))
 
     def _live(self, states: pl.DataFrame, tuples: pl.DataFrame, wm: int) -> Live:
@@ -191,11 +191,11 @@ class Aggregate(Windowed):
         return Live(states.filter(self._is_kept(states, wm)))
 
     def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
-        """Whether each state is kept at watermark `wm`: its window is open, or closed lately."""
+        """Whether each state is kept at `wm`: its window is open or closed within the horizon."""
         return self.ends(states) > wm - self.horizon_ms
 
     def _is_told(self, states: pl.DataFrame, wm: int) -> pl.Series:
-        """Whether the result of each window that holds something is there at watermark `wm`."""
+        """Whether the result of each non-empty window is due at watermark `wm`."""
         ends = self.ends(states)
         return (ends <= wm) | self.on_update
 
@@ -209,7 +209,7 @@ class Aggregate(Windowed):
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions of the input; yields what it needs and is sent the answer."""
+        """Process one epoch's revisions; yields what it needs and is sent the answer."""
         (some,), names = revisions, list(self.input.fields)
         leaving, entering = frames.leaving(some, names), frames.entering(some, names)
         if live.tuples is None:
@@ -229,7 +229,7 @@ class Aggregate(Windowed):
     def _replaced(
         self, tuples: pl.DataFrame, gone: pl.DataFrame, come: pl.DataFrame
     ) -> pl.DataFrame:
-        """Return the tuples after some have gone, by identity, and others have come."""
+        """Return the tuples after some are removed, by identity, and others are added."""
         left = tuples.join(gone, on=list(self.input.identity), how="anti", nulls_equal=True)
         return pl.concat([left.select(come.columns), come])
 
@@ -242,31 +242,31 @@ class Aggregate(Windowed):
         wm_before: int,
         wm: int,
     ) -> Answers:
-        """Work out an epoch from the states that are kept: of all windows if it is resident.
+        """Process an epoch from the kept states; a resident box keeps those of all windows.
 
         The steps, in this order:
 
-        1. Find the windows that hold a tuple that leaves or enters: each is *kept* (its state is at
-           hand) or *closed*.
-        2. Of the closed ones, tell those that can only be *redone* from their inputs: upstream,
-           or hidden by a filter. Of the others fetch the stored results (downstream): their hidden
-           parts are the states before this epoch.
-        3. Let the tuples leave and enter the states: compensate, then accumulate.
+        1. Find the windows that hold a tuple that leaves or enters: each is *kept* (the box has its
+           state) or *closed*.
+        2. Mark the closed windows that must be *redone* from their inputs: in upstream mode all of
+           them, in downstream mode those that a filter hides. Fetch the stored results of the
+           others (downstream): their hidden fields are the states before this epoch.
+        3. Update the states: compensate for tuples that leave, then accumulate those that enter.
         4. Add the windows that no tuple touches but that the watermark closes in this epoch.
-        5. Replay the inputs of windows that are redone, and of those whose state could not be
-           compensated exactly (a maximum that left). The replay gives the states after the epoch;
-           with the epoch's own revisions undone it gives those before.
-        6. Emit results before and after, and the revision where they differ.
+        5. Replay the inputs of redone windows, and of windows whose state could not be compensated
+           exactly (a maximum that left). The replay yields the states after the epoch; with the
+           epoch's own revisions undone it yields those before.
+        6. Compute the results before and after, and emit a revision where they differ.
         7. Keep the states of windows that are still open.
 
         Args:
-            leaving: Tuples that leave the input, with the fields that the box looks at.
+            leaving: Tuples that leave the input, with the fields that the box reads.
             entering: Tuples that enter it.
-            states: Those kept after the epoch before.
-            wm_before: Watermark of the epoch before.
+            states: The states kept after the previous epoch.
+            wm_before: Watermark of the previous epoch.
             wm: Watermark of this epoch, never smaller.
         """
-        # 1. the windows that are touched
+        # 1. the touched windows
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
         spread, rows = self._spread(tuples, refused)
@@ -281,10 +281,10 @@ class Aggregate(Windowed):
             (results,) = yield Need(RESULTS, self._ranges(asked, last, last + 1))
             old = self._with_known(old, self._among(self._recalled(results), asked))
             fetched = int((old[ROWS] > 0).filter(closed).sum())
-            if self.leaves_out:  # nothing is stored of a window without a result: what did it hold?
+            if self.leaves_out:  # a window without a result stores no state: redo it
                 redone |= closed & (old[ROWS] == 0)
         # 3. tuples leave and enter
-        if redone.any():  # their states are worked out from a replay, below
+        if redone.any():  # their states are computed from a replay, below
             ours = ~redone.gather(groups)
             rows, groups = rows.filter(ours), groups.filter(ours)
         new = self._moved(old, tuples, rows, groups, leaving.height)
@@ -299,7 +299,7 @@ class Aggregate(Windowed):
         after = pl.concat([closing, new.filter(told)])
         was_told = self._is_told(before, wm_before)
 
-        # 5. replay what could not be compensated, and what is redone
+        # 5. replay windows that could not be compensated, and those that are redone
         lowered = after.filter(~self.exact(after)).select(self.keys)
         far = keys.filter(redone)
         replayed = 0
@@ -308,7 +308,7 @@ class Aggregate(Windowed):
             (content,) = yield self._inputs_of(wanted)
             replayed = content.height
             after = self._with_known(after, self.states_of(content, only=wanted))
-            if far.height:  # what was there before is what is there now with this epoch undone
+            if far.height:  # the states before: the present tuples with this epoch undone
                 undone = self.states_of(self._replaced(content, entering, leaving), only=far)
                 before = self._with_known(before, undone)
 
@@ -317,7 +317,7 @@ class Aggregate(Windowed):
         had = was_told & (before[ROWS] > 0) & without(left_out, before.height)
         has = (after[ROWS] > 0) & without(failures, after.height)
         revised = frames.between(was, had, now, has)
-        # 7. what stays open
+        # 7. the states to keep
         kept = pl.concat([untouched.filter(~closes), new.filter(~told), after])
         kept = kept.filter((kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident))
         first = int((~was_told & has).sum())
@@ -333,7 +333,7 @@ class Aggregate(Windowed):
         return Outcome(Live(kept), revised, counts, dead)
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
-        """Whether no stored result can be had for a closed window, so that it must be replayed."""
+        """Whether each closed window has no stored result to fetch, so that it must be replayed."""
         hidden = pl.repeat(self.mode == UPSTREAM, keys.height, dtype=pl.Boolean, eager=True)
         for where in self.filters:
             hidden |= ~where.passes(keys)
@@ -352,5 +352,5 @@ class Aggregate(Windowed):
 
 
 def _is_forgotten(result: Result) -> bool:
-    """Whether a result carries nothing of some state behind it."""
+    """Whether a result does not carry every state behind it."""
     return not all(emission.state.function.kept for emission in result.emissions)

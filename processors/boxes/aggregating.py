@@ -1,4 +1,4 @@
-"""Results by group and the states behind them: what every aggregate box is made of."""
+"""Results by group and the states behind them: the base of every aggregate box."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from errata.schemas.arc import Arc
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregating(Box):
-    """Named results of contents, by group.
+    """Named results of contents, by group. A *content* is the set of tuples in one window.
 
-    A frame of *states* has a row a content: its *key*, how many rows it holds, and the columns of
+    A frame of *states* has one row per content: its *key*, its number of rows, and the columns of
     every state.
 
     Args:
-        arc: The arc it writes; its fields are the key, the results, the hidden part.
+        arc: The arc it writes; its fields are the key, the results and the hidden fields.
         input: The arc it reads.
         by: Group fields.
         results: By name.
         states: The states behind the results, each once.
-        mode: How results that are out already are revised.
-        on_update: Whether a result is there as soon as there is something to tell, not only once
+        mode: How emitted results are revised.
+        on_update: Whether a result is emitted as soon as its content is not empty, not only once
             the watermark has passed it.
     """
 
     counted: ClassVar[tuple[str, ...]] = (ROWS,)
-    """Hidden counts of a result, beside its states."""
+    """Hidden counts of a result, in addition to its states."""
 
     arc: Arc
     input: Arc
@@ -47,17 +47,17 @@ class Aggregating(Box):
 
     @property
     def kind(self) -> str:
-        """What `errata explain` calls it."""
+        """Its name in `errata explain`."""
         return "aggregate"
 
     @property
     @abstractmethod
     def keys(self) -> list[str]:
-        """Names of the columns that name a content."""
+        """Names of the columns that identify a content."""
 
     @property
     def looked_at(self) -> list[str]:
-        """The fields of its input that it looks at."""
+        """The fields of its input that it reads."""
         used = {*self.by, *self.input.identity, self.input.event_time}
         for state in self.states:
             used.update(*(argument.columns for argument in state.arguments))
@@ -65,7 +65,7 @@ class Aggregating(Box):
         return [name for name in self.input.fields if name in used]
 
     def hides_results(self, identity: Collection[str]) -> str | None:
-        """Return why results of an aggregate above can't be revised from its own."""
+        """Return why results of an upstream aggregate can't be revised from its own."""
         return f"{self.kind} {self.arc.name!r} below it does not keep its results' identity"
 
     @property
@@ -75,34 +75,34 @@ class Aggregating(Box):
 
     @property
     def is_resident(self) -> bool:
-        """Whether it keeps everything."""
+        """Whether it keeps all states and its whole input."""
         return self.mode == RESIDENT
 
     def nothing(self, count: int) -> pl.DataFrame:
-        """Return the states of contents that hold nothing, without their keys."""
+        """Return the states of empty contents, without their keys."""
         columns = [pl.repeat(0, count, dtype=pl.Int64, eager=True).alias(ROWS)]
         for state in self.states:
             columns += state.init(count)
         return pl.DataFrame(columns)
 
     def empty(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of contents that hold nothing."""
+        """Return the states of empty contents."""
         return keys.select(self.keys).with_columns(self.nothing(keys.height).get_columns())
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Whether each state can be emitted from."""
+        """Whether a result can be emitted from each state."""
         exact = pl.repeat(True, states.height, dtype=pl.Boolean, eager=True)
         for state in self.states:
             exact &= state.exact(states)
         return exact
 
     def emit(self, states: pl.DataFrame) -> pl.DataFrame:
-        """Return the result tuples of the states, hidden part included, but those left out."""
+        """Return the result tuples of the states with hidden fields, without those left out."""
         results, failures = self.emitted(states)
         return results.filter(without(failures, states.height)) if failures else results
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
-        """Return a result tuple for each state, and by row why a user's function fails for one."""
+        """Return a result tuple for each state, and by row why a user's function fails."""
         named, failures = [], dict[int, str]()
         for name, result in self.results.items():
             values, failed_here = result.emitted(states)
@@ -112,11 +112,11 @@ class Aggregating(Box):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether windows that hold tuples may lack a result: a user's function emits it."""
+        """Whether non-empty windows may lack a result, because a user's function emits it."""
         return any(result.is_of_user for result in self.results.values())
 
     def _refused(self, tuples: pl.DataFrame) -> Failures:
-        """Return why a user's function does not take a tuple, by row: it is in no window."""
+        """Return by row why a user's function refuses a tuple; such a tuple is in no window."""
         failures: Failures = {}
         for state in self.states:
             failures = {**state.refused(tuples), **failures}
@@ -130,7 +130,7 @@ class Aggregating(Box):
         groups: pl.Series,
         sign: int,
     ) -> pl.DataFrame:
-        """Let tuples enter (sign 1) or leave (-1): the tuple of rows[i] in the state groups[i]."""
+        """Apply tuples that enter (sign 1) or leave (-1): tuple rows[i] in state groups[i]."""
         if groups.is_empty():
             return states
         moved = pl.DataFrame({"g": groups}).group_by("g").agg(pl.len().cast(pl.Int64) * sign)
@@ -148,7 +148,7 @@ class Aggregating(Box):
         return states.with_columns(columns)
 
     def _merged(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-        """Return the states of united contents, row by row, without their keys."""
+        """Return the states of merged contents, row by row, without their keys."""
         parts = [one[ROWS] + other[ROWS]]
         for state in self.states:
             parts += state.merge(one, other)

@@ -1,11 +1,11 @@
-"""The interface of a box: all that compiling, running, replaying and explaining ask of it.
+"""The interface of a box: everything that compiling, running, replaying and explaining use of it.
 
-Nobody else asks what kind of box it is. A new kind implements `Box`, or `Stateless` if it looks at
-the revisions of an epoch alone, and declares what differs from the defaults here.
+No other module checks the kind of a box. A new kind implements `Box`, or `Stateless` if it needs
+only the revisions of an epoch, and overrides the defaults declared here.
 
 A box is a pure function on collections with an incremental form. `applied` is the function: it
-makes of whole inputs the whole output. `process` is the incremental form: it makes of one epoch's
-revisions of the inputs the revisions of the output. The laws hold one against the other.
+computes the whole output from whole inputs. `process` is the incremental form: it computes the
+revisions of the output from one epoch's revisions of the inputs. The laws compare the two.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 INPUTS, RESULTS = "inputs", "results"
 
 REFUSED_BY_BOX, FUNCTION_RAISED = "refused by box", "function raised"
-"""Kinds of refusal, for counting."""
+"""Kinds of dead letters, for counting."""
 
 Failures = Mapping[int, str]
-"""Why a user's function failed, by the row that it failed for."""
+"""Why a user's function failed, by row."""
 
 WHY = "@why"
-"""The column of that, beside tuples that are left out."""
+"""The column that holds this reason, in frames of tuples that are left out."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Live:
     """What a box keeps between epochs.
 
     Args:
-        states: Of the open windows of an aggregate; of all windows if it is resident.
-        tuples: The whole input of an aggregate that is resident, else none.
+        states: States of the open windows of an aggregate; of all windows if it is resident.
+        tuples: The whole input of a resident aggregate; None for any other box.
     """
 
     states: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -49,18 +49,18 @@ class Live:
 
     @property
     def height(self) -> int:
-        """How many rows are kept."""
+        """The number of rows kept."""
         return self.states.height + (0 if self.tuples is None else self.tuples.height)
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a box lacks: inputs, or results that it emitted.
+    """A request of a box for history: inputs, or results that it emitted.
 
     Args:
-        kind: ``inputs`` (as of the epoch in hand) or ``results`` (as emitted before it).
-        ranges: Group fields as the first input has them, ``from_ms`` and ``to_ms`` (half-open
-            event times). The answers may hold more.
+        kind: ``inputs`` (as of the current epoch) or ``results`` (as emitted before it).
+        ranges: Group fields under their names in the first input, ``from_ms`` and ``to_ms``
+            (half-open event times). The answers may hold more.
     """
 
     kind: str
@@ -69,13 +69,13 @@ class Need:
 
 @dataclass(frozen=True)
 class Refused:
-    """Tuples that entered a box in an epoch and that it can give nothing for.
+    """Tuples that entered a box in an epoch and for which it has no result.
 
     Args:
-        arc: Name of the arc that they are tuples of.
-        tuples: With the arc's fields, or its identity alone where there is no more.
-        reasons: Why, for each of them.
-        kind: What all of them have in common.
+        arc: Name of the arc of the tuples.
+        tuples: The tuples, with the arc's fields, or only its identity if no more is known.
+        reasons: The reason for each tuple.
+        kind: The kind of dead letter, the same for all of them.
     """
 
     arc: str
@@ -84,13 +84,13 @@ class Refused:
     kind: str = REFUSED_BY_BOX
 
     def only(self, rows: pl.Series) -> Refused:
-        """Return some of the tuples, by index."""
+        """Return the tuples at some indexes."""
         reasons = [self.reasons[row] for row in rows]
         return replace(self, tuples=self.tuples[rows], reasons=reasons)
 
 
 def failed(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:
-    """Return what goes to the dead letters of tuples that a user's function failed for."""
+    """Return the dead letters for the tuples for which a user's function failed."""
     rows = sorted(failures)
     if not rows:
         return []
@@ -98,20 +98,20 @@ def failed(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:
 
 
 def without(failures: Failures, height: int) -> pl.Series:
-    """Return for each row whether nothing failed for it."""
+    """Return for each row whether it has no failure."""
     there = pl.repeat(True, height, dtype=pl.Boolean, eager=True)
     return there.scatter(sorted(failures), False) if failures else there
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an epoch gave a box.
+    """What a box returns for an epoch.
 
     Args:
         live: What to keep after it.
-        revisions: Of the output, at most one per identity.
-        counts: Running totals to add.
-        refused: What goes to the dead letters.
+        revisions: Revisions of the output, at most one per identity.
+        counts: Amounts to add to running totals.
+        refused: Tuples that go to the dead letters.
     """
 
     live: Live
@@ -121,18 +121,18 @@ class Outcome:
 
 
 Answers = Generator[Need, Sequence[pl.DataFrame], Outcome]
-"""One epoch of a box: yields what it lacks and is sent it, a frame for each arc that it reads."""
+"""One epoch of a box: yields needs and is sent the answers, one frame for each arc it reads."""
 
 
 @dataclass(frozen=True)
 class Above:
-    """An input of a box that needs history, as it is brought together where it is recomputed.
+    """An input of a box that needs history, and how that input must be partitioned.
 
     Args:
         arc: The arc.
-        by: Tuples that are equal in these fields are needed in one partition; field by field those
-            of the first input, whose names ranges go by.
-        columns: The fields that the box looks at.
+        by: Tuples that are equal in these fields must be in one partition. The fields correspond
+            one by one to those of the first input, whose names are used in ranges.
+        columns: The fields that the box reads.
     """
 
     arc: Arc
@@ -141,11 +141,11 @@ class Above:
 
 
 class Filter(Protocol):
-    """A box that passes some tuples and hides the others."""
+    """A box that passes some tuples and drops the others."""
 
     @property
     def columns(self) -> frozenset[str]:
-        """The fields that it judges by."""
+        """The fields that its predicate reads."""
 
     @property
     def text(self) -> str:
@@ -168,7 +168,7 @@ class Box(ABC):
 
     @property
     def kind(self) -> str:
-        """What `errata explain` calls boxes of its kind."""
+        """The name of this kind of box in `errata explain`."""
         return type(self).__name__.lower()
 
     @property
@@ -179,20 +179,20 @@ class Box(ABC):
     @property
     @abstractmethod
     def above(self) -> list[Above]:
-        """Its inputs and what they are partitioned by; none of a box that needs no history.
+        """Its inputs and their partitioning; empty for a box that needs no history.
 
-        Of what it asks for, it looks only at tuples whose `by` is among the asked ranges.
+        Of the answers to a need, it reads only tuples whose `by` is among the requested ranges.
         """
 
     @property
     def keyed(self) -> list[tuple[Arc, dict[str, str]]]:
-        """The arcs of `above`, each with its `by`, by what the first one calls these fields."""
+        """The arcs of `above`, each with its `by` fields, keyed by their names in the first one."""
         first = self.above[0].by
         return [(above.arc, dict(zip(first, above.by, strict=True))) for above in self.above]
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data: part of a plan's fingerprint."""
+        """Return the box's definition as plain data: part of a plan's fingerprint."""
 
     @property
     def filter(self) -> Filter | None:
@@ -201,34 +201,34 @@ class Box(ABC):
 
     @property
     def moves_event_time(self) -> bool:
-        """Whether its tuples have another event time than those they are made of."""
+        """Whether its tuples have a different event time than the input tuples behind them."""
         return False
 
     # ---------------------------------------------------------------- whole collections
 
     @abstractmethod
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
-        """Return what the box makes of whole collections at watermark `wm`, and what it refuses.
+        """Return the output for whole collections at watermark `wm`, and the refused tuples.
 
         Args:
-            inputs: For each of `inputs` its tuples.
+            inputs: The tuples of each of `inputs`.
             wm: The watermark, ms.
         """
 
     def recompute(self, *inputs: pl.DataFrame, wm: int = 0) -> pl.DataFrame:
-        """Return what the box makes of whole collections at watermark `wm`."""
+        """Return the output for whole collections at watermark `wm`."""
         return self.applied(*inputs, wm=wm)[0]
 
     # ---------------------------------------------------------------- an epoch
 
     @abstractmethod
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions; yields what it needs and is sent the answers.
+        """Process one epoch's revisions; yields what it needs and is sent the answers.
 
         Args:
-            revisions: For each of `inputs` its revisions in this epoch, at most one per identity.
-            live: What was kept after the epoch before.
-            wm_before: Watermark of the epoch before.
+            revisions: The revisions of each of `inputs` in this epoch, at most one per identity.
+            live: What was kept after the previous epoch.
+            wm_before: Watermark of the previous epoch.
             wm: Watermark of this epoch, never smaller.
 
         Returns:
@@ -236,82 +236,82 @@ class Box(ABC):
         """
 
     def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
-        """Return how many of its revisions are results that have closed, and that are revised.
+        """Count its revisions: results that closed, and results that were revised.
 
-        Nothing where results don't close.
+        Empty if its results don't close.
         """
         return {}
 
     # ---------------------------------------------------------------- between epochs
 
     is_stateless: bool = False
-    """Whether it looks at the revisions of an epoch alone: it keeps nothing and asks nobody."""
+    """Whether it needs only the revisions of an epoch: it keeps nothing and requests nothing."""
 
     def no_live(self) -> Live:
         """Return what is kept before the first epoch."""
         return Live()
 
     def live_from_ms(self, wm: int) -> int | None:
-        """Return the event time from which on the inputs tell what is kept at watermark `wm`.
+        """Return the event time from which the inputs determine what is kept at watermark `wm`.
 
         None if nothing is kept.
         """
         return None
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
-        """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
+        """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
         return Live()
 
     def closes(self, live: Live, *, wm: int) -> int | None:
-        """Return the watermark by which an epoch without input has work again; None: never.
+        """Return the watermark at which an epoch without input has work again; None: never.
 
         Args:
             live: What is kept at watermark `wm`.
-            wm: The watermark of the last epoch that was processed.
+            wm: Watermark of the last processed epoch.
         """
         return None
 
     @property
     def waits(self) -> bool:
-        """Whether what it makes of tuples is emitted only once the watermark has passed it."""
+        """Whether results are emitted only once the watermark has passed them."""
         return False
 
     # ---------------------------------------------------------------- how far it replays
 
     @property
     def asks(self) -> bool:
-        """Whether it ever needs history."""
+        """Whether it can need history."""
         return True
 
     @property
     def need(self) -> str:
-        """What it needs if it asks, for the message when there is no such thing."""
+        """What it needs if it can request history, for the message when that is missing."""
         return "a connection point upstream of each side, to look its tuples up in"
 
     @property
     def extent_ms(self) -> int:
-        """How far back in event time it asks for one revision, in ms."""
+        """How far back in event time it requests history for one revision, in ms."""
         return 0
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether what it gives at some event time may depend on tuples that happened later."""
+        """Whether a result may depend on tuples with a later event time."""
         return False
 
     @property
     def computed(self) -> frozenset[str]:
-        """The fields of its arc that are not the first input's, though they have their names."""
+        """The fields of its arc that it computes, even if the first input has the same names."""
         return frozenset()
 
     def replayed_from(self, pushed: Mapping[str, str]) -> Mapping[str, dict[str, str]] | None:
-        """Return what its inputs are asked so that its own tuples can be recomputed from them.
+        """Return the field restrictions to push to each input to recompute the box's own tuples.
 
         Args:
-            pushed: Fields of its arc that only some values are needed of; the field of what is
-                needed by each.
+            pushed: Fields of its arc that are restricted to some values, each with the field of
+                the need that holds these values.
 
         Returns:
-            The same by input; None if nothing says which event times of its inputs are needed.
+            The same by input; None if the needed event times of its inputs can't be bounded.
         """
         pushed = without_fields(pushed, self.computed)
         return {
@@ -321,40 +321,40 @@ class Box(ABC):
 
     @property
     def result_delay_ms(self) -> int | None:
-        """How long before a result the tuples behind it may lie, in ms.
+        """How much earlier than a result its input tuples may be, in ms.
 
-        None if its event time does not bound that, or where results are no windows.
+        None if a result's event time does not bound that, or if results are not windows.
         """
         return None
 
     @property
     def only_adds(self) -> bool:
-        """Whether a tuple more in an input never takes a tuple of the output away."""
+        """Whether an additional input tuple never removes an output tuple."""
         return False
 
     # ---------------------------------------------------------------- modes
 
     def choose_mode(self, request: ModeRequest) -> Choice | Fault | None:
-        """Return how it revises results that are out already; None if there is but one way.
+        """Return how it revises results that it has emitted; None if there is only one way.
 
         Args:
-            request: What was asked for, and what is known of the boxes around it.
+            request: The requested mode, and what is known of the boxes around it.
         """
         return None
 
     def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Box:
-        """Return the box as it works in a mode.
+        """Return the box configured for a mode.
 
         Args:
             choice: The mode.
-            filters: Those between it and the connection point that its stored results are on.
+            filters: The filters between it and the connection point that holds its results.
         """
         return self
 
     def hides_results(self, identity: Collection[str]) -> str | None:
-        """Return why results of an aggregate above can't be revised from what it lets through.
+        """Return why results of an upstream aggregate can't be revised from this box's output.
 
-        None if it keeps identity and hidden part of each result that it lets through.
+        None if it keeps the identity and the hidden fields of each result that it passes.
 
         Args:
             identity: The identity of these results.
@@ -365,33 +365,33 @@ class Box(ABC):
 
     @property
     def stored(self) -> Arc:
-        """What of its results is fetched downstream: the identity and the hidden part."""
+        """The fields of its results that downstream mode fetches: identity and hidden fields."""
         return self.arc
 
     # ---------------------------------------------------------------- where it may run
 
     is_tuple_wise: bool = False
-    """Whether it makes of each tuple of its one input at most one, of the same identity."""
+    """Whether each tuple of its one input has at most one output tuple, of the same identity."""
 
     runs_before_spark: bool = False
-    """Whether a job on Spark may run it, in front of the aggregate that is placed there."""
+    """Whether a Spark job may run it, before the aggregate that is placed there."""
 
     def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
-        """Whether, within a loop, it makes something of each tuple that goes round for itself.
+        """Whether it is linear within a loop: it processes each tuple independently of the others.
 
         Args:
-            linear: Arcs of which each tuple goes round for itself.
+            linear: Arcs whose tuples are processed independently of one another.
             turning: Arcs that change from round to round.
         """
         return False
 
     def of_input(self, name: str) -> Box:
-        """Return what it does to one of its inputs alone; only of a stateless box."""
+        """Return the box restricted to one of its inputs; only for a stateless box."""
         return self
 
 
 class Stateless(Box):
-    """A box that looks at the revisions of an epoch alone: it revises from the record (3.2)."""
+    """A box that needs only an epoch's revisions: it revises from the record (Borealis 3.2)."""
 
     is_stateless = True
 
@@ -402,37 +402,37 @@ class Stateless(Box):
 
     @property
     def above(self) -> list[Above]:
-        """Nothing: it needs no history."""
+        """Empty: it needs no history."""
         return []
 
     @property
     def asks(self) -> bool:
-        """Whether it ever needs history: no."""
+        """Whether it can need history: no."""
         return False
 
     def replayed_from(self, pushed: Mapping[str, str]) -> Mapping[str, dict[str, str]] | None:
-        """Return what its inputs are asked: see `Box.replayed_from`."""
+        """Return the field restrictions to push to each input; see `Box.replayed_from`."""
         passed = without_fields(pushed, self.computed)
         return None if self.moves_event_time else dict.fromkeys(self.inputs, passed)
 
     @abstractmethod
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
-        """Return what one epoch's revisions of the inputs cause.
+        """Return the outcome of one epoch's revisions of the inputs.
 
         Args:
             revisions: For each of `inputs`, at most one per identity.
         """
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions; yields nothing."""
+        """Process one epoch's revisions; yields nothing."""
         yield from ()
         return self.revise(*revisions)
 
     def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
-        """Whether each tuple that goes round does so for itself: it looks at one at a time."""
+        """Whether it is linear within a loop: it processes one tuple at a time."""
         return set(self.inputs) <= set(linear)
 
 
 def without_fields(pushed: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return what is pushed down, but for some fields."""
+    """Return the pushed-down fields without some names."""
     return {name: needed for name, needed in pushed.items() if name not in names}

@@ -1,4 +1,4 @@
-"""The body of a loop: boxes that lead from an arc to the same arc in the next round."""
+"""The body of a loop: boxes that compute an arc's next round from its current one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Contents = Mapping[str, pl.DataFrame]
 """Tuples by arc."""
 
 Failing = Sequence[tuple[str, Refused]]
-"""What users' functions fail for, each with the name of the box that calls one."""
+"""The tuples for which users' functions failed, each with the name of the calling box."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Body:
     """What a loop does in a round.
 
     Args:
-        variable: The arc that goes round.
-        boxes: In topological order; they read the variable, one another, and what enters the loop.
-        gives: Name of the arc that is the variable in the next round.
+        variable: The arc that the loop iterates on.
+        boxes: In topological order; they read the variable, one another, and arcs from outside.
+        gives: Name of the arc that becomes the variable in the next round.
     """
 
     variable: Arc
@@ -34,14 +34,14 @@ class Body:
 
     @property
     def enters(self) -> tuple[str, ...]:
-        """Names of the arcs from outside that it reads, each once."""
+        """Names of the arcs outside the loop that it reads, each once."""
         inside = {self.variable.name, *(box.arc.name for box in self.boxes)}
         read = [name for box in self.boxes for name in box.inputs if name not in inside]
         return tuple(dict.fromkeys(read))
 
     @cached_property
     def _turning(self) -> frozenset[str]:
-        """The arcs that change from round to round: the variable, and what comes from it."""
+        """The arcs that change from round to round: the variable, and those derived from it."""
         found = {self.variable.name}
         for box in self.boxes:
             if found & set(box.inputs):
@@ -50,10 +50,10 @@ class Body:
 
     @cached_property
     def is_linear(self) -> bool:
-        """Whether each tuple goes round for itself, whatever others there are.
+        """Whether each tuple is processed independently of the others.
 
-        So it is where all boxes on the way look at one tuple of the variable each, and keep its
-        identity. What a tuple becomes in a round is then what it becomes in every round.
+        This holds if every box on the path processes one tuple of the variable at a time and keeps
+        its identity. The result for a tuple in one round is then the same in every round.
         """
         found = {self.variable.name}
         for box in self.boxes:
@@ -63,23 +63,23 @@ class Body:
         return self.gives in found
 
     def entered(self, entering: Contents) -> tuple[Contents, Failing]:
-        """Return what enters, and what boxes make of it alone: the same in each round."""
+        """Return the entering arcs and the arcs derived from them alone: constant over rounds."""
         contents = dict(entering)
         return contents, self._fill(contents, turning=False)
 
     def turned(self, tuples: pl.DataFrame, entered: Contents) -> tuple[pl.DataFrame, Failing]:
-        """Return what tuples of the variable become in one round.
+        """Return the variable after one round.
 
         Args:
-            tuples: All of them; of a linear body, any.
-            entered: What `entered` gave.
+            tuples: All tuples of the variable; any subset if the body is linear.
+            entered: The contents that `entered` returned.
         """
         contents = {**entered, self.variable.name: tuples}
         failing = self._fill(contents, turning=True)
         return contents[self.gives].select(list(self.variable.fields)), failing
 
     def _fill(self, contents: dict[str, pl.DataFrame], *, turning: bool) -> Failing:
-        """Add what the boxes make that turn, or those that do not."""
+        """Add the output of the boxes that change from round to round, or of those that don't."""
         failing: list[tuple[str, Refused]] = []
         for box in self.boxes:
             if (box.arc.name in self._turning) == turning:

@@ -1,9 +1,9 @@
 """Aggregates over windows that count tuples (`windows.row_windows`).
 
-A *sliding* window ends with each tuple of a group; it is told of that tuple, by its identity, so
-that one which comes or goes changes no more than the windows that hold it. *Hopping* windows start
-with each tuple whose number is a multiple of `every`; one that comes or goes moves all that follow.
-A window is the union of the tuples in it, so a function is asked for nothing but to merge.
+A *sliding* window ends with each tuple of a group. Its result has the identity of that tuple, so an
+insert or delete changes only the windows that hold the tuple. A *hopping* window starts with each
+tuple whose number is a multiple of `every`; an insert or delete moves all windows that follow. The
+state of a window is merged from those of its tuples, so a function needs only `merge`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ TIME = HIDDEN_PREFIX + "at"
 class Counting(Aggregating, Ordered):
     """An aggregate box over windows that count tuples.
 
-    A result that waits is there once the watermark has passed the last tuple of its window, and the
-    window is full if it is a hopping one. Sliding windows are less than full at the beginning.
+    A result that waits is emitted once the watermark has passed the last tuple of its window. A
+    hopping window must be full as well. The first sliding windows of a group are not full.
 
     Args:
         window: Which tuples a window holds.
@@ -49,23 +49,23 @@ class Counting(Aggregating, Ordered):
 
     @property
     def keys(self) -> list[str]:
-        """Names of the columns that name a window, and of its event time."""
+        """Names of the columns that identify a window, and of its event time."""
         if isinstance(self.window, HoppingRows):
             return [*self.by, START, END, TIME]
         return list(dict.fromkeys([*self.by, *self.input.identity, self.input.event_time]))
 
     @property
     def reach(self) -> int:
-        """How many tuples before one are looked at for it; one at least tells the number."""
+        """How many preceding tuples a result reads; at least one, which determines the number."""
         return max(1, self.window.rows - 1)
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether later tuples matter: a window that fills happens when its last tuple does."""
+        """Whether later tuples matter: a hopping window has the event time of its last tuple."""
         return self.on_update and isinstance(self.window, HoppingRows)
 
     def choose_mode(self, request: ModeRequest) -> Choice | Fault:
-        """Return how it revises what is out: it reads groups again, or keeps everything."""
+        """Return how it revises emitted results: it rereads groups, or keeps its whole input."""
         asked = RESIDENT if request.override == RESIDENT else self.mode
         if asked in (ADAPTIVE, RESIDENT):
             reason = "asked for" if asked == RESIDENT else READ_AGAIN
@@ -79,11 +79,11 @@ class Counting(Aggregating, Ordered):
         )
 
     def in_mode(self, choice: Choice, filters: tuple[Filter, ...]) -> Counting:
-        """Return the aggregate as it works in a mode."""
+        """Return the aggregate configured for a mode."""
         return replace(self, mode=choice.mode)
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
-        """Return why a user's function does not take a tuple, by row: it is in no window."""
+        """Return by row why a user's function refuses a tuple; such a tuple is in no window."""
         return self._refused(tuples)
 
     def describe(self) -> dict[str, object]:
@@ -97,9 +97,9 @@ class Counting(Aggregating, Ordered):
         }
 
     def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the results of the windows of which all tuples are known, and that are told.
+        """Return the results that are due, of windows whose tuples are all known.
 
-        What is left out are the states that a user's function fails for.
+        The second frame holds the states for which a user's function fails.
         """
         size, number = self.window.rows, line.first + line.place
         times = self.input.event_times(line.tuples).to_numpy()
@@ -118,7 +118,7 @@ class Counting(Aggregating, Ordered):
     def _results(
         self, tuples: pl.DataFrame, number: Numbers, first: Numbers, end: Numbers
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the results of runs of tuples, and the states that have none."""
+        """Return the results of runs of tuples, and the states without a result."""
         keys = tuples[end - 1]
         if isinstance(self.window, HoppingRows):
             starts = pl.Series(number[first])
@@ -142,7 +142,7 @@ class Counting(Aggregating, Ordered):
 def _held(
     tuples: pl.DataFrame, first: Numbers, end: Numbers
 ) -> tuple[pl.DataFrame, Numbers, Numbers]:
-    """Return the tuples that some runs hold, and these runs of them."""
+    """Return the tuples in some runs, and the runs as indexes into these tuples."""
     edges = [np.bincount(places, minlength=tuples.height + 1) for places in (first, end)]
     held = np.cumsum(edges[0] - edges[1])[:-1] > 0
     before = np.concatenate([[0], np.cumsum(held)])

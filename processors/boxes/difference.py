@@ -1,4 +1,4 @@
-"""What leads from one content of an arc to another, and back."""
+"""The revisions between two contents of an arc, and how to undo them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from errata.schemas.arc import Arc
 
 
 def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """Return the revisions that lead from one content of an arc to another, one an identity.
+    """Return the revisions that turn one content of an arc into another, one per identity.
 
     Example:
         >>> from errata.schemas.fields import FieldType
@@ -37,7 +37,7 @@ def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFr
 
 
 def undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
-    """Return tuples as they were before some revisions of theirs."""
+    """Return the tuples as they were before some revisions."""
     identity, names = list(arc.identity), list(arc.fields)
     touched = frames.identities(revisions, identity)
     left = now.join(touched, on=identity, how="anti", nulls_equal=True)

@@ -1,9 +1,9 @@
 """Distinct: one tuple for each combination of values (SQL's ``SELECT DISTINCT``).
 
-A combination is there as long as one input tuple has it: the last copy's deletion deletes it. It
-happened when the earliest of its copies did, so a copy that comes or goes before all others moves
-it. What is kept of each combination is the number of its copies and that time; only when the
-earliest copy leaves are the others of the combination asked for.
+A combination exists as long as one input tuple has it: deleting the last copy deletes it. Its event
+time is that of its earliest copy, so inserting or deleting the earliest copy changes it. The box
+keeps the number of copies and the event time of each combination. It requests the other copies of
+a combination only when the earliest one is deleted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from errata.processors.boxes.modes import DOWNSTREAM, RESIDENT, UPSTREAM, Choice
 
 @dataclass(frozen=True, kw_only=True)
 class Distinct(Aggregate):
-    """A distinct box: an aggregate of whole histories whose only result is when it happened.
+    """A distinct box: an aggregate of whole histories whose only result is the event time.
 
-    Its arc has no states behind results: a copy more or less changes nothing that is emitted.
+    Its arc does not carry the states: the number of copies does not change the emitted tuple.
     """
 
     @property
@@ -28,7 +28,7 @@ class Distinct(Aggregate):
 
     @property
     def result_delay_ms(self) -> int | None:
-        """None: nothing bounds how long ago other copies happened."""
+        """None: the event times of other copies are not bounded."""
         return None
 
     def describe(self) -> dict[str, object]:
@@ -36,7 +36,7 @@ class Distinct(Aggregate):
         return {"distinct": list(self.by), "input": self.input.name}
 
     def choose_mode(self, request: ModeRequest) -> Choice:
-        """Return how it revises what is out: from what it keeps, and its input where it must."""
+        """Return how it revises emitted tuples: from its states, and by replay if necessary."""
         asked = RESIDENT if request.override == RESIDENT else UPSTREAM
         illegal = {DOWNSTREAM: "its tuples don't tell how many copies there are"}
         return Choice(asked, asked, "asks for the copies when the earliest leaves", illegal=illegal)

@@ -1,7 +1,8 @@
-"""Forward: the same tuples, on the other side of an exchange (``docs/protocol.md#2-revisions``).
+"""Forward: the same tuples after an exchange (``docs/protocol.md#2-revisions``).
 
-Where tasks repartition, each writes what it has into the exchange of the partition that a tuple
-belongs to. The task that owns the partition nets it by identity per epoch and alone writes the arc.
+To repartition, each task writes its revisions into the exchange of the partition that a tuple
+belongs to. The task that owns the partition nets them by identity per epoch and is the only writer
+of the arc.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class Forward(Stateless):
         return {"forward": self.input}
 
     def hides_results(self, identity: Collection[str]) -> str | None:
-        """Return why a task can't ask for its results there: they lie in other partitions."""
+        """Return why a task can't request its results there: they are in other partitions."""
         return f"{self.arc.name!r} below it repartitions its results"
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
-        """Return the tuples as they are."""
+        """Return the tuples unchanged."""
         return inputs[0], ()
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
-        """Return the revisions as they are."""
+        """Return the revisions unchanged."""
         return Outcome(Live(), revisions[0])

@@ -1,20 +1,20 @@
-"""Sliding windows whose tuples come in order, as most do: what a tuple costs is flat.
+"""Sliding windows over tuples that arrive in order: the cost of a tuple is constant.
 
-An epoch is *in order* if its tuples are later than every window told so far: those of a
-process that waits for its watermark, but for what comes too late. Such an epoch revises nothing; it
-only adds windows, each the union of what is kept in two stacks. Any other one is worked out from
-the instants, as `SlidingAggregate` does, and the stacks are made again.
+An epoch is *in order* if its tuples are later than every window emitted so far. In a process that
+waits for its watermark, every epoch without late tuples is in order. Such an epoch revises nothing;
+it only adds windows, which are merged from two stacks. Any other epoch is computed from the
+instants, as in `SlidingAggregate`, and the stacks are rebuilt.
 
-Two stacks (`TwoStacks`) make a queue: what is before a turning point, of which every suffix is
-united, and what
-has come since, united to one. A window is a suffix, what has come since, and what comes with it.
-When the windows have left the turning point behind, a new one is made. So each instant is merged a
-few times, however many are in a window, and nothing ever has to be taken off: extremes are as cheap
-as sums, and what is rounded can't drift.
+Two stacks (`TwoStacks`) form a queue. The front stack has the instants before a turning point and
+the merged state of each suffix of them. The back stack has one merged state of all instants since.
+A window is the union of a suffix, of the instants since, and of the instants it ends with. When
+windows no longer reach back to the turning point, a new one is chosen. So each instant is merged a
+few times, however many are in a window, and no tuple is ever compensated: extremes are as cheap as
+sums, and rounded values can't drift.
 
-Tangwongsan, Hirzel, Schneider and Wu, *General incremental sliding-window aggregation* (VLDB 2015);
-here a batch of windows at a time, by scans as in Blelloch, *Prefix sums and their applications*
-(1990).
+Tangwongsan, Hirzel, Schneider and Wu, *General incremental sliding-window aggregation* (VLDB 2015).
+Here a batch of windows is computed at a time, by scans as in Blelloch, *Prefix sums and their
+applications* (1990).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def prefixes(
     """Return for each row the union of its run up to it: O(n) merged states, in O(log n) calls.
 
     Args:
-        states: A row a state.
-        none: The state that holds nothing, in one row.
-        is_first: Whether a run begins with a row.
+        states: One state per row.
+        none: The empty state, in one row.
+        is_first: Whether each row begins a run.
         merge: Returns the unions of two frames of states, row by row.
 
     Example:
@@ -76,9 +76,9 @@ class TwoStacks:
         by: Group fields.
         turning: The first instant after the turning point.
         front: The instants before it.
-        suffixes: The union of each of these with all that follow in its group, and nothing.
-        groups: The groups that have instants since.
-        since: For each the union of these, and nothing.
+        suffixes: The union of each of these with all that follow in its group; last, the empty one.
+        groups: The groups that have instants since the turning point.
+        since: For each of these groups the union of these instants; last the empty state.
     """
 
     by: Sequence[str]
@@ -92,7 +92,7 @@ class TwoStacks:
     def turned(
         cls, front: Timeline, turning: int, *, by: Sequence[str], none: pl.DataFrame, merge: Merge
     ) -> TwoStacks:
-        """Return the stacks of some instants, all of them before the turning point."""
+        """Return the stacks for some instants, all of them before the turning point."""
         parts = front.frame.select(none.columns)
         is_last = np.append(front.is_first[1:], True)[: parts.height]
         suffixes = prefixes(parts[::-1], none, is_last[::-1], merge)[::-1]
@@ -100,12 +100,12 @@ class TwoStacks:
         return cls(by, turning, front, pl.concat([suffixes, none]), groups, none)
 
     def followed(self, ending: Timeline, size: int, merge: Merge) -> tuple[pl.DataFrame, TwoStacks]:
-        """Return the windows that end with some instants, and the stacks that these are part of.
+        """Return the windows that end with some instants, and the stacks with these added.
 
         Args:
-            ending: Instants, later than all so far. The last window begins before the turning point
-                or with it.
-            size: How long a window is.
+            ending: Instants, later than all so far. The last window begins at or before the turning
+                point.
+            size: The length of a window.
             merge: Returns the unions of two frames of states, row by row.
         """
         none, groups = self.since[-1:], _groups(ending.frame, self.by)
@@ -133,7 +133,7 @@ def _groups(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def grown(runs: tuple[pl.DataFrame, ...], last: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
-    """Return runs of rows and one more, joined so that there are but O(log n) of them.
+    """Append a run to runs of rows, concatenated so that only O(log n) of them remain.
 
     Example:
         >>> runs = ()
@@ -150,13 +150,13 @@ def grown(runs: tuple[pl.DataFrame, ...], last: pl.DataFrame) -> tuple[pl.DataFr
 
 @dataclass(frozen=True)
 class InOrder(Live):
-    """What is kept of sliding windows: `states` has the instants whose windows are not told yet.
+    """What is kept of sliding windows: `states` has the instants whose windows are not yet emitted.
 
     Args:
-        told: The other instants, some of which may be needed no more: at most two windows' worth,
-            and with ``on_update`` those that are ahead of the watermark.
-        until: The end of the last window told.
-        stacks: The same as two stacks; None if they have to be made.
+        told: The other instants, possibly with some that are no longer needed: at most two windows'
+            worth, and with ``on_update`` those that are ahead of the watermark.
+        until: The end of the last emitted window.
+        stacks: The same instants as two stacks; None if they must be rebuilt.
     """
 
     told: tuple[pl.DataFrame, ...] = ()
@@ -165,13 +165,13 @@ class InOrder(Live):
 
     @property
     def height(self) -> int:
-        """How many rows are kept."""
+        """The number of rows kept."""
         return super().height + sum(map(len, self.told))
 
 
 @dataclass(frozen=True)
 class SlidingInOrder(SlidingAggregate):
-    """An aggregate box over sliding windows, at its best with tuples in order."""
+    """An aggregate box over sliding windows that is fastest when tuples arrive in order."""
 
     # ---------------------------------------------------------------- between epochs
 
@@ -180,11 +180,11 @@ class SlidingInOrder(SlidingAggregate):
         return self._divided(super().no_live(), -FOREVER_MS)
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
-        """Return what is kept at watermark `wm`, from the inputs since `live_from_ms`, or more."""
+        """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
         return self._divided(super().restore(*inputs, wm=wm), wm)
 
     def _divided(self, live: Live, wm: int) -> Live:
-        """Return what is kept, divided by whether the window of an instant is told."""
+        """Return what is kept, split by whether the window of an instant is emitted."""
         if self.is_resident or self.horizon_ms:
             return live
         is_told = self._is_told(live.states, wm)
@@ -197,7 +197,7 @@ class SlidingInOrder(SlidingAggregate):
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions of the input; see `Box.process`."""
+        """Process one epoch's revisions of the input; see `Box.process`."""
         if not isinstance(live, InOrder):
             return (yield from super().process(*revisions, live=live, wm_before=wm_before, wm=wm))
         outcome = self._followed(revisions[0], live, wm_before, wm)
@@ -210,7 +210,7 @@ class SlidingInOrder(SlidingAggregate):
     def _followed(
         self, revisions: pl.DataFrame, live: InOrder, wm_before: int, wm: int
     ) -> Outcome | None:
-        """Return what an epoch gives that is in order, None if it is not."""
+        """Return the outcome of an epoch that is in order; None if it is not."""
         names = list(self.input.fields)
         leaving, entering = frames.leaving(revisions, names), frames.entering(revisions, names)
         tuples = pl.concat([leaving, entering])
@@ -243,7 +243,7 @@ class SlidingInOrder(SlidingAggregate):
         return Outcome(replace(after, states=instants.filter(~is_told)), revised, counts, dead)
 
     def _slid(self, live: InOrder, ending: pl.DataFrame, wm: int) -> tuple[pl.DataFrame, InOrder]:
-        """Return the windows that end with some instants, and what is kept with these told."""
+        """Return the windows that end with some instants, and what is kept after emitting them."""
         if ending.is_empty():
             return self._windows(ending, ending), live
         size, at = self.window.extent_ms, ending[self.start]
@@ -268,5 +268,5 @@ class SlidingInOrder(SlidingAggregate):
 
     @property
     def _has_lists(self) -> bool:
-        """Whether some states grow with their content: then so would a stack, with each suffix."""
+        """Whether some states grow with their content; then every suffix on a stack would too."""
         return any(isinstance(kind, pl.List) for kind in self.no_states().dtypes)

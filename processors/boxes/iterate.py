@@ -1,20 +1,21 @@
-"""Iterate: what an arc comes to when a body of boxes is applied to it until nothing changes.
+"""Iterate: applies a body of boxes to an arc until nothing changes.
 
-X(0) is what the loop starts with, X(k + 1) what the body makes of X(k) and of what enters from
-outside; the loop's arc holds the X that is its own successor. In Timely's terms the loop is a
-nested scope: its times are (epoch, round) (`progress.timestamp.Product`); what enters is there from
-round 0 on; feedback leads from (e, k) to (e, k + 1), and lets nothing through beyond the bound
-(`progress.summary.Advance`), so that the cycle advances; what leaves loses its round. Since an
-epoch is processed as one batch its rounds run one after the other, and nobody outside sees them.
+X(0) is the arc that the loop starts with. X(k + 1) is the body's output for X(k) and for the arcs
+that enter from outside. The loop's arc holds the fixpoint: the X that equals its successor. In
+Timely's terms the loop is a nested scope. Its times are (epoch, round)
+(`progress.timestamp.Product`). Arcs from outside are present from round 0 on. Feedback leads from
+(e, k) to (e, k + 1) and passes nothing beyond the bound (`progress.summary.Advance`), so that the
+cycle advances. Tuples that leave the loop lose their round. Since an epoch is processed as one
+batch, its rounds run one after the other and are not visible outside.
 
-A linear body is evaluated semi-naively: only what changed in a round goes on to the next one.
-Others are evaluated whole. Nothing is kept between epochs: the content of all inputs is had as of
-the epoch; the epoch's own revisions undone give it as it was; what leads from the one fixpoint to
-the other is the revision.
+A linear body is evaluated semi-naively: only tuples that changed in a round enter the next one.
+Other bodies are evaluated on the whole content. The box keeps nothing between epochs. It requests
+the content of all inputs as of the epoch, undoes the epoch's own revisions to get the content
+before, and emits the difference of the two fixpoints.
 
-Not every body comes to an end. A tuple that would change again after the last round is left out,
-and refused with its last values (`Unsettled`); so is one for which a user's function in the body
-fails in any round (`Raised`).
+Not every body terminates. A tuple that would still change after the last round is left out and
+goes to the dead letters with its last values (`Unsettled`). So does a tuple for which a user's
+function in the body fails in any round (`Raised`).
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ from errata.schemas.fields import FieldType
 
 @dataclass(frozen=True)
 class Raised:
-    """What the functions in a body fail for.
+    """The tuples for which users' functions in a body fail.
 
     Args:
         body: The body.
-        entering: The arcs that enter the loop, by the names that they have in it.
-        tuples: By box and arc, each once, as they were when the box first failed for them.
+        entering: The arcs that enter the loop, by their names in it.
+        tuples: The tuples by box and arc, each once, as they were at the first failure of the box.
     """
 
     body: Body
@@ -64,7 +65,7 @@ class Raised:
     def of(
         cls, body: Body, entering: Mapping[str, Arc], told: Iterable[tuple[str, Refused]]
     ) -> Raised:
-        """Return what is told of the rounds of a loop, in their order, by box."""
+        """Collect the failures of a loop's rounds, given in order, each with its box."""
         found: dict[tuple[str, str], list[pl.DataFrame]] = {}
         for box, some in told:
             why = pl.Series(WHY, some.reasons, pl.String)
@@ -78,7 +79,7 @@ class Raised:
         return cls(body, entering, once)
 
     def without(self, tuples: pl.DataFrame) -> pl.DataFrame:
-        """Return those tuples that go round for which no function failed on their way."""
+        """Return those tuples of the variable for which no function failed."""
         identity = list(self.body.variable.identity)
         for (_, arc), failed in self.tuples.items():
             if arc not in self.entering and set(identity) <= set(failed.columns):
@@ -86,7 +87,7 @@ class Raised:
         return tuples
 
     def beyond(self, before: Raised) -> Raised:
-        """Return what was not there, or not the same, in what functions failed for before."""
+        """Return the failing tuples that did not fail before, or not with the same values."""
         fresh = dict(self.tuples)
         for place in fresh.keys() & before.tuples.keys():
             names = fresh[place].drop(WHY).columns
@@ -95,9 +96,9 @@ class Raised:
         return replace(self, tuples=fresh)
 
     def refused(self) -> Iterator[Refused]:
-        """Yield it as what is seen of it outside: tuples of arcs of the body as the loop's.
+        """Yield the dead letters. Tuples of arcs inside the loop are shown as the loop's own.
 
-        Of these there is what the arc of the loop has too.
+        These keep only the fields that the arc of the loop has too.
         """
         for (box, arc), tuples in self.tuples.items():
             seen = self.entering.get(arc, self.body.variable)
@@ -108,7 +109,7 @@ class Raised:
 
 
 SHOWN_ROUNDS = 3
-"""So many of the last values are told."""
+"""The number of last values that a dead letter shows."""
 _SHOWN_CHARS = 60
 _EXACT = Context(prec=60)
 
@@ -118,21 +119,21 @@ class Unsettled:
     """Tuples that still change after the last round.
 
     Args:
-        tuples: As they entered the loop; those that came up in it, as they are in the last round.
-        trail: All tuples of the last rounds, the newest one last; in a linear loop those that still
-            moved.
+        tuples: As they entered the loop; those created in it, as they are in the last round.
+        trail: All tuples of the last rounds, newest last; in a linear loop those that still
+            changed.
     """
 
     tuples: pl.DataFrame
     trail: Sequence[pl.DataFrame]
 
     def beyond(self, before: Unsettled) -> pl.DataFrame:
-        """Return the tuples that were not there, or not the same, in what was unsettled before."""
+        """Return the tuples that were not unsettled before, or not with the same values."""
         names = self.tuples.columns
         return self.tuples.join(before.tuples, on=names, how="anti", nulls_equal=True)
 
     def refused(self, tuples: pl.DataFrame, *, arc: Arc, rounds: int) -> Refused:
-        """Return tuples as what goes to the dead letters, each with its last values."""
+        """Return the dead letters for some tuples, each with its last values."""
         identity = list(arc.identity)
         values = [
             tuples.select(identity).join(
@@ -151,7 +152,7 @@ class Unsettled:
 
 
 def _told(arc: Arc, states: Sequence[dict[str, Any]]) -> str:
-    """Return the values of one tuple that changed, round by round."""
+    """Return the values of one tuple's changed fields, round by round."""
     changed = [n for n in arc.fields if any(state[n] != states[0][n] for state in states[1:])]
     return "; ".join(
         f"{name} " + ", ".join(_shown(state, name, arc.fields[name]) for state in states)
@@ -160,7 +161,7 @@ def _told(arc: Arc, states: Sequence[dict[str, Any]]) -> str:
 
 
 def _shown(state: dict[str, Any], name: str, kind: FieldType) -> str:
-    """Return a value as people write it; "gone" of a tuple that isn't there."""
+    """Return a value in readable form; "gone" if the tuple does not exist."""
     value = state[name]
     if not state["@there"]:
         return "gone"
@@ -170,18 +171,18 @@ def _shown(state: dict[str, Any], name: str, kind: FieldType) -> str:
 
 
 FIRST_MARK = 8
-"""The round from which on circles are looked for."""
+"""The first round from which cycles are detected."""
 
 
 @dataclass(frozen=True)
 class Iterate(Box):
-    """A loop, seen from outside: a box.
+    """A loop as a box.
 
     Args:
-        arc: The arc it writes, which is the variable of its body too.
+        arc: The arc it writes, which is also the variable of its body.
         start: Name of the arc that it starts with.
-        entering: The arcs that enter it, by name: what it starts with and what its body reads.
-        body: What it does in a round.
+        entering: The arcs that enter it, by name: the one it starts with and those its body reads.
+        body: The boxes of one round.
         rounds: How often the body may change a tuple.
     """
 
@@ -193,27 +194,27 @@ class Iterate(Box):
 
     @property
     def above(self) -> list[Above]:
-        """All that enters, as a whole: a chain may pass through any key."""
+        """All arcs that enter, unpartitioned: a chain may pass through any key."""
         return [Above(arc, (), list(arc.fields)) for arc in self.entering.values()]
 
     @property
     def kind(self) -> str:
-        """What `errata explain` calls it."""
+        """Its name in `errata explain`."""
         return "iterate"
 
     @property
     def asks(self) -> bool:
-        """Whether it ever needs history: not where each tuple goes round all by itself."""
+        """Whether it can need history: no if its body is linear and reads no arc from outside."""
         return bool(self.body.enters) or not self.body.is_linear
 
     @property
     def extent_ms(self) -> int:
-        """How far back in event time it asks: a link of a chain may be as old as it likes."""
+        """How far back in event time it requests history: a link of a chain may have any age."""
         return FOREVER_MS
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether what it gives may come of tuples that happened later."""
+        """Whether a result may depend on tuples with a later event time."""
         return self.asks
 
     def describe(self) -> dict[str, object]:
@@ -229,26 +230,26 @@ class Iterate(Box):
     # ---------------------------------------------------------------- whole collections
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return the fixpoint over whole collections, and what is refused."""
+        """Return the fixpoint over whole collections, and the refused tuples."""
         made, unsettled, raised = self._settled(dict(zip(self.entering, inputs, strict=True)))
         return made, [*raised.refused(), *self._refused(unsettled, unsettled.tuples)]
 
     def _refused(self, unsettled: Unsettled, tuples: pl.DataFrame) -> list[Refused]:
-        """Return some of what is unsettled as what goes to the dead letters."""
+        """Return the dead letters for some of the unsettled tuples."""
         rounds = self.rounds
         return [unsettled.refused(tuples, arc=self.arc, rounds=rounds)] if tuples.height else []
 
     def _settled(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled, Raised]:
-        """Return what the loop comes to, what it does not settle, and what functions fail for.
+        """Return the fixpoint, the unsettled tuples, and those for which functions fail.
 
-        A round that gives what an earlier one gave closes a circle: what follows has been seen, and
-        is passed over (Brent's search for one: the earlier round is 8, 16, 32, ...).
+        A round that repeats an earlier round closes a cycle. Whole cycles are then skipped (Brent's
+        cycle detection: the earlier round is 8, 16, 32, ...).
         """
         identity = list(self.arc.identity)
         start = contents[self.start].select(list(self.arc.fields))
         entered, failing = self.body.entered({name: contents[name] for name in self.body.enters})
         settled, trail = [start.clear()], [start]
-        done, left = 0, self.rounds + 1  # the last one only tells what would go on
+        done, left = 0, self.rounds + 1  # the extra round finds the tuples that still change
         marked, mark = 0, start
         while left:
             moving = trail[-1]
@@ -256,7 +257,7 @@ class Iterate(Box):
             failing = [*failing, *failing_now]
             changed = frames.identities(difference(self.arc, moving, made), identity)
             rest = moving.join(changed, on=identity, how="anti", nulls_equal=True)
-            if self.body.is_linear:  # what a round leaves as it is stays so
+            if self.body.is_linear:  # a tuple that a round leaves unchanged is settled
                 settled.append(rest)
                 made = made.join(changed, on=identity, how="semi", nulls_equal=True)
             else:
@@ -277,7 +278,7 @@ class Iterate(Box):
     # ---------------------------------------------------------------- revisions
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions; yields what it needs and is sent a frame for each input."""
+        """Process one epoch's revisions; yields a need and is sent a frame for each input."""
         if not any(some.height for some in revisions):
             return Outcome(live, frames.none(self.arc.fields))
         given = dict(zip(self.entering, revisions, strict=True))
@@ -292,7 +293,7 @@ class Iterate(Box):
             counts = {"replayed": sum(tuples.height for tuples in answers)}
         then = {name: undone(self.entering[name], now[name], given[name]) for name in now}
         if self.body.is_linear and not any(given[name].height for name in self.body.enters):
-            fields = list(self.entering[self.start].fields)  # the others are where they were
+            fields = list(self.entering[self.start].fields)  # the others don't change
             now[self.start] = frames.entering(given[self.start], fields)
             then[self.start] = frames.leaving(given[self.start], fields)
         before, was_unsettled, had_raised = self._settled(then)

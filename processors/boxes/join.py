@@ -1,12 +1,13 @@
 """Join: pairs of tuples of two arcs that have equal values in some fields.
 
-The bilinear rule in its plainest form: of the keys that an epoch touches on either side, both
-sides' tuples are had as of the epoch; the epoch's own revisions undone give them as they were; what
-leads from the pairs then to the pairs now is the revision. Nothing is kept between epochs: the
-sides' tuples come from connection points.
+This is the bilinear rule in its simplest form. For the keys that an epoch touches on either side,
+the box requests both sides' tuples as of the epoch. It undoes the epoch's own revisions to get the
+tuples before, and emits the difference between the pairs before and the pairs now. It keeps nothing
+between epochs: the sides' tuples come from connection points.
 
-Sides that come from one arc by boxes that look at one tuple each, joined on its identity, need none
-either: a revision of that arc brings all that there is of an identity, before and after.
+No connection point is needed if both sides come from one arc through boxes that process one tuple
+at a time, and are joined on the identity of that arc: a revision of the arc then holds everything
+about an identity, before and after.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Side:
     Args:
         alias: Its name in expressions.
         arc: The arc.
-        chain: The boxes that make it of the arc that both sides come from, in order.
+        chain: The boxes that compute it from the arc that both sides come from, in order.
     """
 
     alias: str
@@ -44,9 +45,9 @@ class Side:
         return f"{self.alias}.{field}"
 
     def carried(self, on: Sequence[str]) -> dict[str, str]:
-        """Return the names of the identity's fields in the join's arc, but those joined on.
+        """Return the names in the join's arc of the identity's fields that are not joined on.
 
-        Hidden ones stay hidden.
+        Hidden fields stay hidden.
         """
         rest = [name for name in self.arc.identity if name not in on]
         return {
@@ -61,16 +62,16 @@ class Side:
 class Join(Box):
     """A join box.
 
-    A pair happened when the later of its tuples did. Its identity is that of both.
+    The event time of a pair is that of its later tuple. Its identity is that of both tuples.
 
     Args:
         arc: The arc it writes: the fields joined on, the rest of both identities as
             ``<alias>_<field>``, the event time, and the named results.
-        sides: The left and the right one.
+        sides: The left and the right side.
         on: The fields that must be equal; null equals nothing.
-        is_left: Whether a left tuple without any right one stays, with nulls for the right.
-        expressions: By name of the result, over the columns of pairs.
-        columns: By name of a field that needs no alias: its column in a pair.
+        is_left: Whether a left tuple without a right one is kept, with nulls for the right.
+        expressions: Expressions over the columns of pairs, by name of the result.
+        columns: The column in a pair of each field that needs no alias, by field.
         shared: The arc that both sides come from, if no history is needed.
     """
 
@@ -84,12 +85,12 @@ class Join(Box):
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The fields of either side that must be equal, in the same order."""
+        """The fields of each side that must be equal, in the same order."""
         return self.on, self.on
 
     @property
     def above(self) -> list[Above]:
-        """Both sides, or the one arc that they come from."""
+        """Both sides, or the one arc that both come from."""
         if self.shared is not None:
             return [Above(self.shared, self.shared.identity, list(self.shared.fields))]
         sides = zip(self.sides, self.keys, strict=True)
@@ -97,26 +98,26 @@ class Join(Box):
 
     @property
     def asks(self) -> bool:
-        """Whether it ever needs history."""
+        """Whether it can need history."""
         return self.shared is None
 
     @property
     def extent_ms(self) -> int:
-        """How far back in event time it asks: one tuple of a pair may be as old as it likes."""
+        """How far back in event time it requests history: a tuple of a pair may have any age."""
         return FOREVER_MS
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether later tuples matter: a left one is alone as long as no right one has come."""
+        """Whether later tuples matter: in a left join, a later right tuple replaces the nulls."""
         return self.is_left
 
     @property
     def only_adds(self) -> bool:
-        """Whether a tuple more never takes a pair away: it may take a lone left one away."""
+        """Whether an additional tuple never removes a pair; in a left join it may replace one."""
         return not self.is_left
 
     def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
-        """Whether each tuple that goes round does so for itself: both sides are made of it."""
+        """Whether it is linear within a loop: both sides come from the same tuple."""
         return self.shared is not None and set(self.inputs) <= set(linear)
 
     def describe(self) -> dict[str, object]:
@@ -132,7 +133,7 @@ class Join(Box):
     # ---------------------------------------------------------------- whole collections
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
-        """Return what it makes of whole collections; it refuses nothing."""
+        """Return the output for whole collections; it refuses nothing."""
         return self._joined(*self._sides(inputs)), ()
 
     def _sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
@@ -146,7 +147,7 @@ class Join(Box):
         ]
 
     def _of_sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-        """Return what of `inputs` either side has: an arc may be joined with itself."""
+        """Return the input of each side; an arc may be joined with itself."""
         given = dict(zip(self.inputs, inputs, strict=True))
         return [given[side.arc.name] for side in self.sides]
 
@@ -175,12 +176,12 @@ class Join(Box):
 
     @property
     def _short(self) -> list[str]:
-        """The fields that are named without an alias."""
+        """The fields that expressions name without an alias."""
         used = {name for e in self.expressions.values() for name in e.columns}
         return [name for name in self.columns if name in used]
 
     def _own(self, name: str) -> pl.Expr:
-        """Return a field of a pair that no expression gives."""
+        """Return a field of a pair that no expression computes."""
         left = self.sides[0]
         if name in self.on:
             return pl.col(left.column(name)).alias(name)
@@ -193,7 +194,7 @@ class Join(Box):
     # ---------------------------------------------------------------- revisions
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions; yields what it needs and is sent a frame for each side."""
+        """Process one epoch's revisions; yields a need and is sent a frame for each side."""
         if not any(some.height for some in revisions):
             return Outcome(live, frames.none(self.arc.fields))
         if self.shared is not None:
@@ -219,7 +220,7 @@ class Join(Box):
         return Outcome(live, revised, counts)
 
     def _touched(self, revisions: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Return the keys that revisions of either side touch, as the left one has them."""
+        """Return the keys that revisions of either side touch, under the left side's names."""
         found = [
             half(some, own).rename(dict(zip(own, self.on, strict=True)))
             for some, own in zip(revisions, self.keys, strict=True)

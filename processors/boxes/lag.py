@@ -1,4 +1,4 @@
-"""Lag: beside each tuple what the one before it in its group holds (SQL's ``lag``)."""
+"""Lag: adds to each tuple values of an earlier tuple in its group (SQL's ``lag``)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from errata.schemas.arc import Arc
 class Lag(Ordered):
     """A lag box: ``lag(expression, offset) OVER (PARTITION BY by ORDER BY event time, identity)``.
 
-    What it gives is a function of the content alone: a tuple keeps its identity and its event time,
-    and is revised when it is, or when another one comes to stand before it.
+    The output is a function of the content alone. A tuple keeps its identity and its event time. It
+    is revised when its input tuple is, or when the tuple `offset` before it changes.
 
     Args:
         arc: The arc it writes: the fields of its input, and the results.
         input: The arc it reads.
         by: Group fields.
-        offset: How many tuples before each the other one is.
-        expressions: By name of the result, over the other tuple; null where there is none.
+        offset: How many tuples before each one the earlier tuple is.
+        expressions: Over the earlier tuple, by name of the result; null if there is no such tuple.
     """
 
     arc: Arc
@@ -36,7 +36,7 @@ class Lag(Ordered):
 
     @property
     def reach(self) -> int:
-        """How many tuples before one are looked at for it."""
+        """How many preceding tuples a result reads."""
         return self.offset
 
     @property
@@ -54,9 +54,9 @@ class Lag(Ordered):
         }
 
     def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the known tuples that the one before them is known of, or known to be none.
+        """Return the known tuples whose earlier tuple is known, or known not to exist.
 
-        Those are left out for which a user's function fails for the one before.
+        Tuples for whose earlier tuple a user's function fails are left out.
         """
         has_one = pl.Series(line.place >= self.offset)
         whole = has_one | pl.Series(line.first == 0)

@@ -1,8 +1,8 @@
-"""Lookup: a join with at most one tuple of the other side, which changes what is known of the left.
+"""Lookup: a join with at most one tuple of the right side, which adds fields to the left tuple.
 
-What is matched is the whole identity of the other side (SQL: a join on the other's key; Kafka
-Streams: of a stream with a table). So a pair is still the left tuple: it has its identity, its
-fields and its event time, and the results besides or in their place.
+The left tuple is matched with the whole identity of the right side (SQL: a join on the other
+table's key; Kafka Streams: a stream-table join). So the output keeps the left tuple's identity,
+fields and event time; results are added to these fields or replace some of them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Lookup(Join):
 
     @property
     def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The fields of either side that must be equal, in the same order."""
+        """The fields of each side that must be equal, in the same order."""
         return self.on, self.others
 
     @property
     def computed(self) -> frozenset[str]:
-        """The fields of its arc that are not the left side's, though they have their names."""
+        """The fields of its arc that it computes, even if the left side has the same names."""
         return frozenset(self.expressions)
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether what it gives may come of tuples that happened later: those that are found."""
+        """Whether a result may depend on later tuples: yes, the right tuple may be later."""
         return True
 
     def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
-        """Whether each tuple that goes round does so for itself: the other side stands still."""
+        """Whether it is linear within a loop: the right side does not change between rounds."""
         if self.shared is not None:
             return super().is_linear(linear, turning)
         left, right = (side.arc.name for side in self.sides)
@@ -59,5 +59,5 @@ class Lookup(Join):
         }
 
     def _own(self, name: str) -> pl.Expr:
-        """Return a field of a pair that no expression gives: the left tuple's."""
+        """Return a field of a pair that no expression computes: the left tuple's."""
         return pl.col(self.sides[0].column(name)).alias(name)

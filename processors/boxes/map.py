@@ -1,7 +1,7 @@
 """Map: keeps the fields and adds or replaces some by expressions.
 
-Stateless: both sides are computed, and a revision goes out if they differ (Borealis 3.2). It may
-replace the event time; a tuple that it gives none is left out.
+It is stateless: it computes both sides of a revision and emits one if they differ (Borealis 3.2).
+It may replace the event time; a tuple whose new event time is null is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Map(Stateless):
     Args:
         arc: The arc it writes.
         input: Name of the arc it reads.
-        expressions: Expression over the input's fields by name of the field it gives.
+        expressions: Expressions over the input's fields, by name of the computed field.
         read: Names of the input's fields.
     """
 
@@ -63,7 +63,7 @@ class Map(Stateless):
         return {"map": texts, "input": self.input}
 
     def hides_results(self, identity: Collection[str]) -> str | None:
-        """Return why results of an aggregate above can't be revised from what it makes of them."""
+        """Return why results of an upstream aggregate can't be revised from its output."""
         if self.moves_event_time:
             return f"map {self.arc.name!r} below it replaces the event time of its results"
         if self.is_opaque:
@@ -80,7 +80,7 @@ class Map(Stateless):
         return any(isinstance(expression, Call) for expression in self.expressions.values())
 
     def _made(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, Failures]:
-        """Return what it makes of tuples, which of these are there, and why one failed, by row."""
+        """Return the output rows, whether each one is kept, and by row why one failed."""
         new, failures = [], dict[int, str]()
         for name, expression in self.expressions.items():
             values, failed_here = expression.judge(tuples)
@@ -93,14 +93,14 @@ class Map(Stateless):
         return made, there, failures
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return what it makes of a whole collection, and what a user's function fails for."""
+        """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
         made, there, failures = self._made(tuples)
         refused = failed(self.input, tuples, failures)
         return (made if there.all() else made.filter(there)), refused
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
-        """Return the revisions that those of the input cause, and what a function fails for."""
+        """Return the revisions of the output, and what users' functions fail for."""
         (some,) = revisions
         had, has = some["op"] != frames.INSERT, some["op"] != frames.DELETE
         entering = frames.side(some, frames.AFTER, self.read)

@@ -1,9 +1,9 @@
-"""The modes in which boxes revise results that are out already (Borealis 3.2, 3.3).
+"""The modes in which boxes revise results that they have emitted (Borealis 3.2, 3.3).
 
 *Upstream* replays the inputs from the nearest connection point above. *Downstream* fetches the
-results emitted before from a connection point at or below the box's own arc, with nothing in
-between that loses the way back from a stored result to the box's own. *Resident* keeps everything.
-Each box judges for itself which of them are legal; `Choice` says so for people too.
+results emitted before from a connection point at or below the box's own arc; every box in between
+must keep the identity and hidden fields of the results. *Resident* keeps everything.
+Each box decides which of them are legal; `Choice` also explains the decision to people.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODES = (UPSTREAM, DOWNSTREAM, RESIDENT, ADAPTIVE)
 
 
 class Stored(NamedTuple):
-    """Where the results are kept that an aggregate emitted, or why nowhere.
+    """The connection point that holds an aggregate's emitted results, or why there is none.
 
     Args:
         arc: The connection point; None if there is none.
@@ -33,13 +33,13 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class ModeRequest:
-    """What a box is asked to choose its mode by.
+    """The input for a box's choice of mode.
 
     Args:
-        override: The mode that is asked for of all aggregates; None: each box's own.
-        on_spark: Whether a job on Spark runs it.
+        override: The mode requested for all aggregates; None: each box's own.
+        on_spark: Whether a Spark job runs the box.
         find_results: Looks for the connection point that holds its results.
-        place: Where the user declared it.
+        place: Where the user declared the box.
     """
 
     override: str | None
@@ -50,15 +50,15 @@ class ModeRequest:
 
 @dataclass(frozen=True)
 class Choice:
-    """How a box revises results that are out already.
+    """How a box revises results that it has emitted.
 
     Args:
-        mode: ``upstream``, ``downstream`` or ``resident``; ``adaptive`` of a box that goes by the
-            order of tuples.
-        asked: What the user asked for.
+        mode: ``upstream``, ``downstream`` or ``resident``; ``adaptive`` for a box that depends on
+            the order of tuples.
+        asked: The mode that the user requested.
         reason: Why this mode, or why not the other.
         stored: The connection point that holds the results emitted before, if there is one.
-        illegal: By mode that can't be had: why not.
+        illegal: Why a mode is illegal, by mode.
     """
 
     mode: str

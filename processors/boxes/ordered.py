@@ -1,14 +1,14 @@
-"""What boxes are made of that look at the tuples of a group in their order.
+"""The base of boxes that depend on the order of a group's tuples.
 
-The order is that of event time, then of identity: it is total, null is below all values. The tuples
-of a group have the *numbers* 0, 1, 2 ... in it. What is made of a tuple depends on its number and
-on the `reach` tuples before it.
+The order is by event time, then by identity. It is total; null sorts below all values. The tuples
+of a group have the *numbers* 0, 1, 2 ... in this order. The result for a tuple depends on its
+number and on the `reach` tuples before it.
 
-Of each group the box keeps the tuples that are *open* (the watermark has not passed them) and the
-`reach` before these, and how many come before. A revision with that many known tuples before it, or
-in a group of which all are known, is worked out from these. For another one the whole group is
-asked for, and the epoch's own revisions undone give it as it was. Either way, what leads from the
-results then to the results now is the revision (L5).
+For each group the box keeps the tuples that are *open* (the watermark has not passed them), the
+`reach` tuples before these, and the number of tuples before those. A revision that has `reach`
+known tuples before it, or that is in a group whose tuples are all known, is computed from these.
+For any other revision the box requests the whole group, and undoes the epoch's own revisions to get
+the group as it was. Either way it emits the difference between the results before and after (L5).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 READ_AGAIN = "reads a group again from its beginning"
 NO_RADIUS = "a tuple more or less moves all that follow it: nothing says how far a revision reaches"
 NEVER_LEGAL = dict.fromkeys((UPSTREAM, DOWNSTREAM), NO_RADIUS)
-"""Why it has neither of Borealis' modes."""
+"""Why neither of Borealis' modes is legal."""
 
 FIRST, _GROUP, _SIDE, _FAR = "@first", "@group", "@side", "@far"
 _GONE, _COME, _KNOWN = range(3)
@@ -59,9 +59,9 @@ class Line:
     """Known tuples of some groups, each group's together and in order.
 
     Args:
-        tuples: The tuples; beside each the number of the first one of its group that is known.
-        start: For each the row at which those of its group start.
-        end: For each the row at which they have ended.
+        tuples: The tuples, each with the number of the first known tuple of its group.
+        start: For each tuple the first row of its group.
+        end: For each tuple the row after the last of its group.
     """
 
     tuples: pl.DataFrame
@@ -75,18 +75,18 @@ class Line:
 
     @property
     def place(self) -> Numbers:
-        """The place of each tuple among those of its group that are known, from 0."""
+        """The position of each tuple among the known tuples of its group, from 0."""
         return self.rows - self.start
 
     @property
     def first(self) -> Numbers:
-        """For each tuple the number of the first one of its group that is known."""
+        """For each tuple the number of the first known tuple of its group."""
         first: Numbers = self.tuples[FIRST].to_numpy()
         return first
 
 
 class Ordered(Box):
-    """A box that looks at the tuples of a group in their order.
+    """A box that depends on the order of a group's tuples.
 
     Attributes:
         input: The arc it reads.
@@ -99,24 +99,24 @@ class Ordered(Box):
     @property
     @abstractmethod
     def reach(self) -> int:
-        """How many tuples before one are looked at for it; at least 1."""
+        """How many preceding tuples a result reads; at least 1."""
 
     @property
     @abstractmethod
     def looked_at(self) -> list[str]:
-        """The fields of its input that it looks at."""
+        """The fields of its input that it reads."""
 
     @property
     def is_resident(self) -> bool:
-        """Whether it keeps everything."""
+        """Whether it keeps its whole input."""
         return False
 
     @abstractmethod
     def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return what is there of known tuples at a watermark, and what is left out.
+        """Return the results due at a watermark that known tuples determine, and those left out.
 
-        It is what needs no more than these: all, of a group of which all are known. Beside the
-        identity of what is left out stands all that it is told from, and `WHY` it is left out.
+        If all tuples of a group are known, these are all results of the group. The frame of results
+        left out has their identity, the values that they are computed from, and the reason (`WHY`).
         """
 
     # ---------------------------------------------------------------- what it reads
@@ -128,46 +128,46 @@ class Ordered(Box):
 
     @property
     def need(self) -> str:
-        """What it needs if it asks."""
+        """What it needs if it requests history."""
         return "a connection point upstream to read the tuples of a group from, in order"
 
     def choose_mode(self, request: ModeRequest) -> Choice | Fault:
-        """Return how it revises what is out: there is but one way, unless it is to keep all.
+        """Return how it revises emitted results: there is only one way, unless it is resident.
 
-        What is asked for all aggregates doesn't concern it.
+        A mode requested for all aggregates does not apply to it.
         """
         return Choice(ADAPTIVE, ADAPTIVE, READ_AGAIN, illegal=NEVER_LEGAL)
 
     @property
     def extent_ms(self) -> int:
-        """How far back in event time it asks: nothing says how long ago the tuple before was."""
+        """How far back in event time it requests history: the preceding tuple may have any age."""
         return FOREVER_MS
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return what it makes of a whole collection, and what a user's function fails for."""
+        """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
         made, left_out = self.made(self._line(self._whole(tuples)), wm=wm)
         refused = failed(self.input.name, tuples, self.refused(tuples))
         return made, refused + self._not_told(left_out)
 
     def _not_told(self, left_out: pl.DataFrame) -> list[Refused]:
-        """Return what goes to the dead letters of what is left out."""
+        """Return the dead letters for results that are left out."""
         if left_out.is_empty():
             return []
         why = dict(enumerate(left_out[WHY]))
         return failed(self.arc.name, left_out.select(self.arc.identity), why)
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
-        """Return why a tuple has no place in the order, by row: a user's function fails for it."""
+        """Return by row why a tuple is not in the order: a user's function fails for it."""
         return {}
 
     def _taken(self, tuples: pl.DataFrame) -> pl.DataFrame:
-        """Return the tuples that have a place in the order."""
+        """Return the tuples that are in the order."""
         failures = self.refused(tuples)
         return tuples.filter(without(failures, tuples.height)) if failures else tuples
 
     def _whole(self, tuples: pl.DataFrame) -> pl.DataFrame:
-        """Return whole groups, with nothing before their first tuples."""
+        """Return the tuples of whole groups; the first number of each group is 0."""
         return self._taken(tuples).select(*self.looked_at, pl.lit(0, pl.Int64).alias(FIRST))
 
     # ---------------------------------------------------------------- between epochs
@@ -178,22 +178,22 @@ class Ordered(Box):
         return Live(pl.DataFrame(schema={**kinds, FIRST: pl.Int64}))
 
     def live_from_ms(self, wm: int) -> int:
-        """Return the beginning: of some group even the last tuples may be that old."""
+        """Return the beginning of time: the last tuples of a group may have any age."""
         return -FOREVER_MS
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
-        """Return what is kept at watermark `wm`, from the whole input."""
+        """Rebuild what is kept at watermark `wm` from the whole input."""
         return Live(self._kept(self._line(self._whole(inputs[0])), wm))
 
     def closes(self, live: Live, *, wm: int) -> int | None:
-        """Return the watermark that passes the first tuple that waits for it."""
+        """Return the watermark that passes the first tuple that is not passed yet."""
         if not self.waits or live.states.is_empty():
             return None
         passed_by = live.states.select((self._at + 1).alias("at"))["at"]
         return cast("int | None", passed_by.filter(passed_by > wm).min())
 
     def _kept(self, line: Line, wm: int) -> pl.DataFrame:
-        """Return those of some known tuples that are kept: open ones, and the reach before them."""
+        """Return the known tuples to keep: open ones, and the `reach` tuples before them."""
         if self.is_resident:
             return line.tuples
         passed = (self.input.event_times(line.tuples) < wm).to_numpy()
@@ -213,7 +213,7 @@ class Ordered(Box):
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
-        """Take one epoch's revisions of the input; yields what it needs and is sent the answer."""
+        """Process one epoch's revisions; yields what it needs and is sent the answer."""
         (some,), names = revisions, self.looked_at
         entering = frames.entering(some, list(self.input.fields))
         dead = failed(self.input.name, entering, self.refused(entering))
@@ -257,7 +257,7 @@ class Ordered(Box):
         return {"closed": closed, "revised": revisions.height - closed}
 
     def _sided(self, *sides: pl.DataFrame) -> pl.DataFrame:
-        """Return what leaves, what enters and what is known, with its group as a number."""
+        """Return the tuples that leave, that enter and that are known, with their group numbers."""
         every = pl.concat(
             (side.with_columns(pl.lit(which).alias(_SIDE)) for which, side in enumerate(sides)),
             how="diagonal",
@@ -271,16 +271,16 @@ class Ordered(Box):
         return number_rows(tuples, list(self.by))[1].alias(_GROUP)
 
     def _is_busy(self, wm_before: int, wm: int) -> pl.Expr:
-        """Whether a group is revised, something in it is to be told, or less of it to be kept."""
+        """Whether a group is revised, has a result to emit, or has tuples to drop."""
         known = pl.col(_SIDE) == _KNOWN
         busy = (~known | (self._passed(wm_before, wm) & self.waits)).any()
         surplus = (known & (self._at < wm)).sum() > self.reach
         return (busy | (surplus & (not self.is_resident))).over(_GROUP)
 
     def _judged(self, tuples: pl.DataFrame) -> pl.DataFrame:
-        """Tell groups that have to be asked for: with a revision that too few known ones precede.
+        """Mark groups to request: those with a revision that too few known tuples precede.
 
-        What leaves or enters comes before a known tuple of the same place: that is itself.
+        A tuple that leaves or enters sorts before the known tuple at the same place: its old self.
         """
         known = pl.col(_SIDE) == _KNOWN
         near = (pl.col(FIRST) == 0) | known | (known.cum_sum().over(_GROUP) >= self.reach)
@@ -301,7 +301,7 @@ class Ordered(Box):
         return Line(ordered.drop(_GROUP), start, end)
 
     def _among(self, tuples: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
-        """Return the tuples of some groups; there is but one if nothing is grouped by."""
+        """Return the tuples of some groups; without group fields there is only one group."""
         if not self.by:
             return tuples
         return tuples.join(groups, on=list(self.by), how="semi", nulls_equal=True)
@@ -309,6 +309,6 @@ class Ordered(Box):
     def _replaced(
         self, tuples: pl.DataFrame, gone: pl.DataFrame, come: pl.DataFrame
     ) -> pl.DataFrame:
-        """Return the tuples after some have gone, by identity, and others have come."""
+        """Return the tuples after some are removed, by identity, and others are added."""
         left = tuples.join(gone, on=list(self.input.identity), how="anti", nulls_equal=True)
         return pl.concat([left, come.select(left.columns)])

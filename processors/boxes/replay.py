@@ -1,4 +1,4 @@
-"""From what a box needs to what its anchor is asked, and back through the boxes in between.
+"""Translates a box's need into replay requests to its anchors, and their answers into inputs.
 
 Upstream processing replays "from the nearest upstream connection point" (Borealis 3.2). Between
 that anchor and the box there may be filters, maps, unions, exchanges and aggregates; each is
@@ -20,13 +20,13 @@ from errata.schemas.arc import Arc
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to the sweepers of an arc: tuples of these groups in these event times.
+    """A replay request to the sweepers of an arc: tuples of some groups in some event times.
 
     Args:
         arc: Name of the connection point.
-        as_of: The epoch after which the content is wanted.
+        as_of: The epoch after which the content is requested.
         ranges: ``from_ms``, ``to_ms`` (half-open event times) and fields that must be equal.
-        everywhere: Whether all partitions are asked, not only that of the asking task.
+        everywhere: Whether it goes to all partitions, not only to that of the requesting task.
     """
 
     arc: str
@@ -41,12 +41,12 @@ class Anchor:
 
     Args:
         arc: The connection point.
-        pushed: Group fields that no box in between computes: only their values are asked for. By
-            field of the arc: the field of what is needed.
-        extent_ms: Sum of the window extents in between: how much further back it has to go.
+        pushed: Group fields that no box in between computes, so that only their values are
+            requested: the field of the need, by field of the arc.
+        extent_ms: Sum of the window extents in between: how much further back to replay.
         everywhere: Whether there is an exchange in between, so that all partitions are needed.
-        ahead: Whether later tuples are needed too, however late: what a box in between gives comes
-            of them.
+        ahead: Whether all later tuples are needed too, because the result of a box in between may
+            depend on them.
     """
 
     arc: Arc
@@ -56,7 +56,7 @@ class Anchor:
     ahead: bool = False
 
     def ranges(self, needed: pl.DataFrame) -> pl.DataFrame:
-        """Return what to ask so that a box's inputs are complete in these event times of groups."""
+        """Return the ranges to request so that a box's inputs are complete for what it needs."""
         extent_ms = min(self.extent_ms, FOREVER_MS)
         from_ms = pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms
         groups = (pl.col(asked).alias(name) for name, asked in self.pushed.items())
@@ -64,7 +64,7 @@ class Anchor:
         return needed.select(*groups, from_ms, to_ms).unique()
 
     def ranges_from(self, event_time_ms: int) -> pl.DataFrame:
-        """Return what to ask for all inputs from an event time on."""
+        """Return the ranges to request for all inputs from an event time on."""
         from_ms = max(event_time_ms - self.extent_ms, -FOREVER_MS)
         return pl.DataFrame(
             {"from_ms": [from_ms], "to_ms": [FOREVER_MS]},
@@ -74,9 +74,9 @@ class Anchor:
 
 @dataclass(frozen=True)
 class ReplayPath:
-    """How the inputs of a box that asks are recomputed from its anchors.
+    """How the inputs of a box that requests history are recomputed from its anchors.
 
-    There is one anchor, or, where several arcs meet, one for each of them.
+    There is one anchor, or one for each arc where several arcs meet.
 
     Args:
         anchors: The connection points that are replayed, in order.
@@ -90,12 +90,12 @@ class ReplayPath:
 
     @property
     def everywhere(self) -> bool:
-        """Whether more than the asking task's own partition is replayed."""
+        """Whether more than the requesting task's own partition is replayed."""
         return any(anchor.everywhere for anchor in self.anchors)
 
     @property
     def targets(self) -> list[Arc]:
-        """The arcs whose tuples the box asks for: its inputs."""
+        """The arcs whose tuples the box requests: its inputs."""
         return [above.arc for above in self.box.above]
 
     def radius_ms(self, arc: str) -> int:
@@ -110,7 +110,7 @@ class ReplayPath:
         )
 
     def inputs(self, replayed: Sequence[pl.DataFrame], *, wm: int) -> list[pl.DataFrame]:
-        """Return the tuples of `targets`, at least those asked for, from the anchors' and wm(e)."""
+        """Return at least the requested tuples of `targets`, from the anchors' tuples and wm(e)."""
         made = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
         for box in self.between:
             made[box.arc.name] = box.recompute(*(made[name] for name in box.inputs), wm=wm)
@@ -118,11 +118,11 @@ class ReplayPath:
 
 
 def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return the content after revisions that the asker made since and nobody else has seen yet.
+    """Return the content after the requesting task's own revisions that are not committed yet.
 
     Args:
-        content: Tuples as of the asker's last committed epoch, with the arc's fields at least.
-        arc: The arc, which the asker itself writes.
+        content: Tuples as of the task's last committed epoch, with at least the arc's fields.
+        arc: The arc, which the task itself writes.
         own: Frames of revisions in the order of their epochs.
     """
     names, identity = list(arc.fields), list(arc.identity)

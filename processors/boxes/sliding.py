@@ -1,17 +1,18 @@
 """Aggregates over sliding windows: one ends with each instant at which a group has tuples.
 
-The states kept are those of *instants*: what a group holds at one event time. An instant has the
-key of the window that ends with it. A window is the union of the instants in it, so a function is
-asked for nothing but to merge.
+The box keeps the states of *instants*: the tuples of a group at one event time. An instant has the
+key of the window that ends with it. The state of a window is merged from its instants, so a
+function needs only `merge`.
 
-A result exists while a tuple is at its last instant, hence the hidden count ``__last`` of those. A
-revision of the past reaches all windows that end within the size after it. *Upstream* replays that
-much to either side. *Downstream* fetches the results of these windows and compensates those that
-are there before and after; one that appears, or can't be compensated, is replayed.
+A result exists while a tuple is at its last instant; the hidden count ``__last`` counts these
+tuples. A revision of a past tuple affects all windows that end within one window size after it.
+*Upstream* replays one window size to each side. *Downstream* fetches the results of these windows
+and compensates those that exist before and after; a window that appears, or whose result can't be
+compensated, is replayed.
 
-An epoch that tells m windows merges O(n + m log n) states, where n is the number of instants in
-these windows, however they overlap; where tuples come in order, `in_order` merges a few a tuple. A
-revision of the past compensates each result it changes once.
+An epoch that emits m windows merges O(n + m log n) states, where n is the number of instants in
+these windows, however they overlap. For tuples in order, `in_order` merges a few states per tuple.
+A revision of a past tuple compensates each result that it changes once.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class SlidingAggregate(Aggregate):
     # ---------------------------------------------------------------- instants and windows
 
     def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
-        """Return the states of the windows whose results are there, from those of all instants."""
+        """Return the states of the windows whose results are due, from those of all instants."""
         return self._windows(states, states.filter(self._is_told(states, wm)))
 
     def _windows(self, instants: pl.DataFrame, ending: pl.DataFrame) -> pl.DataFrame:
         """Return the states of the windows that end with some instants.
 
         Args:
-            instants: States of instants, at least all of those in the windows.
+            instants: States of instants, at least of all those in the windows.
             ending: States of the instants that the windows end with.
         """
         if ending.is_empty():
@@ -70,11 +71,11 @@ class SlidingAggregate(Aggregate):
         return pl.concat([ending.select(self.keys), merged, last], how="horizontal")
 
     def _is_kept(self, states: pl.DataFrame, wm: int) -> pl.Series:
-        """Whether some window that holds an instant is open, or closed lately."""
+        """Whether each instant is in a window that is open or closed within the horizon."""
         return self.ends(states) + (self.window.extent_ms - 1) > wm - self.horizon_ms
 
     def _holding(self, instants: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
-        """Whether the window that ends with each of some instants holds one of some others."""
+        """Whether the window that ends with each instant holds one of `keys`."""
         line = Timeline(keys, by=self.by, at=self.start)
         first, end = line.runs(instants, 1 - self.window.extent_ms, 1)
         return pl.Series(first < end)
@@ -90,26 +91,26 @@ class SlidingAggregate(Aggregate):
         wm_before: int,
         wm: int,
     ) -> Answers:
-        """Work out an epoch from the instants that are kept: from all if it is resident.
+        """Process an epoch from the kept instants; a resident box keeps all of them.
 
-        A window ends with each instant of a group, so a tuple touches its own instant, and every
-        window that ends within the size after it. The steps, in this order:
+        A window ends with each instant of a group. So a tuple touches its own instant, and every
+        window that ends within one window size after it. The steps, in this order:
 
-        1. Find the instants of the tuples that leave and enter. Those that some open window holds
-           are *near*: their states are kept. Let the tuples leave and enter these.
-        2. Windows that closed before are *past*. Those that no stored result can be had of are
-           *far*: they are replayed. The stored results of the others are fetched, and each one
-           whose window holds a changed instant is compensated.
+        1. Find the instants of the tuples that leave and enter. An instant that is in an open
+           window is *near*: its state is kept. Update the states of near instants.
+        2. Windows that closed before are *past*. Past windows without a stored result to fetch are
+           *far*: they are replayed. Fetch the stored results of the others, and compensate each
+           one whose window holds a changed instant.
         3. Replay far windows, those that could not be compensated exactly, and those that appear.
-           With the epoch's own revisions undone, the replay gives them as they were.
+           With the epoch's own revisions undone, the replay yields them as they were.
         4. Keep the near instants.
-        5. Unite instants to windows, before and after the epoch: those that hold a changed instant,
-           and those that the watermark closes now.
-        6. Emit both, and the revision where they differ.
+        5. Merge instants into windows, before and after the epoch: those that hold a changed
+           instant, and those that the watermark closes now.
+        6. Compute the results before and after, and emit a revision where they differ.
 
         Args: see `Aggregate.move`.
         """
-        gone = wm_before - self.horizon_ms  # windows that closed by then are not made of instants
+        gone = wm_before - self.horizon_ms  # instants of windows that closed by then are not kept
         # 1. near instants
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
@@ -191,7 +192,7 @@ class SlidingAggregate(Aggregate):
     def _ours(
         self, instants: pl.DataFrame, keys: pl.DataFrame, wm_before: int, wm: int
     ) -> pl.DataFrame:
-        """Return the windows to tell at watermark `wm` that lie within the instants kept.
+        """Return the windows due at watermark `wm` that the kept instants determine.
 
         These are the windows that hold a changed instant, and those that close.
         """
@@ -203,21 +204,21 @@ class SlidingAggregate(Aggregate):
         return self._windows(instants, ending)
 
     def _past(self, instants: pl.DataFrame, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
-        """Return the windows closed at watermark `wm` that hold some instants."""
+        """Return the windows closed at watermark `wm` that hold one of `keys`."""
         closed = self.ends(instants) <= wm
         return self._windows(instants, instants.filter(closed & self._holding(instants, keys)))
 
     def _following(self, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
-        """Return the event times of results closed at watermark `wm` that hold some instants."""
+        """Return the event times of results closed at watermark `wm` that hold one of `keys`."""
         ends = self.ends(keys)
         until = (ends + (self.window.extent_ms - 1)).clip(upper_bound=wm)
         return self._ranges(keys, ends - 1, until)
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
-        """Whether the results that hold an instant can't be had, so that they must be replayed.
+        """Whether the results that hold each instant can't be fetched and must be replayed.
 
-        If a filter goes by the window, nothing tells which of the results after it are hidden; if a
-        user's function emits them, which it has left out.
+        This is so for all if a filter reads the window's fields, since the box can't know which
+        results it hides, or if a user's function emits results, since it may have left some out.
         """
         if self.leaves_out or any(self.start in where.columns for where in self.filters):
             return pl.repeat(True, keys.height, dtype=pl.Boolean, eager=True)
@@ -255,7 +256,7 @@ class SlidingAggregate(Aggregate):
         leaving: int,
         changes: pl.DataFrame,
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the results that could be revised, and the keys of those to be replayed."""
+        """Return the results that could be compensated, and the keys of those to replay."""
         last = stored.join(
             changes, on=self.keys, how="left", nulls_equal=True, maintain_order="left", suffix="@"
         )[LAST + "@"].fill_null(0)

@@ -20,15 +20,15 @@ ROWS = "__rows"
 
 @dataclass(frozen=True)
 class State:
-    """One state that some results share, e.g. that of a sum and an average of the same field.
+    """One state that several results may share, e.g. a sum and an average of the same field.
 
-    The *states* of windows are a frame with a row a window; each state has its own columns in it.
+    The *states* of windows are a frame with one row per window and own columns for each state.
 
     Args:
-        function: Says how the state changes.
+        function: Defines how the state changes.
         arguments: Expressions whose values enter and leave it.
-        prefix: Put before the names of its parts, in states and in the hidden part of a result.
-        condition: Tuples for which it isn't true don't take part; None: all do.
+        prefix: Prefix of the names of its parts, in states and in hidden fields of a result.
+        condition: Tuples for which it isn't true are ignored; None: none are.
     """
 
     function: Compensating
@@ -38,15 +38,15 @@ class State:
 
     @property
     def hidden(self) -> dict[str, FieldType]:
-        """The parts that travel with a result, by the names they have in it."""
+        """The parts that a result carries, by their names in it."""
         return {self.prefix + name: kind for name, kind in kept_types(self.function).items()}
 
     def init(self, count: int) -> list[pl.Series]:
-        """Return the columns of windows that hold nothing."""
+        """Return the columns of empty windows."""
         return self._named(self.function.init(count))
 
     def recall(self, stored: pl.DataFrame) -> list[pl.Series]:
-        """Return the columns of stored results, of which only the hidden part is known."""
+        """Return the columns from stored results, of which only the hidden fields are known."""
         return self._named(self.function.recall(self._short(stored, self.function.kept)))
 
     def move(
@@ -63,7 +63,7 @@ class State:
         Args:
             states: The states before.
             tuples: Tuples of the input.
-            rows: Indexes of those that move, each as often as there are windows that hold it.
+            rows: Indexes of the tuples that move, each once per window that holds it.
             groups: For each of these the row of its window in `states`.
             sign: 1 or -1.
 
@@ -91,7 +91,7 @@ class State:
         )
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
-        """Return why a user's function does not take a tuple, by row."""
+        """Return by row why a user's function refuses a tuple."""
         if not isinstance(self.function, UserFunction):
             return {}
         rows = pl.int_range(tuples.height, dtype=pl.UInt32, eager=True)
@@ -101,11 +101,11 @@ class State:
         return {int(rows[row]): why for row, why in found.items()}
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> list[pl.Series]:
-        """Return the columns of united contents, row by row; both frames have the same height."""
+        """Return the columns of merged contents, row by row; both frames have the same height."""
         return self._named(self.function.merge(self.parts(one), self.parts(other)))
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
-        """Whether results can be emitted from each state; if not, it has to be replayed."""
+        """Whether results can be emitted from each state; if not, its window must be replayed."""
         return self.function.exact(self.parts(states))
 
     def parts(self, states: pl.DataFrame) -> pl.DataFrame:
@@ -121,7 +121,7 @@ class State:
 
 @dataclass(frozen=True)
 class Emission:
-    """What one call of a function gives: which function emits from which state."""
+    """One call of a function: which function emits from which state."""
 
     function: Compensating
     state: State
@@ -132,7 +132,7 @@ class Emission:
         return FieldType.parse(self.function.result)
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, Failures]:
-        """Return its value for each window, null where a user's function fails, and why."""
+        """Return its value for each window, null if a user's function fails, and why it fails."""
         parts = self.state.parts(states)
         if isinstance(self.function, UserFunction):
             return self.function.emitted(parts)
@@ -141,13 +141,13 @@ class Emission:
 
 @dataclass(frozen=True)
 class Result:
-    """One named result: what its calls emit, and the expression around them.
+    """One named result: the values that its calls emit, and the expression around them.
 
     Args:
-        emissions: By call, from left to right.
-        text: What the user wrote.
-        around: The expression over columns ``#0``, ``#1`` ... of what the calls emit, and over
-            columns of the states; None if there is but one call and nothing around it.
+        emissions: One per call, from left to right.
+        text: The text that the user wrote.
+        around: The expression over columns ``#0``, ``#1`` ... of the emitted values, and over
+            columns of the states; None if there is only one call and nothing around it.
     """
 
     emissions: tuple[Emission, ...]
@@ -161,11 +161,11 @@ class Result:
 
     @property
     def is_of_user(self) -> bool:
-        """Whether a function of a user's own is behind it."""
+        """Whether one of its calls is to a user's function."""
         return any(isinstance(emission.function, UserFunction) for emission in self.emissions)
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, Failures]:
-        """Return its value for each window, and by row why a user's function fails for one."""
+        """Return its value for each window, and by row why a user's function fails."""
         found = [emission.emitted(states) for emission in self.emissions]
         failures = {row: why for _, failed in found for row, why in failed.items()}
         if self.around is None:

@@ -1,4 +1,4 @@
-"""Instants of groups in the order of time, and unions over runs of them."""
+"""Instants of groups in time order, and unions over runs of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Timeline:
     """A frame's rows by group and instant.
 
     Args:
-        frame: A row an instant of a group.
+        frame: One row per instant of a group.
         by: Group fields.
         at: Column of the instants, Int64.
 
     Attributes:
-        frame: The same rows, each group's together and in the order of time.
-        is_first: Whether each of them is the first of its group.
+        frame: The same rows, grouped and in time order.
+        is_first: Whether each row is the first of its group.
 
     Example:
         >>> frame = pl.DataFrame({"g": ["a", "b", "a", "a"], "at": [30, 5, 10, 20]})
@@ -45,7 +45,7 @@ class Timeline:
         self.is_first = np.diff(group, prepend=-1) > 0
 
     def runs(self, keys: pl.DataFrame, after: int, until: int) -> tuple[Rows, Rows]:
-        """Return for each key the run of rows of its group from `after` to `until` its instant.
+        """Return for each key the rows of its group within bounds relative to its instant.
 
         Args:
             keys: Group fields and an instant, in any order.
@@ -68,7 +68,7 @@ class Timeline:
                 )["@group"]
                 .cast(pl.Int64)
                 .fill_null(-1)
-            )  # a group without rows: before all others
+            )  # a group without rows sorts before all others
         instants = keys[self._at].to_numpy()
         first, end = (
             np.searchsorted(self._sorted, self._codes(groups, instants + offset))
@@ -77,7 +77,7 @@ class Timeline:
         return first, end
 
     def _codes(self, groups: pl.Series | None, instants: Rows) -> Rows:
-        """Return numbers in the order of group and instant."""
+        """Return numbers that sort by group and instant."""
         places = np.searchsorted(self._instants, instants)
         if groups is None:
             return places
@@ -93,13 +93,13 @@ def unions(
 ) -> pl.DataFrame:
     """Return the union of the states of every run of rows.
 
-    Neighbours are merged to pairs, those to fours, and so on; a run is made of at most two pieces
-    of each size. That is O(n + m log n) merged states for n rows and m runs, in two calls for each
-    of log n sizes, and asks nothing of a function but `merge`.
+    Neighbours are merged into pairs, pairs into fours, and so on; a run consists of at most two
+    pieces of each size. That is O(n + m log n) merged states for n rows and m runs, in two calls
+    for each of log n sizes, and needs only `merge` of a function.
 
     Args:
-        states: A row a state.
-        none: The state that holds nothing, in one row.
+        states: One state per row.
+        none: The empty state, in one row.
         first: The first row of each run.
         end: The row after the last of each run.
         merge: Returns the unions of two frames of states, row by row.

@@ -1,8 +1,8 @@
 """Union: all tuples of several arcs together.
 
-Inputs that are not known to be disjoint (outputs of one route are) get a tag that is part of the
-identity: which arc a tuple comes from. What comes out is net: a tuple that left one output of a
-route for another in the same epoch is replaced, not deleted and inserted.
+Outputs of one route are known to be disjoint. Tuples of other inputs get a tag that names their arc
+and is part of the identity. The output is net: a tuple that moves from one output of a route to
+another in the same epoch is replaced, not deleted and inserted.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Union(Stateless):
         return {"union": list(self.inputs), "tag": self.tag}
 
     def of_input(self, name: str) -> Union:
-        """Return what it does to one of its inputs alone."""
+        """Return the union restricted to one of its inputs."""
         return replace(self, united=(name,))
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
-        """Return what it makes of whole collections; it refuses nothing."""
+        """Return the output for whole collections; it refuses nothing."""
         names = list(self.arc.fields)
         united = pl.concat(
             (t if self.tag is None else t.with_columns(pl.lit(name).alias(self.tag))).select(names)
@@ -59,7 +59,7 @@ class Union(Stateless):
         return united, ()
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
-        """Return the net revisions of the output, from those of every input, in order."""
+        """Return the net revisions of the output, from those of all inputs in order."""
         columns = list(frames.schema(self.arc.fields))
         found = [
             self._tagged(frame, name).select(columns)

@@ -1,7 +1,7 @@
-"""Filter: passes the tuples for which a predicate is true; an output of a route is one too.
+"""Filter: passes the tuples for which a predicate is true; an output of a route is a filter too.
 
-A stateless box revises from the record alone (Borealis 3.2): it judges both sides, so a replace
-becomes a delete, an insert or nothing when only one side, or none, passes.
+A stateless box revises from the record alone (Borealis 3.2): it evaluates both sides, so a replace
+becomes a delete, an insert or nothing if only one side, or none, passes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Where(Stateless):
     """A filter box.
 
     Args:
-        arc: The arc it writes; same tuples as its input's.
+        arc: The arc it writes, with the same fields as its input.
         input: Name of the arc it reads.
         predicate: Boolean expression over the input's fields; null counts as false.
-        earlier: Predicates of the outputs before it, if it is one of a route: tuples for which one
-            of them is true are not passed.
+        earlier: For an output of a route, the predicates of the outputs before it: a tuple for
+            which one of them is true does not pass.
     """
 
     arc: Arc
@@ -63,7 +63,7 @@ class Where(Stateless):
         return {"where": self.predicate.text, **earlier, "input": self.input}
 
     def hides_results(self, identity: Collection[str]) -> str | None:
-        """Return why stored results don't tell what it hid: it judges by more than identity."""
+        """Return why stored results don't show what it dropped: it reads more than the identity."""
         if hidden_by := self.columns - set(identity):
             used = ", ".join(sorted(hidden_by))
             return (
@@ -76,7 +76,7 @@ class Where(Stateless):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The fields that it judges by."""
+        """The fields that its predicates read."""
         return self.predicate.columns.union(*(other.columns for other in self.earlier))
 
     def passes(self, tuples: pl.DataFrame) -> pl.Series:
@@ -86,7 +86,8 @@ class Where(Stateless):
     def _judged(self, tuples: pl.DataFrame) -> tuple[pl.Series, Failures]:
         """Return for each tuple whether it passes, and by row why the predicate failed.
 
-        A tuple that an earlier output of a route takes, or fails for, is not asked about here.
+        A tuple that an earlier output of a route passes or fails for does not pass here, and its
+        failures here are not reported.
         """
         passed, failures = self.predicate.judge(tuples)
         passed = passed.fill_null(False)
@@ -98,13 +99,13 @@ class Where(Stateless):
         return passed, failures
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return what it makes of a whole collection, and what a user's function fails for."""
+        """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
         passed, failures = self._judged(tuples)
         return tuples.filter(passed), failed(self.input, tuples, failures)
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
-        """Return the revisions that those of the input cause, and what a function fails for."""
+        """Return the revisions of the output, and what users' functions fail for."""
         (some,) = revisions
         names = list(self.arc.fields)
         before = frames.side(some, frames.BEFORE, names)

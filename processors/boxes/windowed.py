@@ -1,4 +1,4 @@
-"""Windows by group that can be told from event times alone, and the states of what they hold."""
+"""Windows by group that event times alone determine, and the states of their contents."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from errata.schemas.arc import HIDDEN_PREFIX, Arc
 
 @dataclass(frozen=True, kw_only=True)
 class Windowed(Aggregating):
-    """The windows of groups, and the states of what they hold.
+    """The windows of groups, and the states of their contents.
 
     The key of a state is the group and the window's start.
 
     Args:
-        window: Which windows hold a tuple.
-        filters: Downstream: filters on the way to the stored results, over identity fields.
-        horizon_ms: How long after it closed the state of a window is kept.
+        window: Determines which windows hold a tuple.
+        filters: In downstream mode: filters between the box and the stored results, over identity
+            fields.
+        horizon_ms: How long the state of a window is kept after it closes.
     """
 
     window: Window | History
@@ -31,24 +32,24 @@ class Windowed(Aggregating):
 
     @property
     def start(self) -> str:
-        """Name of the field that a window starts at; hidden where there is only one window."""
+        """Name of the field with a window's start; hidden if there is only one window."""
         return HIDDEN_PREFIX + START if isinstance(self.window, History) else START
 
     @property
     def end(self) -> str:
-        """Name of the field that a window ends at."""
+        """Name of the field with a window's end; hidden if there is only one window."""
         return HIDDEN_PREFIX + END if isinstance(self.window, History) else END
 
     @property
     def keys(self) -> list[str]:
-        """Names of the columns that name a window of a group."""
+        """Names of the columns that identify a window of a group."""
         return [*self.by, self.start]
 
     @property
     def stored(self) -> Arc:
-        """What of the results is fetched: the identity and the hidden part.
+        """The fields of its results that downstream mode fetches: identity and hidden fields.
 
-        Every box between here and where they are kept leaves these as they are.
+        Every box between this box and the stored results leaves these fields unchanged.
         """
         kept = {
             name: kind
@@ -64,11 +65,11 @@ class Windowed(Aggregating):
         return self.window.ends(frame[self.start])
 
     def emit(self, states: pl.DataFrame) -> pl.DataFrame:
-        """Return the result tuples of the states, hidden part included."""
+        """Return the result tuples of the states, with hidden fields."""
         return super().emit(states.with_columns(self.ends(states).alias(self.end)))
 
     def no_states(self) -> pl.DataFrame:
-        """Return the states of no windows."""
+        """Return an empty frame of states."""
         fields = {name: self.arc.fields[name].dtype for name in self.keys}
         return self.empty(pl.DataFrame(schema=fields))
 
@@ -83,8 +84,8 @@ class Windowed(Aggregating):
 
         Args:
             tuples: Tuples of the input.
-            only: Keys of the windows to keep; windows in it that hold nothing are left out.
-            refused: Why a tuple is in no window, by row, if that is known.
+            only: Keys of the windows to return; empty windows among them are left out.
+            refused: Why a tuple is in no window, by row; computed if it is None.
         """
         refused = self._refused(tuples) if refused is None else refused
         spread, rows = self._spread(tuples, refused)
@@ -97,11 +98,11 @@ class Windowed(Aggregating):
         return self._change(self.empty(keys), tuples, rows, groups, 1)
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
-        """Return a result tuple for each state, and by row why a user's function fails for one."""
+        """Return a result tuple for each state, and by row why a user's function fails."""
         return super().emitted(states.with_columns(self.ends(states).alias(self.end)))
 
     def _spread(self, tuples: pl.DataFrame, refused: Failures) -> tuple[pl.DataFrame, pl.Series]:
-        """Return, a row a tuple and window that holds it, the window's key and the tuple's row."""
+        """Return the window's key and the tuple's row for each pair of a tuple and its window."""
         rows, starts = self.window.touched(self.input.event_times(tuples))
         if refused:
             taken = without(refused, tuples.height).gather(rows)
@@ -110,18 +111,19 @@ class Windowed(Aggregating):
         return pl.DataFrame([*groups, starts.alias(self.start)]), rows
 
     def taken(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
-        """Return those of some tuples that are in windows, and why the others are in none."""
+        """Return the tuples that are in windows, and the dead letters for the others."""
         refused = self._refused(tuples)
         there = tuples.filter(without(refused, tuples.height))
         return there, self._not_taken(tuples, refused, 0)
 
     def _not_taken(self, entering: pl.DataFrame, refused: Failures, leaving: int) -> list[Refused]:
-        """Return what of the tuples that enter goes to the dead letters.
+        """Return the dead letters for tuples that enter and are in no window.
 
         Args:
             entering: Tuples that enter.
-            refused: Why one is in no window, by row among those that leave and those that enter.
-            leaving: How many leave.
+            refused: Why a tuple is in no window, by row among those that leave, then those that
+                enter.
+            leaving: How many tuples leave.
         """
         fresh = {row - leaving: why for row, why in refused.items() if row >= leaving}
         return failed(self.input.name, entering, fresh)
@@ -129,7 +131,7 @@ class Windowed(Aggregating):
     def _not_told(
         self, results: pl.DataFrame, failures: Failures, rows: pl.Series
     ) -> list[Refused]:
-        """Return what of the results goes to the dead letters: of windows that hold some rows."""
+        """Return the dead letters for failed results of non-empty windows."""
         left_out = {row: why for row, why in failures.items() if rows[row] > 0}
         return failed(self.arc.name, results.select(self.arc.identity), left_out)
 
@@ -141,7 +143,7 @@ class Windowed(Aggregating):
         groups: pl.Series,
         leaving: int,
     ) -> pl.DataFrame:
-        """Let the first `leaving` of the tuples leave, then the others enter."""
+        """Compensate the states for the first `leaving` tuples, then accumulate the others."""
         leaves = rows < leaving
         left = self._change(states, tuples, rows.filter(leaves), groups.filter(leaves), -1)
         return self._change(left, tuples, rows.filter(~leaves), groups.filter(~leaves), 1)
@@ -155,7 +157,7 @@ class Windowed(Aggregating):
         return states.join(keys, on=self.keys, how="semi", nulls_equal=True)
 
     def _with_known(self, states: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-        """Return the states, in their order, with the known ones in place of their own."""
+        """Return the states in the same order, with each known state in place of its own."""
         if known.is_empty() or states.is_empty():
             return states
         parts = [name for name in states.columns if name not in self.keys]

@@ -1,7 +1,7 @@
-"""Antichains: the minimal elements of a set, of which none is before another (Timely).
+"""Antichains: the minimal elements of a set, none of which is before another (Timely).
 
-A frontier is one: the earliest times that may still appear. So are the summaries of all paths
-between two places: a path that is no earlier than another says nothing new.
+A frontier is an antichain: the earliest times that may still appear. So are the summaries of all
+paths between two places: a path that is no earlier than another adds no information.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ T = TypeVar("T", bound=Timestamp)
 
 
 class Antichain(Generic[Element]):
-    """The minimal ones of the elements that were put in.
+    """The minimal elements of those inserted.
 
     Args:
-        elements: Any; only the minimal ones stay.
+        elements: Any elements; only the minimal ones are kept.
 
     Example:
         >>> from errata.processors.progress.timestamp import Epoch, Product
@@ -40,7 +40,7 @@ class Antichain(Generic[Element]):
             self.insert(element)
 
     def insert(self, element: Element) -> bool:
-        """Put an element in; return whether that changed anything."""
+        """Insert an element; return whether the antichain changed."""
         if self.less_equal(element):
             return False
         self._elements = [kept for kept in self._elements if not element.less_equal(kept)]
@@ -48,7 +48,7 @@ class Antichain(Generic[Element]):
         return True
 
     def less_equal(self, element: Element) -> bool:
-        """Whether some element here is before the given one or the same."""
+        """Whether some element of the antichain is before the given one or equal to it."""
         return any(kept.less_equal(element) for kept in self._elements)
 
     def __iter__(self) -> Iterator[Element]:
@@ -69,10 +69,10 @@ class Antichain(Generic[Element]):
 
 
 class MutableAntichain(Generic[T]):
-    """The frontier of times that are counted: the minimal ones of those counted above 0.
+    """The frontier of counted times: the minimal times with a count above 0.
 
-    A count may be below 0 for a while, where the end of something is heard of before its
-    beginning; such a time is not in the frontier.
+    A count may be below 0 for a while, if a decrement arrives before its increment; such a time is
+    not in the frontier.
 
     Example:
         >>> from errata.processors.progress.timestamp import Epoch
@@ -97,8 +97,8 @@ class MutableAntichain(Generic[T]):
     def update_iter(self, updates: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
         """Change counts, all at once; return how the frontier changes: -1 leaves, 1 enters it.
 
-        Costs a look at the frontier for each update; only when the frontier may have changed, a
-        look at all times that are counted.
+        Each update scans the frontier. All counted times are scanned only if the frontier may have
+        changed.
         """
         counts, stale = self._counts, False
         for time, diff in updates:
@@ -114,7 +114,7 @@ class MutableAntichain(Generic[T]):
         return self._rebuild() if stale else []
 
     def less_equal(self, time: T) -> bool:
-        """Whether the time may still appear: some time of the frontier is before it or the same."""
+        """Whether the time may still appear: some frontier element is before it or equal to it."""
         return any(kept.less_equal(time) for kept in self._frontier)
 
     def __bool__(self) -> bool:
@@ -124,7 +124,7 @@ class MutableAntichain(Generic[T]):
         return f"MutableAntichain({self._frontier})"
 
     def _rebuild(self) -> list[tuple[T, int]]:
-        """Find the frontier anew: in their total order, times come after all that precede them."""
+        """Recompute the frontier; the total order puts each time after all that precede it."""
         old, self._frontier = self._frontier, []
         for time in sorted(time for time, count in self._counts.items() if count > 0):
             if not self.less_equal(time):

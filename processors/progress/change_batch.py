@@ -1,4 +1,4 @@
-"""A change batch: changes of counts, those of one item added up (Timely's ``ChangeBatch``)."""
+"""A change batch: changes of counts, summed up per item (Timely's ``ChangeBatch``)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class ChangeBatch(Generic[Item]):
-    """A multiset in which a count may also be negative; always compact, no count is 0.
+    """A multiset whose counts may be negative; it is always compact: no count is 0.
 
     Args:
-        changes: Items and what their counts change by.
+        changes: Items and the changes of their counts.
 
     Example:
         >>> batch = ChangeBatch([("a", 1), ("b", 2), ("a", -1)])
@@ -41,7 +41,7 @@ class ChangeBatch(Generic[Item]):
         return self._counts.get(item, 0)
 
     def drain(self) -> list[tuple[Item, int]]:
-        """Return what has come together, and forget it."""
+        """Return the accumulated changes, and clear the batch."""
         changes = list(self._counts.items())
         self._counts.clear()
         return changes

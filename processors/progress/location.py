@@ -1,6 +1,6 @@
-"""Places in a graph where a time may be: outputs and inputs of its nodes (Timely).
+"""Locations in a graph where a time may be: outputs and inputs of its nodes (Timely).
 
-Node 0 of a scope's graph is the world outside: its outputs are the scope's inputs, its inputs the
+Node 0 of a scope's graph is the outside: its outputs are the scope's inputs, and its inputs are the
 scope's outputs.
 """
 
@@ -17,12 +17,12 @@ from errata.processors.progress.timestamp import Timestamp
 T = TypeVar("T", bound=Timestamp)
 
 OUTSIDE = 0
-"""The node that stands for the world outside a scope."""
+"""The node that represents the outside of a scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An output of a node: where capabilities are held, and messages come from."""
+    """An output of a node: where capabilities are held and messages are sent."""
 
     node: int
     port: int
@@ -39,14 +39,14 @@ class Target:
 Location: TypeAlias = Source | Target
 
 Connectivity: TypeAlias = Sequence[Mapping[int, Antichain[PathSummary[T]]]]
-"""For each input of a node the outputs that it leads to, by the minimal summaries of the paths.
+"""For each input of a node, the outputs that it leads to, with the minimal path summaries.
 
-An output that is absent can't be reached.
+An absent output can't be reached.
 """
 
 
 def fully_connected(inputs: int, outputs: int, summary: PathSummary[T]) -> Connectivity[T]:
-    """Return the connectivity of a node whose inputs all lead to all outputs, by one summary.
+    """Return the connectivity of a node whose inputs all lead to all outputs by one summary.
 
     Example:
         >>> from errata.processors.progress.summary import IDENTITY

@@ -1,8 +1,8 @@
-"""Operators: what a scope runs, and what the two tell each other about progress (Timely).
+"""Operators: what a scope runs, and how scope and operator exchange progress (Timely).
 
-The text of 2014 pushes progress into an operator and pulls it out. As in today's Timely the two
-share one record of changes instead, which each side adds to and drains, and an operator is not told
-what the graph around it looks like.
+The text of 2014 pushes progress into an operator and pulls it out. As in today's Timely, the two
+share one record of changes instead, which each side adds to and drains. An operator does not know
+the graph around it.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ T = TypeVar("T", bound=Timestamp)
 
 
 class Interest(IntEnum):
-    """Whether an operator is to run when the frontier of one of its inputs changes."""
+    """Whether an operator runs when the frontier of one of its inputs changes."""
 
     NEVER = 0
-    """It only looks at messages, as Map and Filter do."""
+    """It depends on messages only, as Map and Filter do."""
     IF_CAPABILITY = 1
     """If it holds a capability, as an aggregate with open windows does."""
     ALWAYS = 2
 
 
 class Progress(Generic[T]):
-    """What a scope and an operator in it tell each other; one record, drained by the other side.
+    """The progress record that a scope and an operator share; each side drains the other's part.
 
     `consumeds`, `internals` and `produceds` belong together: the scope takes all of them at once,
-    after the operator has run. A message consumed without what was kept or sent for it would let
-    frontiers pass times that still appear.
+    after the operator has run. If it took a consumed message without the capabilities and messages
+    that came from it, frontiers could pass times that still appear.
 
     Args:
         inputs: How many inputs the operator has.
         outputs: How many outputs it has.
 
     Attributes:
-        frontiers: By input, changes of its frontier; told by the scope.
-        consumeds: By input, counts of messages that it has taken.
+        frontiers: By input, changes of its frontier; reported by the scope.
+        consumeds: By input, counts of messages that the operator has consumed.
         internals: By output, changes of the capabilities that it holds.
         produceds: By output, counts of messages that it has sent.
-        again: Whether the operator wants to run again though nothing reaches it; the scope looks
-            at it, and sets it back, whenever the operator has run.
+        again: Whether the operator wants to run again without new input; the scope reads and
+            resets it whenever the operator has run.
     """
 
     __slots__ = ("again", "consumeds", "frontiers", "internals", "produceds")
@@ -60,12 +60,13 @@ class Progress(Generic[T]):
 
 
 class Schedulable(Protocol):
-    """An operator at work."""
+    """A running operator."""
 
     def schedule(self) -> bool:
-        """Run for a while; return whether there is work left that shows in no capability.
+        """Run for a while; return whether work is left for which no capability is held.
 
-        Once it returns False, no frontier is left and no capability is held, it is let go.
+        Once it returns False, its input frontiers are empty and it holds no capability, the scope
+        drops it.
         """
 
 
@@ -74,10 +75,10 @@ class Initialized(Generic[T]):
     """An operator that is ready to run.
 
     Args:
-        connectivity: What its paths make of a time, for each input.
-        progress: The record it shares with its scope. What it holds in `internals` now are its
-            first capabilities: the only ones that need no support (see `validity`).
-        work: What runs.
+        connectivity: The path summaries from each input to the outputs.
+        progress: The record it shares with its scope. The contents of `internals` at this point are
+            its first capabilities, the only ones that need no support (see `validity`).
+        work: The running operator.
     """
 
     connectivity: Connectivity[T]
@@ -86,7 +87,7 @@ class Initialized(Generic[T]):
 
 
 class Operator(Protocol[T]):
-    """An operator before it runs: a name, a shape, and how to make it ready."""
+    """An operator before it runs: its name, its shape, and its initialization."""
 
     @property
     def name(self) -> str:
@@ -102,7 +103,7 @@ class Operator(Protocol[T]):
 
     @property
     def interest(self) -> Sequence[Interest]:
-        """For each input, whether it is to run when that frontier changes."""
+        """For each input, whether the operator runs when that frontier changes."""
 
     def initialize(self) -> Initialized[T]:
-        """Make it ready to run; called once."""
+        """Prepare it to run; called once."""

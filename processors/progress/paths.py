@@ -1,4 +1,4 @@
-"""Paths through a graph: whether any stands still, and what they make of a time (Timely)."""
+"""Paths through a graph: checks that cycles advance, and computes path summaries (Timely)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from errata.processors.progress.timestamp import Timestamp
 T = TypeVar("T", bound=Timestamp)
 
 Steps: TypeAlias = Mapping[Location, Sequence[tuple[Location, PathSummary[T] | None]]]
-"""Where one gets from each location in one step; None is an edge, which changes no time."""
+"""The locations one step from each location; None is an edge, which changes no time."""
 
 
 class StandstillError(Exception):
-    """There is a cycle along which a time may come back unchanged.
+    """A time may return unchanged along a cycle.
 
     Args:
-        cycle: Its locations; the last is the first again.
+        cycle: The locations of the cycle; the last is the first again.
     """
 
     def __init__(self, cycle: Sequence[Location]) -> None:
@@ -31,7 +31,7 @@ class StandstillError(Exception):
 
 
 def in_order(steps: Steps[T]) -> list[Location]:
-    """Return all locations so that a step that may leave a time unchanged leads to a later one.
+    """Order all locations so that every step that may leave a time unchanged leads forward.
 
     Raises:
         StandstillError: If there is no such order.
@@ -50,13 +50,13 @@ def in_order(steps: Steps[T]) -> list[Location]:
 def paths_to(
     outputs: Iterable[Target], steps: Steps[T], identity: PathSummary[T]
 ) -> dict[Location, dict[int, Antichain[PathSummary[T]]]]:
-    """Return the minimal summaries of all paths to some inputs, by where they begin.
+    """Return the minimal summaries of all paths to some inputs, by the location they begin at.
 
-    Walks back from the inputs. It ends because going round a cycle never gives an earlier summary
-    (no result is before its time), so that only finitely many are minimal.
+    The search runs backwards from the inputs. It terminates because another round of a cycle never
+    gives an earlier summary (no result is before its time), so only finitely many are minimal.
 
     Args:
-        outputs: Where paths end, each with a port of its own; node 0's inputs, of a scope.
+        outputs: The ends of the paths, each with a port of its own; for a scope, node 0's inputs.
         steps: The graph.
         identity: The summary that changes nothing.
 

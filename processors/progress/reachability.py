@@ -1,8 +1,8 @@
-"""Reachability: which times may still appear at each place of a graph (Timely's tracker).
+"""Reachability: which times may still appear at each location of a graph (Timely's tracker).
 
-A *pointstamp* is a count of something at a time: of capabilities that are held at an output, of
-messages that wait at an input. Its *implications* are the times that it may become elsewhere, along
-the paths of the graph. A place's frontier is the minimal ones of all implications there.
+A *pointstamp* is a count at a time: of capabilities held at an output, or of messages waiting at an
+input. Its *implications* are the times that it may become at other locations, along the paths of
+the graph. The frontier of a location is the set of minimal times of all implications there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GraphError(ErrataError):
 
 
 class EndlessCycleError(ErrataError):
-    """Times could go round a cycle for ever without growing, so that no frontier would pass them.
+    """Times could circulate in a cycle forever without advancing, so no frontier would pass them.
 
     Args:
         scope: The scope's name.
@@ -52,10 +52,9 @@ class _Node(Generic[T]):
 
 
 class Builder(Generic[T]):
-    """A graph in the making.
+    """Builds a graph.
 
-    Node 0 is there from the beginning: the world outside, through which no path leads as seen from
-    within.
+    Node 0, the outside, exists from the beginning; no path inside the scope leads through it.
 
     Args:
         scope: Name of the scope, for messages.
@@ -96,10 +95,10 @@ class Builder(Generic[T]):
             name: For messages.
             inputs: How many inputs it has.
             outputs: How many outputs it has.
-            connectivity: What its paths make of a time, for each input.
+            connectivity: The path summaries from each input to the outputs.
 
         Raises:
-            GraphError: If the connectivity has not one entry an input, or names another output.
+            GraphError: If the connectivity has not one entry per input, or names another output.
         """
         ports = {port for paths in connectivity for port in paths}
         if len(connectivity) != inputs or not ports <= set(range(outputs)):
@@ -112,10 +111,10 @@ class Builder(Generic[T]):
         return len(self._nodes) - 1
 
     def add_edge(self, source: Source, target: Target) -> None:
-        """Lead what comes out of an output into an input; both may have several edges.
+        """Connect an output to an input; both may have several edges.
 
         Raises:
-            GraphError: If there is no such output or input yet.
+            GraphError: If the output or the input does not exist yet.
         """
         for port, kind in (source, "output"), (target, "input"):
             if not (0 <= port.node < len(self._nodes) and 0 <= port.port < self._count(port)):
@@ -129,7 +128,7 @@ class Builder(Generic[T]):
         """Return a tracker for the graph, and how the scope's inputs lead to its outputs.
 
         Raises:
-            EndlessCycleError: If times can come back to where they were without having grown.
+            EndlessCycleError: If times can return to a location without advancing.
         """
         steps = self._steps()
         try:
@@ -162,23 +161,23 @@ class Builder(Generic[T]):
         return steps
 
     def _names(self, cycle: Sequence[Location]) -> list[str]:
-        """Return the nodes that a cycle of locations, the last of them the first again, visits."""
+        """Return the names of the nodes on a cycle of locations; its last is its first again."""
         numbers = [location.node for location in cycle[1:] if isinstance(location, Target)]
         return [self._nodes[number].name for number in [*numbers, numbers[0]]]
 
 
 class Tracker(Generic[T]):
-    """The frontiers of a graph, kept as pointstamps come and go; made by `Builder.build`.
+    """Maintains the frontiers of a graph as pointstamps change; built by `Builder.build`.
 
-    Updates are kept until `propagate_all`. What that does is proportional to what changes: it
-    visits places in the order of time, and of one time in such an order that no path leads back
-    without advancing, so that each place is visited at most once for each time. (Timely orders
-    places by number, and may come back.)
+    Updates are buffered until `propagate_all`, whose cost is proportional to the changes. It visits
+    locations in the order of time. For one time it uses an order in which no path leads back
+    without advancing, so that each location is visited at most once for each time. (Timely orders
+    locations by number, and may revisit one.)
 
     Args:
-        order: All locations, as `in_order` gives them.
+        order: All locations, in the order of `in_order`.
         steps: The graph.
-        paths: Summaries of the paths to the scope's outputs, by location but for node 0.
+        paths: Summaries of the paths to the scope's outputs, by location, without node 0.
         outputs: How many outputs the scope has.
     """
 
@@ -212,7 +211,7 @@ class Tracker(Generic[T]):
         self._updates.setdefault(self._place[location], ChangeBatch()).update(time, diff)
 
     def propagate_all(self) -> None:
-        """Let all frontiers follow the updates since last time."""
+        """Apply the buffered updates to all frontiers."""
         updates, self._updates = self._updates, {}
         for place, batch in updates.items():
             for time, diff in self._pointstamps[place].update_iter(batch):
@@ -232,23 +231,23 @@ class Tracker(Generic[T]):
                 self._imply(place, time, diff)
 
     def pushed(self) -> list[tuple[Location, T, int]]:
-        """Return how frontiers have changed since last asked: -1 leaves one, 1 enters it."""
+        """Return how frontiers changed since the last call: -1 leaves one, 1 enters it."""
         return [(self._order[place], time, diff) for (place, time), diff in self._pushed.drain()]
 
     def pushed_outputs(self) -> list[list[tuple[T, int]]]:
-        """Return, for each of the scope's outputs, changes of what pointstamps within may become.
+        """Return, for each output of the scope, changes of the times that pointstamps may become.
 
-        Counted once for each path and frontier element that leads there: only which counts are
-        above 0 matters. The pointstamps of node 0 don't take part.
+        Each path and frontier element that leads there counts once: only whether a count is above 0
+        matters. The pointstamps of node 0 are excluded.
         """
         return [batch.drain() for batch in self._pushed_outputs]
 
     def frontier(self, location: Location) -> tuple[T, ...]:
-        """Return the earliest times that may still appear at a place; () when none will."""
+        """Return the earliest times that may still appear at a location; () if none will."""
         return self._implications[self._place[location]].frontier
 
     def pointstamps(self, location: Location) -> MutableAntichain[T]:
-        """Return what is counted at a place itself."""
+        """Return the pointstamps at a location."""
         return self._pointstamps[self._place[location]]
 
     def holds(self, node: int) -> bool:
@@ -256,7 +255,7 @@ class Tracker(Generic[T]):
         return self._held.count(node) > 0
 
     def tracks_anything(self) -> bool:
-        """Whether any pointstamp is counted, or an update waits."""
+        """Whether any pointstamp is counted, or an update is buffered."""
         return bool(self._tracked_count or self._updates)
 
     def _visit(self, time: T, place: int, diff: int) -> None:
@@ -267,7 +266,7 @@ class Tracker(Generic[T]):
         self._due[key] = (due or 0) + diff
 
     def _imply(self, place: int, time: T, diff: int) -> None:
-        """Change what is implied at a place; what that does to its frontier goes on."""
+        """Change the implications at a location, and propagate the change of its frontier."""
         for changed, sign in self._implications[place].update_iter(((time, diff),)):
             self._pushed.update((place, changed), sign)
             for to, summary in self._steps[place]:

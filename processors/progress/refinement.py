@@ -14,33 +14,33 @@ Inner = TypeVar("Inner", bound=Timestamp)
 
 
 class Refinement(Protocol[Outer, Inner]):
-    """The passage between the times outside a scope and those inside.
+    """The mapping between the times outside a scope and those inside.
 
     Laws: ``to_outer(to_inner(time)) == time``; both are monotone; ``to_inner(time)`` is the least
-    inner time that has this outer one; what ``summarize(path)`` makes of an outer time is no later
-    than what leaves the scope along the path.
+    inner time that has this outer one; ``summarize(path)`` maps an outer time to one no later than
+    the time at which it leaves the scope along the path.
     """
 
     @property
     def identity(self) -> PathSummary[Inner]:
-        """The summary inside that changes nothing."""
+        """The identity summary inside."""
 
     def to_inner(self, time: Outer, /) -> Inner:
-        """Return what a time becomes as it enters."""
+        """Return the inner time of a time that enters."""
 
     def to_outer(self, time: Inner, /) -> Outer:
-        """Return what a time becomes as it leaves."""
+        """Return the outer time of a time that leaves."""
 
     def summarize(self, path: PathSummary[Inner], /) -> PathSummary[Outer]:
-        """Return what a path from an input to an output is, seen from outside."""
+        """Return the outer summary of a path from an input to an output."""
 
 
 @dataclass(frozen=True)
 class Region(Generic[T]):
-    """A scope that only groups: its times are those outside.
+    """A scope that only groups operators: its times are those outside.
 
     Args:
-        identity: The summary that changes nothing.
+        identity: The identity summary.
     """
 
     identity: PathSummary[T]
@@ -60,10 +60,10 @@ class Region(Generic[T]):
 
 @dataclass(frozen=True)
 class Rounds(Generic[Outer]):
-    """A loop: inside, a time has a round besides, which is 0 as it enters.
+    """A loop: inside, a time also has a round, which is 0 as it enters.
 
     Args:
-        outer: The summary outside that changes nothing.
+        outer: The identity summary outside.
 
     Example:
         >>> loop = Rounds(IDENTITY)
@@ -87,5 +87,5 @@ class Rounds(Generic[Outer]):
         return time.outer
 
     def summarize(self, path: PathSummary[Product[Outer, Epoch]], /) -> PathSummary[Outer]:
-        """Return what the path does to the time outside."""
+        """Return the path's summary of the outer time."""
         return cast(ProductSummary[Outer, Epoch], path).outer

@@ -1,8 +1,8 @@
-"""A scope at work: its children run by their numbers, their reports move frontiers (Timely).
+"""A running scope: its children run in the order of their numbers and move frontiers (Timely).
 
-The order is that of Timely's ``Subgraph``: take what is new from outside, let frontiers follow, run
-the children that something has reached, from a heap of their numbers. Where numbers follow the
-graph this is Streamulus' priority queue, too.
+The steps are those of Timely's ``Subgraph``: accept changes from outside, update frontiers, and run
+the children with new input, from a heap of their numbers. If the numbers are in topological order,
+this is also Streamulus' priority queue.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Inner = TypeVar("Inner", bound=Timestamp)
 
 @dataclass(slots=True)
 class Child(Generic[T]):
-    """An operator in a scope; child 0 has no work, and a record that nobody writes to.
+    """An operator in a scope; child 0 has no work, and a record that stays empty.
 
     Args:
         name: For messages.
-        connectivity: What its paths make of a time, for each input.
+        connectivity: The path summaries from each input to the outputs.
         progress: The record shared with it.
-        interest: For each input, whether it is to run when that frontier changes.
+        interest: For each input, whether the child runs when that frontier changes.
         edges: For each output, the inputs that it leads to.
-        work: What runs; None once it is let go.
+        work: The running operator; None once it is dropped.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Child(Generic[T]):
 
 
 class Scope(Generic[Outer, Inner]):
-    """A scope at work; made by `subgraph.ScopeBuilder`.
+    """A running scope; built by `subgraph.ScopeBuilder`.
 
     Attributes:
         connectivity: How its inputs lead to its outputs, as seen from outside.
@@ -82,9 +82,9 @@ class Scope(Generic[Outer, Inner]):
         self.progress.again = True
 
     def enter(self, port: int, time: Outer, count: int = 1) -> None:
-        """Count messages that have been put into the scope, wherever its input leads.
+        """Count messages that have entered the scope, at the inputs that this port leads to.
 
-        The scope tells of them as consumed when it runs next.
+        The scope reports them as consumed when it runs next.
         """
         inner = self._refinement.to_inner(time)
         self._pointstamps.update((Source(OUTSIDE, port), inner), -count)
@@ -92,11 +92,11 @@ class Scope(Generic[Outer, Inner]):
         self.progress.again = True
 
     def activate(self, child: int, *within: int) -> None:
-        """Have a child run in the next round though nothing reaches it.
+        """Run a child in the next round even without new input.
 
         Args:
             child: Its number.
-            within: Where it is a scope: the child in it, and so on.
+            within: If it is a scope: the child in it, and so on.
         """
         self._activate(child)
         self.progress.again = True
@@ -105,7 +105,7 @@ class Scope(Generic[Outer, Inner]):
             work.activate(*within)
 
     def schedule(self) -> bool:
-        """Run one round: take what is new from outside, then run each active child at most once.
+        """Run one round: accept changes from outside, then run each active child at most once.
 
         Returns:
             Whether anything in the scope isn't done: a child, a capability, or a message.
@@ -127,18 +127,18 @@ class Scope(Generic[Outer, Inner]):
         return bool(self._incomplete) or self.tracker.tracks_anything()
 
     def _accept_frontiers(self) -> None:
-        """What may still come from outside is held as capabilities of child 0."""
+        """Hold the times that may still enter from outside as capabilities of child 0."""
         for port, batch in enumerate(self.progress.frontiers):
             for time, diff in batch.drain():
                 self.tracker.update(Source(OUTSIDE, port), self._refinement.to_inner(time), diff)
 
     def _propagate(self) -> None:
-        """Let frontiers follow what children have reported, and tell the world outside.
+        """Update frontiers from the children's reports, and report to the outside.
 
-        All at once, since what is told outside only holds together: what child 0 has sent is what
-        the scope has consumed; what has reached child 0 is what the scope has produced; and what
-        the rest may still become at the outputs, without what came out already, is what the scope
-        holds.
+        The outer report is consistent only as a whole: the messages that child 0 has sent are those
+        that the scope has consumed; the messages that have reached child 0 are those that the scope
+        has produced; the times that all other pointstamps may still become at the outputs are the
+        capabilities that the scope holds.
         """
         for (place, time), diff in self._pointstamps.drain():
             if place.node != OUTSIDE:
@@ -155,7 +155,7 @@ class Scope(Generic[Outer, Inner]):
                 self.progress.internals[port].update(*change)
 
     def _push_frontiers(self) -> None:
-        """Tell children of their inputs' frontiers; have those run that want to or may end."""
+        """Report input frontiers to children; activate those that are interested or may end."""
         touched: set[int] = set()
         for place, time, diff in self.tracker.pushed():
             if place.node == OUTSIDE:
@@ -191,7 +191,7 @@ class Scope(Generic[Outer, Inner]):
             child.work = None
 
     def _take_report(self, number: int) -> None:
-        """Take what a child has reported, all of it at once."""
+        """Take a child's whole report at once."""
         progress = self._children[number].progress
         for port, batch in enumerate(progress.consumeds):
             for time, diff in batch.drain():
@@ -207,20 +207,20 @@ class Scope(Generic[Outer, Inner]):
             self._activate(number)
 
     def _send(self, number: int, port: int, time: Inner, count: int) -> None:
-        """Count messages at the inputs that an output leads to, and have those run."""
+        """Count messages at the inputs that an output leads to, and activate their nodes."""
         for target in self._children[number].edges[port]:
             self._pointstamps.update((target, time), count)
             if target.node != OUTSIDE:
                 self._activate(target.node)
 
     def _activate(self, number: int) -> None:
-        """Have a child run in this round if its turn is still to come, else in the next."""
+        """Run a child in this round if its turn is still to come, otherwise in the next."""
         if number not in self._queued:
             self._queued.add(number)
             heappush(self._active, number)
 
     def _is_over(self, number: int) -> bool:
-        """Whether nothing more reaches a child and it holds nothing."""
+        """Whether a child can get no more input and holds no capability."""
         inputs = range(len(self._children[number].connectivity))
         return not self.tracker.holds(number) and not any(
             self.tracker.frontier(Target(number, port)) for port in inputs

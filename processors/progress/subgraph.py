@@ -1,8 +1,8 @@
 """Scopes: graphs of operators, each an operator itself to the scope around it (Timely).
 
-What goes on inside a scope is seen from outside in three ways only: how its inputs lead to its
-outputs, which capabilities are left inside, projected to its outputs, and how many messages have
-entered and left. Inside, the world outside is child 0.
+A scope exposes three things to the outside: how its inputs lead to its outputs, which capabilities
+are left inside, projected to its outputs, and how many messages have entered and left. Inside the
+scope, child 0 represents the outside.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Inner = TypeVar("Inner", bound=Timestamp)
 
 
 class ScopeBuilder(Generic[Outer, Inner]):
-    """A scope in the making, to be added to the scope around it as an operator.
+    """Builds a scope, which can be added to the scope around it as an operator.
 
-    A scope runs its children in the order in which they were added; put them in topological order,
-    but for feedback, and what one sends is taken in the same round.
+    A scope runs its children in the order in which they were added. If that order is topological,
+    except for feedback, messages are processed in the same round.
 
     Args:
         name: For messages.
@@ -60,7 +60,7 @@ class ScopeBuilder(Generic[Outer, Inner]):
 
     @property
     def interest(self) -> list[Interest]:
-        """That of its keenest child, for every input."""
+        """For every input, the highest interest among its children."""
         keenest = [interest for operator in self._operators for interest in operator.interest]
         return [max(keenest, default=Interest.NEVER)] * self.inputs
 
@@ -70,15 +70,15 @@ class ScopeBuilder(Generic[Outer, Inner]):
         return len(self._operators)
 
     def connect(self, source: Source, target: Target) -> None:
-        """Lead an output to an input; node 0's are the scope's inputs and outputs."""
+        """Connect an output to an input; those of node 0 are the scope's inputs and outputs."""
         self._edges.append((source, target))
 
     def build(self) -> Scope[Outer, Inner]:
-        """Make the scope and all in it ready to run.
+        """Prepare the scope and everything in it to run.
 
         Raises:
-            GraphError: If an edge or a connectivity names a port that is not there.
-            EndlessCycleError: If times could go round a cycle without advancing.
+            GraphError: If an edge or a connectivity names a port that does not exist.
+            EndlessCycleError: If times could circulate in a cycle without advancing.
         """
         graph = Builder(
             self.name, self._refinement.identity, inputs=self.inputs, outputs=self.outputs
@@ -114,6 +114,6 @@ class ScopeBuilder(Generic[Outer, Inner]):
         return Scope(self._refinement, children, tracker, connectivity, outputs=self.outputs)
 
     def initialize(self) -> Initialized[Outer]:
-        """Make it ready to run, as an operator of the scope around it."""
+        """Prepare it to run, as an operator of the scope around it."""
         scope = self.build()
         return Initialized(scope.connectivity, scope.progress, scope)

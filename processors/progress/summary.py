@@ -1,7 +1,7 @@
-"""Path summaries: what becomes of a time along a path (Timely Dataflow, its core concepts).
+"""Path summaries: how a path changes a time (Timely Dataflow, its core concepts).
 
-The text of 2014 lets every time through. As in today's Timely a path may also let nothing through:
-a loop that ends after some rounds drops what goes beyond, and two paths may exclude each other.
+In the text of 2014 every time passes. As in today's Timely, a path may also drop times: a loop that
+ends after some rounds drops times beyond its bound, and two paths may exclude each other.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Inner = TypeVar("Inner", bound=Timestamp)
 
 
 class PathSummary(PartialOrder, Protocol[T]):
-    """What a path makes of a time; immutable and hashable.
+    """How a path changes a time; immutable and hashable.
 
-    Laws, where None (nothing gets through) counts as later than every time and every summary:
+    Laws, where None (nothing passes) counts as later than every time and every summary:
     `results_in` and `followed_by` are monotone in both arguments; `followed_by` is associative;
-    ``a.followed_by(b)`` gives what ``b.results_in(a.results_in(time))`` gives; no result is before
-    its time, so that the identity is the least summary.
+    ``a.followed_by(b).results_in(time)`` equals ``b.results_in(a.results_in(time))``; no result is
+    before its time, so the identity is the least summary.
     """
 
     @property
     def advances(self) -> bool:
-        """Whether each time that gets through comes out strictly later."""
+        """Whether each time that passes becomes strictly later."""
 
     def results_in(self, time: T, /) -> T | None:
-        """Return what the time becomes, or None if it doesn't get through."""
+        """Return the time after the path, or None if it doesn't pass."""
 
     def followed_by(self, other: Self, /) -> Self | None:
-        """Return the summary of this path and then the other, or None if nothing gets through."""
+        """Return the summary of this path and then the other, or None if nothing passes."""
 
 
 class SummaryError(ErrataError):
@@ -44,12 +44,12 @@ class SummaryError(ErrataError):
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """A path on which an epoch (or a round) grows; the default is the identity.
+    """A path that advances an epoch (or a round); the default is the identity.
 
     Args:
-        by: How much it grows, 0 or more.
-        below: What would come out as this or more is dropped; larger than `by`, else nothing would
-            ever get through.
+        by: The increment, 0 or more.
+        below: Results of this or more are dropped; larger than `by`, or else nothing would ever
+            pass.
 
     Raises:
         SummaryError: If an argument is out of its range.
@@ -75,11 +75,11 @@ class Advance:
 
     @property
     def advances(self) -> bool:
-        """Whether it grows at all."""
+        """Whether the increment is above 0."""
         return self.by > 0
 
     def less_equal(self, other: Advance, /) -> bool:
-        """Whether this lets through whatever the other does, and no later."""
+        """Whether this passes every time that the other passes, and no later."""
         return self.by <= other.by and self.below - self.by >= other.below - other.by
 
     def results_in(self, time: Epoch, /) -> Epoch | None:
@@ -88,7 +88,7 @@ class Advance:
         return result if result < self.below else None
 
     def followed_by(self, other: Advance, /) -> Advance | None:
-        """Return both advances in one; None if together they lead beyond their bounds."""
+        """Return the sum of both advances; None if together they exceed their bounds."""
         by, below = self.by + other.by, min(self.below + other.by, other.below)
         return Advance(by, below) if by < below else None
 
@@ -98,7 +98,7 @@ IDENTITY = Advance()
 
 @dataclass(frozen=True, slots=True)
 class ProductSummary(Generic[Outer, Inner]):
-    """A path within a nested scope: what becomes of the time outside, and of the one inside.
+    """A path within a nested scope: one summary of the outer time, and one of the inner time.
 
     Example:
         >>> feedback = ProductSummary(IDENTITY, Advance(by=1))
@@ -119,13 +119,13 @@ class ProductSummary(Generic[Outer, Inner]):
         return self.outer.less_equal(other.outer) and self.inner.less_equal(other.inner)
 
     def results_in(self, time: Product[Outer, Inner], /) -> Product[Outer, Inner] | None:
-        """Return both results, or None if either time doesn't get through."""
+        """Return both results, or None if either time doesn't pass."""
         outer, inner = self.outer.results_in(time.outer), self.inner.results_in(time.inner)
         return None if outer is None or inner is None else Product(outer, inner)
 
     def followed_by(
         self, other: ProductSummary[Outer, Inner], /
     ) -> ProductSummary[Outer, Inner] | None:
-        """Return both compositions, or None if either lets nothing through."""
+        """Return both compositions, or None if either passes nothing."""
         outer, inner = self.outer.followed_by(other.outer), self.inner.followed_by(other.inner)
         return None if outer is None or inner is None else ProductSummary(outer, inner)

@@ -1,8 +1,8 @@
-"""Timestamps: what tells one unit of work from another, and whether it comes before (Timely).
+"""Timestamps: they distinguish units of work and order them (Timely).
 
-A timestamp is what Timely Dataflow's post on its core concepts calls so: an element of a partial
-order. Today's Timely asks for two things more, and so do we: a least element, and a total order
-beside the partial one, since a heap needs it.
+As in Timely Dataflow's post on its core concepts, a timestamp is an element of a partial order.
+Today's Timely, like Errata, requires two more things: a least element, and a total order that
+extends the partial one, since a heap needs it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 
 class PartialOrder(Protocol):
-    """What is partially ordered: times, and the summaries of paths."""
+    """A partially ordered type: times, and path summaries."""
 
     def less_equal(self, other: Self, /) -> bool:
-        """Whether this comes before the other or is the same; both may be false both ways."""
+        """Whether this is before the other or equal to it; it may be false in both directions."""
 
 
 class Timestamp(PartialOrder, Protocol):
     """A time of a scope: immutable and hashable.
 
     Laws: `less_equal` is reflexive, antisymmetric and transitive; ``a.less_equal(b)`` implies
-    ``a <= b`` in the total order that ``<`` gives; `minimum` is before every other time.
+    ``a <= b`` in the total order of ``<``; `minimum` is before every other time.
     """
 
     def minimum(self) -> Self:
@@ -43,7 +43,7 @@ class Epoch(int):
     __slots__ = ()
 
     def less_equal(self, other: Epoch, /) -> bool:
-        """Whether this comes before the other or is the same."""
+        """Whether this is before the other or equal to it."""
         return self <= other
 
     def minimum(self) -> Epoch:
@@ -58,7 +58,8 @@ Inner = TypeVar("Inner", bound=Timestamp)
 class Product(NamedTuple, Generic[Outer, Inner]):
     """A time of a nested scope: its time outside, and one of its own (epoch x round).
 
-    One is before another if it is so in both. The total order, a tuple's, goes by the outer first.
+    One is before another if it is so in both components. The total order is a tuple's: by the outer
+    time first.
 
     Example:
         >>> first, second = Product(Epoch(1), Epoch(5)), Product(Epoch(2), Epoch(3))
@@ -70,7 +71,7 @@ class Product(NamedTuple, Generic[Outer, Inner]):
     inner: Inner
 
     def less_equal(self, other: Product[Outer, Inner], /) -> bool:
-        """Whether this comes before the other or is the same, outside and inside."""
+        """Whether this is before the other or equal to it, outside and inside."""
         return self.outer.less_equal(other.outer) and self.inner.less_equal(other.inner)
 
     def minimum(self) -> Product[Outer, Inner]:

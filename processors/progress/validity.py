@@ -1,10 +1,10 @@
 """Validity: what an operator may report (Timely's ``validate_progress``).
 
-Whatever an operator begins to hold or has sent must come from something: a message it took in the
-same report, or a capability that it held before. A report that has neither would make a time appear
-that frontiers may have passed. Timely asks for a message or an implied capability at the time or
-before, whatever the ports; here a message counts only along a path that the operator has declared,
-and a capability only if it is really held at that output.
+Every new capability and every sent message needs support: a message consumed in the same report, or
+a capability held before. Without support, a time could appear that frontiers have passed. Timely
+accepts a message or an implied capability at the time or before, at any port. Here a message counts
+only along a path that the operator has declared, and a capability only if it is held at that
+output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Timestamp)
 
 
 class ProgressError(ErrataError):
-    """An operator reports what nothing supports.
+    """An operator reports a capability or a message without support.
 
     Args:
         operator: Its name.
@@ -48,18 +48,18 @@ def validate(
     connectivity: Connectivity[T],
     held: Callable[[int], MutableAntichain[T]],
 ) -> None:
-    """Check a report before it is taken.
+    """Validate a report before the scope takes it.
 
     Args:
         operator: Name of the operator.
-        progress: What it reports.
-        connectivity: What its paths make of a time.
-        held: The capabilities at an output before this report.
+        progress: Its report.
+        connectivity: Its path summaries.
+        held: Returns the capabilities at an output before this report.
 
     Raises:
         ProgressError: If a new capability or a message is supported neither by a message consumed
-            in this report, whose time a path of the operator turns into that time or an earlier
-            one, nor by a capability held at that time or an earlier one.
+            in this report, which a path of the operator maps to that time or an earlier one, nor by
+            a capability held at that time or an earlier one.
 
     Example:
         >>> from errata.processors.progress.location import fully_connected
@@ -97,7 +97,7 @@ def validate(
 
 
 def _consumed(progress: Progress[T], connectivity: Connectivity[T], port: int, time: T) -> bool:
-    """Whether some message consumed may have become this time at an output."""
+    """Whether some consumed message may have become this time at an output."""
     for batch, paths in zip(progress.consumeds, connectivity, strict=True):
         for taken, diff in batch:
             for summary in paths.get(port, ()) if diff > 0 else ():

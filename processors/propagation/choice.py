@@ -1,4 +1,4 @@
-"""The orders by name, and which of them a graph gets."""
+"""The orders by name, and the choice of an order for a graph."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ ORDERS: dict[str, type[Propagation]] = {STATIC: Static, DYNAMIC: Dynamic, HYBRID
 
 
 def choose_order(graph: Graph) -> str:
-    """Return the order for the boxes of a scope, by what the orders cost (docs/propagation.md).
+    """Return the order for the boxes of a scope, by the cost of the orders (docs/propagation.md).
 
-    A box that follows another costs the hybrid order 20 steps less than the dynamic one, any other
-    one 11 more: hence a third. The static order takes the fewest steps for a box with work, but
-    one without costs it more than five others save: only a box alone in its scope always has some.
+    Compared with the dynamic order, the hybrid order takes 20 steps less for a box that follows
+    another, and 11 more for any other box; so it needs a third of followers. The static order takes
+    the fewest steps for a box with work, but a box without work costs more than five others save.
+    Only a box that is alone in its scope always has work.
 
     Example:
         >>> choose_order(Graph([[]])), choose_order(Graph([[], [0], [0]]))

@@ -1,4 +1,4 @@
-"""The dynamic order: only boxes with something to do, by a priority queue."""
+"""The dynamic order: runs only boxes with work, from a priority queue."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from errata.processors.propagation.propagation import Propagation
 
 
 class Dynamic(Propagation):
-    """Runs a box when one that it reads has emitted, the first in topological order first.
+    """Runs a box when one that it reads has emitted, in topological order.
 
-    An epoch that runs k boxes costs O(k log k), however many there are (Streamulus).
+    An epoch that runs k boxes costs O(k log k), whatever the size of the graph (Streamulus).
 
     Example:
         >>> from errata.processors.propagation.graph import Graph
@@ -26,10 +26,10 @@ class Dynamic(Propagation):
 
     def _begin(self, active: Iterable[int]) -> list[int]:
         self._activated = set(active)
-        return sorted(self._activated)  # which is a heap
+        return sorted(self._activated)  # a sorted list is a heap
 
     def next(self) -> int | None:
-        """Return the first box in topological order of those that are activated."""
+        """Return the first activated box in topological order."""
         while self._queue:
             box = heappop(self._queue)
             if not self._held or not self._is_held(box):
@@ -37,7 +37,7 @@ class Dynamic(Propagation):
         return None
 
     def done(self, box: int, *, emitted: bool) -> None:
-        """Note that a box has run; if it has emitted, its readers are activated."""
+        """Record that a box has run; if it has emitted, activate its readers."""
         if self._held:
             self._release(box)
         if emitted:

@@ -9,11 +9,11 @@ from errata.schemas.errors import ErrataError
 
 
 class GraphOrderError(ErrataError):
-    """A box reads one that does not stand before it.
+    """A box reads a box that does not precede it.
 
     Args:
         box: Number of the box.
-        above: Number of what it reads.
+        above: Number of the box that it reads.
     """
 
     def __init__(self, box: int, above: int) -> None:
@@ -27,13 +27,13 @@ class GraphOrderError(ErrataError):
 class Graph:
     """Boxes by number, in topological order, and which of them reads which.
 
-    What a box reads from outside the scope is not here: whoever begins an epoch knows it.
+    Arcs from outside the scope are not in the graph: the caller that begins an epoch knows them.
 
     Args:
         inputs: For each box, the boxes that it reads.
 
     Raises:
-        GraphOrderError: If a box reads one that does not stand before it.
+        GraphOrderError: If a box reads a box that does not precede it.
 
     Example:
         Box 0 is read by 1 and 2, both of them by 3, and that one by 4:
@@ -56,21 +56,21 @@ class Graph:
                     raise GraphOrderError(box, above)
                 found[above].append(box)
         self.readers = tuple(map(tuple, found))
-        """By box: those that read it, in order."""
+        """For each box: the boxes that read it, in order."""
         self.follower = tuple(
             read_by[0] if len(read_by) == 1 and len(self.inputs[read_by[0]]) == 1 else None
             for read_by in self.readers
         )
-        """By box: the next one of its chain: its only reader, if that reads no other box."""
+        """For each box: the next box of its chain, i.e. its only reader if that reads no other."""
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     @cached_property
     def below(self) -> list[int]:
-        """By box: those that it reaches, as the bits of an integer.
+        """For each box: the boxes that it reaches, as the bits of an integer.
 
-        Made when some box has to wait for the first time: n boxes take n * n / 8 bytes at most.
+        Computed when a box has to wait for the first time; n boxes take at most n * n / 8 bytes.
         """
         below = [0] * len(self)
         for box in reversed(range(len(self))):

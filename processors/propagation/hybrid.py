@@ -9,13 +9,12 @@ from errata.processors.propagation.dynamic import Dynamic
 
 
 class Hybrid(Dynamic):
-    """Runs the boxes of a chain one after another; only where chains meet is there a queue.
+    """Runs the boxes of a chain one after another; it uses a queue only where chains meet.
 
     A chain is a longest path on which each box reads one box, and each but the last is read by one.
-    What stands above a box inside it is done when the box before it is, so it can run at once.
-    A chain ends early where a box emits nothing: asking that costs less than running the rest
-    for nothing. So the boxes that run are those of the dynamic order. This is what Streamulus plans
-    to have.
+    All boxes above a box inside a chain are done when its predecessor is, so it can run at once.
+    A chain stops early at a box that emits nothing: this check costs less than running the rest for
+    nothing. So the same boxes run as in the dynamic order. Streamulus plans to add this order.
 
     Example:
         Box 0 is read by 1 and 2, which begin chains:
@@ -34,11 +33,11 @@ class Hybrid(Dynamic):
         self._following: list[int] = []
         return super()._begin(active)
 
-    # The loops of `next` and `done` are those of Dynamic, written out: calling those costs a box
-    # that follows none 83 steps instead of 66, and moves what the planner goes by.
+    # `next` and `done` repeat the loops of Dynamic: a call to those costs a box that follows none
+    # 83 steps instead of 66, which would change the costs that `choose_order` relies on.
 
     def next(self) -> int | None:
-        """Return the next box of a chain that is under way, else the first one of the queue."""
+        """Return the next box of the current chain, or else the first box of the queue."""
         if self._following:
             return self._following.pop()
         while self._queue:
@@ -48,7 +47,7 @@ class Hybrid(Dynamic):
         return None
 
     def done(self, box: int, *, emitted: bool) -> None:
-        """Note that a box has run; if it has emitted, what reads it is activated."""
+        """Record that a box has run; if it has emitted, activate its readers."""
         if self._held:
             self._release(box)
         if emitted:

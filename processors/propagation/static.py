@@ -9,9 +9,9 @@ from errata.processors.propagation.propagation import Propagation
 
 
 class Static(Propagation):
-    """Runs every box, whether there is anything for it or not: nothing is queued, nothing asked.
+    """Runs every box, whether or not it has work: it needs no queue and no check.
 
-    Cheapest where an epoch reaches nearly all boxes. Boost accumulators and TPIE go this way
+    It is cheapest if an epoch reaches nearly all boxes. Boost accumulators and TPIE use this order
     (Streamulus).
 
     Example:
@@ -30,13 +30,13 @@ class Static(Propagation):
         return []
 
     def next(self) -> int | None:
-        """Return the next box in topological order, first of those that were held back."""
+        """Return the next box in topological order; boxes that were held back come first."""
         while (box := heappop(self._queue) if self._queue else next(self._boxes, None)) is not None:
             if not self._held or not self._is_held(box):
                 return box
         return None
 
     def done(self, box: int, *, emitted: bool) -> None:
-        """Note that a box has run."""
+        """Record that a box has run."""
         if self._held:
             self._release(box)

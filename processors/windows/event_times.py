@@ -1,4 +1,4 @@
-"""Event times that windows can be found for, and lengths of time as users write them."""
+"""Checks event times for window arithmetic, and parses durations as users write them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from errata.schemas.errors import ErrataError
 Times = npt.NDArray[np.int64]
 
 EVENT_TIME_BOUND_MS = 2**53
-"""Event times lie within plus or minus this: room for window arithmetic in 64 bits, and a double
-or a JSON number holds every one of them."""
+"""Event times are within plus or minus this: window arithmetic fits into 64 bits, and a double or a
+JSON number holds each of them exactly."""
 
 
 class EventTimeError(ErrataError):
-    """An event time is null or outside the bound; ingest refuses such tuples."""
+    """An event time is null or out of bounds; ingest refuses such tuples."""
 
 
 def checked(event_times: pl.Series) -> Times:
-    """Return event times that windows can be found for.
+    """Return event times, checked for window arithmetic.
 
     Raises:
         EventTimeError: If one is null or outside of `EVENT_TIME_BOUND_MS`.
@@ -55,7 +55,7 @@ _DURATION = re.compile(rf"\s*([0-9]{{1,16}})\s*({'|'.join(UNITS_MS)})\s*")
 
 
 class DurationError(ErrataError):
-    """A length of time can't be read."""
+    """A duration can't be parsed."""
 
     def __init__(self, value: object, *, what: str) -> None:
         self.value = value
@@ -67,7 +67,7 @@ class DurationError(ErrataError):
 
 
 def duration_ms(value: str | int, *, what: str) -> int:
-    """Return a length of time in ms, from 0 to `EVENT_TIME_BOUND_MS`.
+    """Return a duration in ms, from 0 to `EVENT_TIME_BOUND_MS`.
 
     Args:
         value: A number with its unit (``"500ms"``, ``"30s"``, ``"30m"``, ``"1h"``, ``"1d"``,
@@ -75,7 +75,7 @@ def duration_ms(value: str | int, *, what: str) -> int:
         what: What the duration is for; begins the error's text.
 
     Raises:
-        DurationError: If it can't be read or is out of bounds.
+        DurationError: If it can't be parsed or is out of bounds.
 
     Example:
         >>> duration_ms("30m", what="lateness")

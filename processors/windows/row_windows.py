@@ -1,8 +1,8 @@
-"""Windows that count: they hold so many tuples of a group, in the order of event time and identity.
+"""Windows of a fixed number of tuples of a group, ordered by event time and identity.
 
-The tuples of a group have the *numbers* 0, 1, 2 ... in that order (SQL's ``row_number``, from 0). A
-tuple that comes, goes or moves changes the numbers of all that follow it, so nothing says how much
-event time a revision reaches: these windows have no extent.
+The tuples of a group have the *numbers* 0, 1, 2 ... in that order (SQL's ``row_number``, from 0).
+An insert, a delete or a new event time changes the numbers of all tuples that follow. So the event
+time that a revision affects is not bounded: these windows have no extent.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from errata.processors.windows.specification import WindowSpecError
 
 MOST_ROWS = 1_000_000
-"""Tuples in a window that counts: as many of every group are kept in memory."""
+"""The most tuples of a counting window; so many tuples of every group are kept in memory."""
 
 
 @dataclass(frozen=True)
 class SlidingRows:
-    """For each tuple, itself and those before it in its group, so many in all.
+    """For each tuple, the window of the last `rows` tuples of its group up to and including it.
 
-    SQL's ``ROWS BETWEEN rows - 1 PRECEDING AND CURRENT ROW``: the first windows of a group hold
-    less.
+    This is SQL's ``ROWS BETWEEN rows - 1 PRECEDING AND CURRENT ROW``: the first windows of a group
+    hold fewer tuples.
 
     Args:
         rows: How many tuples a window holds.
@@ -36,20 +36,19 @@ class SlidingRows:
         _check("rows", self.rows, most=MOST_ROWS)
 
     def describe(self) -> dict[str, Any]:
-        """Return what defines the windows, as plain data."""
+        """Return the definition of the windows as plain data."""
         return {"sliding_rows": self.rows}
 
 
 @dataclass(frozen=True)
 class HoppingRows:
-    """Windows of so many tuples of a group that start every so many.
+    """Windows of `rows` tuples of a group; one starts every `every` tuples.
 
     Window k holds the numbers from k * every to k * every + rows, exclusive.
 
     Args:
-        rows: How many tuples a window holds once it is full.
-        every: How many tuples after one window the next one starts. Tumbling windows start after
-            as many as they hold.
+        rows: How many tuples a full window holds.
+        every: Distance between window starts in tuples. For tumbling windows it equals `rows`.
 
     Raises:
         WindowSpecError: If they are not whole numbers, 0 < every <= rows <= `MOST_ROWS`.
@@ -63,7 +62,7 @@ class HoppingRows:
         _check("every", self.every, most=self.rows)
 
     def describe(self) -> dict[str, Any]:
-        """Return what defines the windows, as plain data."""
+        """Return the definition of the windows as plain data."""
         return {"rows": self.rows, "every_rows": self.every}
 
 

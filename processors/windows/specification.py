@@ -1,4 +1,4 @@
-"""What windows are asked for by, judged."""
+"""Validates the specifications of windows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WindowSpecError(ErrataError):
-    """Windows can't be as they are asked for, or tuples would be lost between them."""
+    """A window specification is invalid, or tuples would be lost between windows."""
 
 
 def origin_ms(origin: object, tz: str | None) -> int:
-    """Return an origin in ms since 1970, UTC or on the clocks of a zone."""
+    """Return an origin in ms since 1970, in UTC or in a zone's local time."""
     instant = origin if isinstance(origin, int) and not isinstance(origin, bool) else None
     if isinstance(origin, str):
         try:
@@ -41,7 +41,7 @@ def origin_ms(origin: object, tz: str | None) -> int:
 
 
 def rows_alone(rows: int, *others: object) -> int:
-    """Return a number of tuples that is asked for without anything that windows of time have."""
+    """Return the size of a counting window; refuses arguments that only time windows have."""
     if any(other is not None for other in others):
         raise WindowSpecError(
             f"windows of {rows!r} tuples: have no size, origin or zone besides; leave these out"
@@ -50,7 +50,7 @@ def rows_alone(rows: int, *others: object) -> int:
 
 
 def given(size: str | int | None) -> str | int:
-    """Return a size that is asked for."""
+    """Return the size of a window; refuses None."""
     if size is None:
         raise WindowSpecError('windows: need a size, as "30m", or rows=, and neither is given')
     return size

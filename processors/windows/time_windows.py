@@ -1,6 +1,6 @@
 """Windows by event time: which of them hold a tuple, and which event times they span.
 
-A window is named by its start, in ms UTC, and holds the event times from there to its end, which is
+A window is identified by its start, in ms UTC, and holds the event times from its start to its end,
 exclusive.
 """
 
@@ -23,26 +23,26 @@ from errata.processors.windows.specification import given, origin_ms, rows_alone
 from errata.processors.windows.wall_time import Zone, zone
 
 FOREVER_MS = 2**62
-"""Beyond every event time, and as an extent longer than all of them."""
+"""Later than every event time; as an extent, longer than all of event time."""
 
 HISTORY_START_MS, HISTORY_END_MS = -30_610_224_000_000, 221_845_392_000_001
-"""The years 1000 to 8999, which sources' event times lie in: the window that holds all tuples."""
+"""The years 1000 to 8999, which hold all event times of sources: the window of all tuples."""
 
 
 @dataclass(frozen=True)
 class Hopping:
-    """Half-open windows of one size that start every so often, also before 1970.
+    """Half-open windows of one size that start at regular intervals, also before 1970.
 
-    Without a zone they start at ``origin_ms`` plus multiples of ``slide_ms``. With one the same is
-    true of its clocks: windows begin and end when clocks first show their ends or have jumped past
-    them, so a day may have 23 or 25 hours. What comes out empty is no window; of windows that start
-    at the same instant only the longest is one.
+    Without a zone they start at ``origin_ms`` plus multiples of ``slide_ms``. With a zone the same
+    holds in its local time: a window begins and ends when clocks first show its bounds or have
+    jumped past them, so a day may have 23 or 25 hours. A window that would be empty does not exist;
+    of windows that start at the same instant only the longest exists.
 
     Args:
-        size_ms: Window length in ms, on the zone's clocks.
-        slide_ms: Distance between window starts in ms, in (0, size_ms]. Tumbling windows have a
-            slide of their size.
-        origin_ms: Where one window starts: ms since 1970, UTC or on the zone's clocks.
+        size_ms: Window length in ms, in the zone's local time.
+        slide_ms: Distance between window starts in ms, in (0, size_ms]. For tumbling windows it
+            equals the size.
+        origin_ms: The start of one window: ms since 1970, in UTC or the zone's local time.
         tz: IANA name of the zone.
 
     Raises:
@@ -108,7 +108,7 @@ class Hopping:
             times = clocks.reached(times)
         newest = self._grid(times)
         every, more = divmod(self.size_ms, self.slide_ms)
-        # A tuple is in one window more during the first `more` ms of each slide.
+        # A tuple is in one more window during the first `more` ms of each slide.
         counts = every + (times - newest < more)
         rows = np.repeat(np.arange(len(times), dtype=np.uint32), counts)
         later = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
@@ -124,7 +124,7 @@ class Hopping:
         return times - (times - self.origin_ms) % self.slide_ms
 
     def describe(self) -> dict[str, Any]:
-        """Return what defines the windows, as plain data."""
+        """Return the definition of the windows as plain data."""
         found: dict[str, Any] = {"size_ms": self.size_ms, "slide_ms": self.slide_ms}
         if self.origin_ms:
             found["origin_ms"] = self.origin_ms
@@ -135,7 +135,7 @@ class Hopping:
 
 @dataclass(frozen=True)
 class Sliding:
-    """For each instant at which a group has a tuple, the window of one size that ends with it.
+    """For each instant at which a group has a tuple, the window of a fixed size that ends with it.
 
     The window of event time t is [t + 1 - size, t + 1): SQL's ``RANGE BETWEEN size PRECEDING AND
     CURRENT ROW``, the last ms of the size excluded, and EEP's sliding window.
@@ -171,7 +171,7 @@ class Sliding:
         return _one_each(starts)
 
     def describe(self) -> dict[str, Any]:
-        """Return what defines the windows, as plain data."""
+        """Return the definition of the windows as plain data."""
         return {"sliding_ms": self.size_ms}
 
 
@@ -181,11 +181,11 @@ class History:
 
     @property
     def extent_ms(self) -> int:
-        """As good as for ever."""
+        """Unbounded: `FOREVER_MS`."""
         return FOREVER_MS
 
     def ends(self, starts: pl.Series) -> pl.Series:
-        """Return the end of all event times for each start."""
+        """Return the end of all event times, once for each start."""
         return pl.Series([HISTORY_END_MS], dtype=pl.Int64).new_from_index(0, len(starts))
 
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -193,7 +193,7 @@ class History:
         return _one_each(np.full(len(checked(event_times)), HISTORY_START_MS))
 
     def describe(self) -> dict[str, Any]:
-        """Return what defines the window, as plain data."""
+        """Return the definition of the window as plain data."""
         return {"window": None}
 
 
@@ -224,19 +224,19 @@ def hopping(
     origin: str | int | None = None,
     tz: str | None = None,
 ) -> Hopping | HoppingRows:
-    """Return windows of a size, or of so many tuples, that start every so often.
+    """Return windows of a duration, or of a number of tuples, that start at regular intervals.
 
     Args:
         size: Window length, as ``"30m"`` or in ms.
-        every: Distance between window starts, at most the size; in tuples, beside `rows`.
+        every: Distance between window starts, at most the size; in tuples if `rows` is given.
         rows: Tuples in a window, instead of a size, an origin and a zone.
-        origin: When one of the windows starts: ms since 1970 UTC, or ISO-8601 text, which without
-            an offset of its own is UTC, or what clocks in `tz` show. 1970-01-01 when not given.
-        tz: IANA name of a zone: windows start and end by its clocks.
+        origin: The start of one of the windows: ms since 1970 UTC, or ISO-8601 text. Text without
+            an offset is local time in `tz`, or UTC without `tz`. The default is 1970-01-01.
+        tz: IANA name of a zone: windows start and end in its local time.
 
     Raises:
-        DurationError: If a length can't be read.
-        WindowSpecError: If tuples would be lost, or the origin can't be read.
+        DurationError: If a duration can't be parsed.
+        WindowSpecError: If tuples would be lost, or the origin can't be parsed.
         TimeZoneError: If there is no such zone.
 
     Example:
@@ -267,7 +267,7 @@ def tumbling(
     origin: str | int | None = None,
     tz: str | None = None,
 ) -> Hopping | HoppingRows:
-    """Return windows of a size, each starting where the one before it ends; see `hopping`.
+    """Return windows of a size, each starting at the end of the previous one; see `hopping`.
 
     Example:
         >>> tumbling("1d", tz="America/New_York")
@@ -287,7 +287,7 @@ def sliding(*, rows: int) -> SlidingRows: ...
 def sliding(size: str | int | None = None, *, rows: int | None = None) -> Sliding | SlidingRows:
     """Return, for each instant at which a group has a tuple, the window of a size that ends there.
 
-    With `rows`, for each tuple of a group the window of so many tuples that ends with it.
+    With `rows`: for each tuple of a group, the window of that many tuples that ends with it.
 
     Example:
         >>> sliding("1000s"), sliding(rows=20)

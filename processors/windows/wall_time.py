@@ -1,9 +1,9 @@
-"""Wall time: what clocks show in a zone, and back, for whole columns of times.
+"""Wall time: converts between instants and local times of a zone, for whole columns of times.
 
-Wall times are ms since 1970-01-01 00:00 on the zone's clocks. As time goes on they jump ahead (a
-gap: some wall times never are) and back (some are twice). The zone's transitions are tabulated once
-with the rules that polars brings; it knows them to the end of the year 2099, and as the Gregorian
-calendar repeats itself the table is carried on from there.
+Wall times are ms since 1970-01-01 00:00 on the zone's clocks. They jump ahead (a gap: some wall
+times do not exist) and back (some occur twice). The zone's transitions are tabulated once from the
+rules in polars, which end with the year 2099. Since the Gregorian calendar repeats itself, the
+table is extended from there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from errata.schemas.errors import ErrataError
 
 _DAY_MS = 86_400_000
 _FIRST_YEAR = 1800  # before any zone left its mean solar time
-_KNOWN_YEARS = 2100  # the rules are known for the years before
-_LIKE_YEARS = 28  # so many years have every calendar there is, as long as no leap day is left out
+_KNOWN_YEARS = 2100  # the rules are known for the years before this one
+_LIKE_YEARS = 28  # so many years have every possible calendar, if no leap day is skipped
 _CYCLE_YEARS = 400
 _LAST_YEAR = _KNOWN_YEARS + _CYCLE_YEARS + 2
 
@@ -74,12 +74,12 @@ class Zone:
         moments, offsets = _carried_on(after, found[at + 1], known)
         self._moments = moments
         self._offsets = np.concatenate([found[:1], offsets])
-        # the wall time that clocks have not yet reached when each transition comes
+        # the wall time that clocks have not yet reached at each transition
         self._peaks = np.maximum.accumulate(moments + self._offsets[:-1])
         self._repeats_from = int(_years(_KNOWN_YEARS + 1, _KNOWN_YEARS + 1)[0])
 
     def _found(self, instants: Times) -> Times:
-        """Return how far clocks are ahead of UTC, for years with known rules."""
+        """Return the offset from UTC at some instants, for years with known rules."""
         utc = pl.Series(instants).cast(pl.Datetime("ms", "UTC"))
         try:
             walls = utc.dt.convert_time_zone(self.name).dt.replace_time_zone(None)
@@ -89,17 +89,17 @@ class Zone:
 
     @property
     def spread_ms(self) -> int:
-        """The most that two times are further apart in UTC than on the clocks."""
+        """The most by which the distance of two times in UTC exceeds that of their wall times."""
         return int(self._offsets.max() - self._offsets.min())
 
     def walls(self, instants: Times) -> Times:
-        """Return what clocks show at some instants."""
+        """Return the wall times at some instants."""
         times, shift = self._early(instants)
         walls: Times = times + self._offsets[np.searchsorted(self._moments, times, side="right")]
         return walls + shift
 
     def reached(self, instants: Times) -> Times:
-        """Return the latest wall time that clocks have shown by some instants; it never falls."""
+        """Return the latest wall time shown up to each instant; it never decreases."""
         times, shift = self._early(instants)
         place = np.searchsorted(self._moments, times, side="right")
         peaks = np.concatenate([[-(2**62)], self._peaks])
@@ -115,7 +115,7 @@ class Zone:
         return first + shift
 
     def _early(self, times: Times) -> tuple[Times, Times]:
-        """Return times within the table that have the same calendar, and how much later they are.
+        """Return equivalent times within the table, and how much later the given times are.
 
         The calendar repeats itself after 400 years, which are a whole number of weeks.
         """
@@ -135,16 +135,16 @@ def zone(name: str) -> Zone:
 
 
 def _years(first: int, last: int) -> Times:
-    """Return when the years from `first` to `last` begin."""
+    """Return the beginnings of the years from `first` to `last`."""
     years = np.arange(first, last + 1, dtype=np.int64)
     return (years - 1970).astype("datetime64[Y]").astype("datetime64[ms]").astype(np.int64)
 
 
 def _carried_on(moments: Times, offsets: Times, known: Times) -> tuple[Times, Times]:
-    """Return transitions with those of the years after the known ones.
+    """Extend transitions to the years after the known ones.
 
-    Each such year has those of the latest known year with the same calendar: equally long, and
-    beginning on the same weekday.
+    Each such year has the transitions of the latest known year with the same calendar: of the same
+    length, and beginning on the same weekday.
     """
     years = _years(_KNOWN_YEARS - _LIKE_YEARS, _LAST_YEAR)
     length, weekday = np.diff(years), years // _DAY_MS % 7
