@@ -1,4 +1,4 @@
-"""An arc's topic, seen from a task: revisions in and out as frames, framed Avro on the wire."""
+"""Reads and writes an arc's topic: revisions are frames in memory, framed Avro on the wire."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from errata.topics.cluster import Cluster, Records, TopicPartition
 from errata.topics.registry import Registry
 
 NOTHING_YET = -1
-"""The frontier of an input of which no epoch is complete."""
+"""The frontier of an input without a complete epoch."""
 
 
 @dataclass(frozen=True)
 class Meta:
-    """Who writes a batch of revisions, and under which epoch."""
+    """The writer and the epoch of a batch of revisions."""
 
     task: str
     attempt: int
@@ -36,12 +36,12 @@ class Meta:
 
 @dataclass
 class ArcCodec:
-    """Revisions of one arc to and from the wire.
+    """Encodes and decodes the revisions of one arc.
 
     Args:
-        arc: What the arc carries.
+        arc: The arc.
         topic: Its topic; subjects are ``<topic>-key`` and ``<topic>-value``.
-        registry: Where its schemas are.
+        registry: Holds its schemas.
     """
 
     arc: Arc
@@ -75,18 +75,18 @@ class ArcCodec:
         return self.keys(self.identities(revisions)), self.values(revisions, meta)
 
     def identities(self, revisions: pl.DataFrame) -> pl.DataFrame:
-        """Return the identity of each revision: that of whichever side it has."""
+        """Return the identity of each revision, from a side that it has."""
         return frames.identities(revisions, self.arc.identity)
 
     def cursor(self, cluster: Cluster, place: TopicPartition, offset: int) -> Cursor:
-        """Return what reads a partition from an offset on, with the others in this process."""
+        """Return a reader of a partition from an offset; readers in a process share fetches."""
         if place not in self._feeds:
             self._feeds[place] = Feeds(cluster, place, self.decode)
         return Cursor(self._feeds[place], offset)
 
     @cached_property
     def empty(self) -> pl.DataFrame:
-        """No revisions, with the columns of those that are read."""
+        """An empty frame with the columns of decoded revisions."""
         return frames.none(self.arc.fields).with_columns(
             pl.lit("", pl.String).alias("task"),
             *(pl.lit(0, pl.Int64).alias(name) for name in ("attempt", "epoch", "offset")),
@@ -95,8 +95,8 @@ class ArcCodec:
     def decode(self, records: Records) -> pl.DataFrame:
         """Return the revisions among records, with task, attempt, epoch and offset.
 
-        Tombstones are left out, and so is whatever is not a revision of this arc: a reader goes by
-        reports, and no report covers a stranger's record.
+        Tombstones are skipped, and so are records that are no revisions of this arc: no report
+        covers them.
         """
         values, offsets = records.values, pl.Series(records.offsets, dtype=pl.Int64)
         if None in values:
@@ -117,7 +117,7 @@ class ArcCodec:
 def history(
     cluster: Cluster, codec: ArcCodec, place: TopicPartition, offset: int
 ) -> Generator[bool, None, pl.DataFrame]:
-    """Read a partition from an offset to its present end; returns all visible revisions."""
+    """Read a partition from an offset to its current end; returns all visible revisions."""
     end = cluster.end(place)
     parts = [codec.empty]
     if offset < end:
@@ -132,15 +132,15 @@ def history(
 
 
 class ArcInput:
-    """One partition of an arc as a reader sees it: what is read and not yet processed.
+    """One partition of an arc as input of a reader; buffers revisions not yet processed.
 
     Args:
         view: Progress, as known to this process.
-        codec: How to read the arc.
-        partition: Which partition.
-        done: Epochs up to this one were processed in an earlier life.
+        codec: Codec of the arc.
+        partition: The partition.
+        done: An earlier attempt processed epochs up to this one.
         resume: Offset to read from.
-        watch: Shown all that is read, as records and as revisions.
+        watch: Called with all that is read, as records and as revisions.
     """
 
     def __init__(
@@ -162,10 +162,10 @@ class ArcInput:
         self._goal: tuple[int, int] | None = None
 
     def poll(self, *, limit: int = 100_000) -> int:
-        """Read what has arrived; return how many records."""
+        """Read the records that have arrived; return their number."""
         waiting = sum(frame.height for frame in self.pending)
         if waiting >= limit and self._goal is None:
-            return 0  # back-pressure: some epochs are complete and want processing first
+            return 0  # back-pressure: complete epochs are processed first
         count = 0
         for records, frame in self.cursor.poll(limit=limit):
             count += len(records)
@@ -177,10 +177,10 @@ class ArcInput:
         return count
 
     def frontier(self) -> int:
-        """Return the last epoch that is complete here: reported by all, and read to their ends.
+        """Return the last complete epoch: all writers have passed it, and it is read to their ends.
 
-        What the reports say is looked at again only when it has been read up to, so that a busy arc
-        can't run away from its reader.
+        The reports are consulted again only once the reader has reached the ends that they gave, so
+        that a busy arc can't outrun its reader.
         """
         arc, partition = self.codec.arc.name, self.place.partition
         if self._goal is None:
@@ -198,9 +198,9 @@ class ArcInput:
         return sorted(epoch for epoch in found if epoch <= upto)
 
     def take(self, upto: int) -> pl.DataFrame:
-        """Return the believed revisions of the epochs up to `upto`; an exact copy counts once.
+        """Return the covered revisions of the epochs up to `upto`; exact copies are dropped.
 
-        Copies are made where a dead record follows, and by a job on Spark that runs a task again.
+        Copies come from rewritten shadowed records, and from a job on Spark that reruns a task.
         """
         pending = pl.concat(self.pending) if self.pending else self.codec.empty
         there = self.view.believed(pending)
@@ -211,7 +211,7 @@ class ArcInput:
         return taken
 
     def drop(self, done: int) -> int:
-        """Forget epochs up to `done`; return the offset at which a new life must resume."""
+        """Forget epochs up to `done`; return the offset at which a new attempt must resume."""
         self.done = done
         left = [frame.filter(pl.col("epoch") > done) for frame in self.pending]
         self.pending = [frame for frame in left if frame.height]

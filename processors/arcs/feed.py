@@ -1,8 +1,8 @@
-"""One partition of an arc, fetched and decoded once for all who read it in a process.
+"""Fetches and decodes one partition of an arc once for all its readers in a process.
 
 A task and the sweepers beside it, or the boxes of several scopes, read the same records at about
-the same time. Each has a cursor, and what is read stays until all cursors have passed it. A cursor
-that is elsewhere in the log, or too slow, reads by itself until it is where the others are.
+the same time. Each has a cursor, and records are kept until all cursors have passed them. A cursor
+that is elsewhere in the log, or too slow, reads by itself until it has caught up with the others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import polars as pl
 from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
 
 MOST_ROWS = 300_000
-"""So many records are kept for a slow cursor."""
+"""Most records that are kept for a slow cursor."""
 
 
 class Chunk(NamedTuple):
-    """Records that came together, and what they are decoded (with their ``offset``)."""
+    """Records fetched together, and their decoded frame (with their ``offset``)."""
 
     records: Records
     frame: pl.DataFrame
@@ -43,12 +43,12 @@ class Chunk(NamedTuple):
 
 
 class Feed:
-    """A reader, and what it has read that some cursor has not passed.
+    """A reader, and the records it has read that some cursor has not passed.
 
     Args:
-        cluster: Where the topic is.
+        cluster: Holds the topic.
         place: The partition.
-        start: Where to begin.
+        start: Offset to begin at.
     """
 
     def __init__(self, cluster: Cluster, place: TopicPartition, start: int) -> None:
@@ -65,22 +65,22 @@ class Feed:
 
     @property
     def is_alive(self) -> bool:
-        """Whether somebody reads from it, and can."""
+        """Whether it has a cursor and its offset is not lost."""
         return self.lost is None and bool(self.cursors)
 
     def covers(self, offset: int) -> bool:
-        """Whether all that follows an offset is here or yet to be read."""
+        """Whether all records from an offset on are buffered here or will be read."""
         return self.is_alive and self.start <= offset <= self.end
 
     def passed_by(self, offset: int) -> bool:
-        """Whether nothing is here that follows an offset."""
+        """Whether no records from an offset on are buffered."""
         return not self.chunks or self.chunks[-1].last < offset
 
     def read(self, limit: int, decode: Callable[[Records], pl.DataFrame]) -> None:
         """Read what has arrived, at most about `limit` records.
 
         Raises:
-            LostOffsetError: If the log no longer has what follows; from then on, always.
+            LostOffsetError: If the log no longer has the next records; every later call raises too.
         """
         if self.lost is None:
             try:
@@ -91,7 +91,7 @@ class Feed:
             raise self.lost
 
     def trim(self) -> None:
-        """Drop what all cursors have passed; one that holds up too much leaves."""
+        """Drop records that all cursors have passed; past `MOST_ROWS` the slowest cursor leaves."""
         while self.cursors:
             slowest = min(self.cursors, key=lambda cursor: cursor.position)
             while self.chunks and self.chunks[0].last < slowest.position:
@@ -102,7 +102,7 @@ class Feed:
             slowest.leave()
 
     def release(self, cursor: Cursor) -> None:
-        """Let a cursor go, if it is here; with the last one the reader is closed."""
+        """Remove a cursor; with the last one, close the reader."""
         if cursor in self.cursors:
             self.cursors.remove(cursor)
         if not self.cursors:
@@ -110,12 +110,12 @@ class Feed:
 
 
 class Feeds:
-    """The readers of one partition of an arc in a process: mostly one.
+    """The readers of one partition of an arc in a process: usually one.
 
     Args:
-        cluster: Where the topic is.
+        cluster: Holds the topic.
         place: The partition.
-        decode: Makes a frame of records, with their ``offset``.
+        decode: Decodes records into a frame, with their ``offset``.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Feeds:
         self.main: Feed | None = None
 
     def at(self, offset: int) -> Feed:
-        """Return what can be read from an offset on: the feed of the others if it covers that."""
+        """Return a feed to read from an offset on: the shared one if it covers that offset."""
         main = self.main
         if main is not None and main.covers(offset):
             return main
@@ -136,12 +136,12 @@ class Feeds:
 
 
 class Cursor:
-    """Where one reader in the process is.
+    """The position of one reader in the process.
 
     Args:
-        feeds: What it reads from.
-        position: The offset to begin at; then that up to which it has read, control and aborted
-            records passed.
+        feeds: The feeds of the partition.
+        position: The offset to begin at; then the offset up to which it has read, past control and
+            aborted records.
     """
 
     def __init__(self, feeds: Feeds, position: int) -> None:
@@ -149,10 +149,10 @@ class Cursor:
         self.feed = self._moved(feeds.at(position))
 
     def poll(self, *, limit: int) -> list[Chunk]:
-        """Return what has arrived since, at most about `limit` records.
+        """Return the chunks that have arrived since the last call, about `limit` records at most.
 
         Raises:
-            LostOffsetError: If the log no longer has what follows.
+            LostOffsetError: If the log no longer has the next records.
         """
         main = self.feeds.main
         if main is not None and main is not self.feed and main.covers(self.position):
@@ -171,7 +171,7 @@ class Cursor:
         return found
 
     def leave(self) -> None:
-        """Read by itself from now on."""
+        """Read through a feed of its own from now on."""
         self.close()
         self.feed = self._moved(Feed(self.feeds.cluster, self.feeds.place, self.position))
 

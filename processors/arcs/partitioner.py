@@ -1,9 +1,9 @@
-"""Which partition of an arc a tuple belongs to, and revisions parted by it.
+"""Computes the partition of each tuple of an arc, and spreads revisions over the partitions.
 
-The partition is the hash of the tuple's unframed ``partition_by`` fields: of their Avro bytes, of
-an optional field those of its value alone. So tuples of equal values lie together in arcs that
-differ in what may be null, as those of a union may. A revision that moves a tuple to another
-partition is a delete in the one and an insert in the other, in one epoch.
+The partition is the hash of the unframed Avro bytes of the tuple's ``partition_by`` fields; of an
+optional field only the bytes of its value count. So equal values get the same partition in arcs
+that differ in which fields may be null, such as the inputs of a union. A revision that moves a
+tuple to another partition is a delete in one and an insert in the other, in one epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WITHOUT_BRANCH = itemgetter(slice(1, None))
 
 @dataclass(frozen=True)
 class Emission:
-    """Revisions that one epoch gave for an arc, and the partition of each."""
+    """An arc's revisions from one epoch, and the partition of each."""
 
     arc: str
     epoch: int
@@ -37,11 +37,11 @@ class Emission:
 def parted(
     tuples: pl.DataFrame, *places: pl.Series
 ) -> Iterable[tuple[tuple[int, ...], pl.DataFrame]]:
-    """Return the parts of a frame that belong together, in the order in which they begin.
+    """Group the rows of a frame by some numbers; groups are in order of first appearance.
 
     Args:
         tuples: The frame.
-        places: Numbers by row; rows that are alike in all of them make a part.
+        places: Numbers by row; rows with equal numbers in all of them form a group.
 
     Example:
         >>> frame = pl.DataFrame({"x": [7, 8, 9]})
@@ -77,7 +77,7 @@ class Spread:
         return self._of(list(map(b"".join, zip(first, *more, strict=True))) if more else first)
 
     def _encoded(self, name: str, encoder: Encoder, tuples: pl.DataFrame) -> list[bytes]:
-        """Return a field of each tuple; an optional one without the byte that says if it's null."""
+        """Encode a field of each tuple; an optional one without the byte of its union branch."""
         encoded = encoder.encode(tuples.select(name))
         return list(map(_WITHOUT_BRANCH, encoded)) if self.arc.fields[name].optional else encoded
 
@@ -85,7 +85,7 @@ class Spread:
         return pl.Series(partitions(encoded, self.partition_count)).cast(pl.Int32)
 
     def emissions(self, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
-        """Return the revisions with their partitions, those that move a tuple in two halves."""
+        """Return the revisions with their partitions; one that moves a tuple is split in two."""
         if revisions.is_empty():
             return []
         before = self._sides(revisions, frames.BEFORE, frames.INSERT)
@@ -111,7 +111,7 @@ class Spread:
         return [emission for emission in emissions if emission.revisions.height]
 
     def _sides(self, revisions: pl.DataFrame, side: str, absent: int) -> pl.Series:
-        """Return the partition of one side of each revision; 0 where it has none."""
+        """Return the partition of one side of each revision; 0 where the side is absent."""
         there = revisions["op"] != absent
         fields = list(self.arc.partition_by)
         found = self.places(

@@ -1,4 +1,4 @@
-"""The arc of an aggregate, over windows of time or of rows: group, window, results, hidden part."""
+"""The arc of an aggregate over windows of time or rows: group, window, results, hidden fields."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from errata.schemas.fields import FieldType
 def counting_arc(
     name: str, window: RowWindow, above: Arc, by: tuple[str, ...], results: Mapping[str, Result]
 ) -> Arc:
-    """Return the arc: no stored result is ever revised, so no states are behind results.
+    """Return the arc of an aggregate over windows of rows; it has no states behind results.
+
+    Such an aggregate never revises from a stored result.
 
     Args:
-        name: Its name.
-        window: Which tuples a window holds.
-        above: The arc that is read.
+        name: Name of the arc.
+        window: The window.
+        above: The input arc.
         by: Group fields.
-        results: By name.
+        results: Results by name.
     """
     found = {field: result.type for field, result in results.items()}
     found |= dict.fromkeys(Counting.counted, FieldType("long"))
@@ -46,10 +48,10 @@ def counting_arc(
 
 
 MOST_WINDOWS = 1_000
-"""Windows that may hold one tuple: every one of them is worked on for every tuple."""
+"""Most windows that may hold one tuple: each of them is updated for every tuple."""
 
 SPARK = "spark"
-"""The place of an aggregate that a Structured Streaming job works out."""
+"""The place of an aggregate that a Structured Streaming job runs."""
 
 
 def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> None:
@@ -128,7 +130,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
 
 
 def _judge_place(box: declared.Aggregate, typed: Typed) -> bool:
-    """Whether an aggregate is placed on Spark; notes what is wrong with that."""
+    """Whether an aggregate is placed on Spark; notes faults of the placement."""
     if box.place_of_work not in (None, SPARK):
         remedy = f"write place={SPARK!r}, or leave place out"
         fault(typed, box, f"a place to work at, {SPARK!r} or none", repr(box.place_of_work), remedy)
@@ -150,7 +152,7 @@ def _judge_place(box: declared.Aggregate, typed: Typed) -> bool:
 
 
 def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
-    """Note what is wrong with an aggregate's windows."""
+    """Note faults of an aggregate's windows."""
     window = box.window
     if window is None:
         return

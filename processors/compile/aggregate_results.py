@@ -25,7 +25,7 @@ from errata.schemas.fields import Fields, FieldType
 
 @dataclass(frozen=True)
 class Ordering:
-    """What rows are ordered by: expressions, and which end of each comes first."""
+    """An order of rows: expressions, and the direction of each."""
 
     keys: tuple[Key, ...] = ()
     arguments: tuple[Expression, ...] = ()
@@ -33,13 +33,13 @@ class Ordering:
 
 @dataclass
 class Results:
-    """Makes the results of one aggregate, and gathers the states behind them, each once.
+    """Makes the results of one aggregate, and collects the states behind them, each once.
 
     Args:
         above: The arc that it reads.
         groups: The fields that are the same for all tuples of a result.
-        order_by: What ``first`` and ``last`` go by, ``"field"`` or ``"field desc"``; event time if
-            there is none. The identity decides between those alike.
+        order_by: The order for ``first`` and ``last``, ``"field"`` or ``"field desc"``; event time
+            if empty. The identity breaks ties.
 
     Raises:
         ErrataError: If `order_by` is not of that form, or names no field.
@@ -51,20 +51,20 @@ class Results:
     states: dict[object, State] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Work out the orders that functions can go by."""
+        """Compile the orders that functions may use."""
         by_time = self._ordering([f"`{self.above.event_time}`"], self.above.fields)
         by_order = self._ordering(self.order_by, visible(self.above)) if self.order_by else by_time
         self._orderings = {"": Ordering(), BY_TIME: by_time, BY_ORDER: by_order}
 
     def make(self, given: str | UserWritten, *, fields: Fields | None = None) -> Result:
-        """Return the result that a user's text or function means.
+        """Compile a user's text or function into a result.
 
         Args:
             given: The text or the function.
-            fields: The fields that the text may name; those that users see when not given.
+            fields: The fields that the text may name; the visible ones when not given.
 
         Raises:
-            ErrataError: If it means none.
+            ErrataError: If it is no valid aggregate.
         """
         if isinstance(given, UserWritten):
             return self._of_user(given)
@@ -101,7 +101,7 @@ class Results:
         arguments: tuple[Expression, ...],
         condition: Expression | None,
     ) -> Emission:
-        """Return an emission from the state of these arguments, which others may share."""
+        """Return an emission from the state of these arguments; results share equal states."""
         texts = tuple((argument.text, argument.type) for argument in arguments)
         key = (function.state_key, texts, condition and condition.text)
         prefix = f"{HIDDEN_PREFIX}{len(self.states)}_"
@@ -117,7 +117,7 @@ class Results:
 
 
 def _ordered(text: str, fields: Fields) -> tuple[Key, Expression]:
-    """Return what ``"field"``, ``"field asc"`` or ``"field desc"`` orders by."""
+    """Compile ``"field"``, ``"field asc"`` or ``"field desc"`` into a key and its expression."""
     name, _, direction = text.strip().rpartition(" ")
     if direction.lower() not in ("asc", "desc"):
         name, direction = text, "asc"

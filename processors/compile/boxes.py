@@ -1,4 +1,4 @@
-"""What every arc of a network carries, and the box that writes it."""
+"""Types every arc of a network, and builds the box that writes it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def type_boxes(network: Network) -> Typed:
 
 
 def _type_all(network: Network, declarations: Iterable[declared.Declaration], typed: Typed) -> None:
-    """Type the arcs of some boxes, each behind those that it reads."""
+    """Type the arcs of some boxes, each after the arcs that it reads."""
     makers: Mapping[type, Callable[..., None]] = {
         declared.Source: type_source,
         declared.Where: _where,
@@ -66,14 +66,14 @@ def _type_all(network: Network, declarations: Iterable[declared.Declaration], ty
     for declaration in declarations:
         above = declaration.reads
         if not all(name in typed.arcs for name in above):
-            continue  # a fault further up is told already
+            continue  # an upstream fault is noted already
         sources = [source for name in above for source in typed.sources_of[name]]
         typed.sources_of[declaration.name] = tuple(dict.fromkeys(sources)) or (declaration.name,)
         makers[type(declaration)](network, declaration, typed)
 
 
 def _compiled(text: Any, above: Arc) -> Expression:
-    """Return an expression, or a Python function that stands for one, over an arc's fields."""
+    """Compile an expression, or bind a Python function in its place, over an arc's fields."""
     if isinstance(text, Opaque):
         return text.bound(visible(above))
     return compile_expression(text, visible(above))
@@ -99,7 +99,7 @@ def _where(network: Network, box: declared.Where, typed: Typed) -> None:
     predicate = _predicate(typed, box, box.predicate)
     before = len(typed.faults)
     earlier = [_predicate(typed, box, text) for text in box.earlier]
-    del typed.faults[before:]  # those are told where they are declared
+    del typed.faults[before:]  # noted where they are declared
     if predicate is None:
         return
     typed.arcs[box.name] = replace(above, name=box.name, keep_ms=keep)
@@ -137,7 +137,7 @@ def _map(network: Network, box: declared.Map, typed: Typed) -> None:
     fields = {**above.fields, **{name: e.type for name, e in expressions.items()}}
     shift = above.event_time_shift_ms
     if above.event_time in expressions:
-        fields[above.event_time] = fields[above.event_time].required  # else it is left out
+        fields[above.event_time] = fields[above.event_time].required  # null: it is dropped
         shift = 0
     arc = replace(above, name=box.name, fields=fields, event_time_shift_ms=shift, keep_ms=keep)
     read = tuple(above.fields)

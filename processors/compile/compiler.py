@@ -1,6 +1,6 @@
-"""From what a user declared to what runs: types, scopes, anchors, modes.
+"""Compiles a declared network into a plan: types, scopes, anchors, modes.
 
-`compile_network` finds every fault before anything runs and tells all of them at once.
+`compile_network` finds every fault before anything runs and reports all of them at once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def compile_network(
     every_arc: bool = False,
     on_spark: bool = True,
 ) -> Plan:
-    """Judge a network and work out how it runs.
+    """Check a network and compile it into a plan.
 
     Args:
-        network: What the user declared.
+        network: The declared network.
         mode: Overrides the mode of every aggregate.
-        every_arc: Write every arc to a topic, not only those that somebody reads: for `Driver`.
-        on_spark: Whether aggregates placed on Spark are there; if not, processes do their work, on
-            one partition.
+        every_arc: Write every arc to a topic, not only those that are read: for `Driver`.
+        on_spark: Whether aggregates placed on Spark run there; if not, Errata's processes run them,
+            on one partition.
 
     Raises:
-        NetworkError: With one fault per thing that keeps it from running.
+        NetworkError: If it can't run; holds every fault.
     """
     typed = type_boxes(network)
     if not on_spark:
@@ -85,7 +85,7 @@ def compile_network(
 
 
 def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
-    """Return by aggregate on Spark how long states are kept: by default while they may change."""
+    """Return how long each aggregate on Spark keeps states; by default while they may change."""
     keeps = kept(typed)
     return {
         name: max(keeps[anchor.arc.name] for anchor in paths[name].anchors)
@@ -96,7 +96,7 @@ def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
 
 
 def kept(typed: Typed) -> dict[str, int]:
-    """Return what each connection point keeps: never less than its source lets be revised."""
+    """Return the `keep` of each connection point in ms: at least that of its sources."""
     result = {}
     for name, arc in typed.arcs.items():
         if arc.keep_ms is not None:

@@ -1,4 +1,4 @@
-"""The arc of a distinct box: the chosen fields, and when the earliest copy happened."""
+"""The arc of a distinct box: the chosen fields, and the event time of the earliest copy."""
 
 from __future__ import annotations
 

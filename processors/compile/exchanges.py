@@ -1,7 +1,7 @@
-"""Exchanges: where the tuples of an arc pass to the tasks that own their new partitions.
+"""Exchanges: topics that bring the tuples of an arc to the tasks that own their new partitions.
 
-Boxes that compute a tuple's new partition write into ``<box>.exchange``, all of them into every
-partition; the box itself reads there, nets by identity per epoch, and is the one writer of its arc
+Any task that computes a tuple's new partition writes to ``<box>.exchange``, to any partition of it.
+The box itself reads the exchange, nets by identity per epoch, and is the only writer of its arc
 (``docs/protocol.md#2-revisions``).
 """
 
@@ -16,14 +16,14 @@ from errata.schemas.arc import Arc
 
 
 def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
-    """Put an exchange before an arc whose box computes what it is partitioned by; return its arc.
+    """Put an exchange before an arc whose box computes its partition fields; return its arc.
 
-    The box writes the exchange; who reads it writes the arc (`Forward`).
+    The box writes the exchange; a `Forward` reads it and writes the arc.
 
     Args:
-        typed: What is typed so far; gets the exchange.
+        typed: The result so far; gets the exchange.
         arc: The arc.
-        partitions: Those of both; None: as many as the box's input has.
+        partitions: Partitions of both; None: as many as the box's input has.
     """
     made = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
     typed.arcs[made.name] = made
@@ -45,10 +45,10 @@ def repartitioned(
     In a loop there is one partition, and no exchange: the arc itself is returned.
 
     Args:
-        typed: What is typed so far; gets the exchange.
+        typed: The result so far; gets the exchange.
         box: The reading box.
         above: The arc.
-        by: What the exchange is partitioned by.
+        by: Fields by which the exchange is partitioned.
         partitions: Its partitions; None: as many as the arc has; names: as many as the widest of
             these arcs.
     """

@@ -1,4 +1,4 @@
-"""The arc of a join: the fields joined on, both identities, when it happened, and the results."""
+"""The arc of a join: the fields joined on, both identities, the event time, and the results."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from errata.schemas.fields import FieldType
 
 HOWS = ("inner", "left")
 TIME = HIDDEN_PREFIX + "at"
-"""The event time of pairs whose sides have it under different names."""
+"""Event-time field of pairs whose sides have different event-time fields or shifts."""
 
 _INEXACT = ("float", "double")
 
 Sides = tuple[Side, Side]
 Keys = tuple[tuple[str, ...], tuple[str, ...]]
-"""The fields of either side that must be equal, in the same order."""
+"""The matched fields of either side, in the same order."""
 
 
 def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
@@ -82,7 +82,7 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
 
 
 def judge_how(typed: Typed, box: declared.Join | declared.Lookup) -> None:
-    """Note a fault unless it is said what becomes of a left tuple without a right one."""
+    """Note a fault unless ``how=`` is ``inner`` or ``left``."""
     if box.how not in HOWS:
         fault(typed, box, f"how={HOWS[0]!r} or how={HOWS[1]!r}", repr(box.how), "use one of those")
 
@@ -90,7 +90,7 @@ def judge_how(typed: Typed, box: declared.Join | declared.Lookup) -> None:
 def judge_keys(
     typed: Typed, box: declared.Join | declared.Lookup, arcs: tuple[Arc, Arc], keys: Keys
 ) -> None:
-    """Note what is wrong with the fields that are joined on."""
+    """Note faults of the fields that are joined on."""
     if not box.on:
         remedy = 'name fields that both sides have, on=["key"]'
         fault(typed, box, "fields to join on", "none", remedy)
@@ -112,7 +112,7 @@ def judge_keys(
 def _names(
     aliases: tuple[str, str], arcs: list[Arc], on: tuple[str, ...], is_left: bool
 ) -> tuple[dict[str, FieldType], dict[str, str]]:
-    """Return the types of a pair's columns, and the columns that need no alias to be named."""
+    """Return the types of a pair's columns, and the columns that expressions name without alias."""
     columns: dict[str, FieldType] = {}
     for number, (alias, arc) in enumerate(zip(aliases, arcs, strict=True)):
         absent = is_left and number == 1
@@ -127,7 +127,7 @@ def _names(
 def type_expressions(
     typed: Typed, box: declared.Join | declared.Lookup, fields: Mapping[str, FieldType]
 ) -> dict[str, Expression]:
-    """Return the results over fields of both sides, and note what is wrong with them."""
+    """Return the results over fields of both sides; notes faults."""
     found = {}
     for name, text in box.expressions.items():
         if bad_name(name):
@@ -140,7 +140,7 @@ def type_expressions(
 
 
 def _event_time(arcs: list[Arc]) -> tuple[str, int]:
-    """Return the event-time field of pairs, and what is added to it."""
+    """Return the event-time field of pairs, and its shift in ms."""
     (one, shift), (other, its) = ((arc.event_time, arc.event_time_shift_ms) for arc in arcs)
     return (one, shift) if (one, shift) == (other, its) else (TIME, 0)
 
@@ -148,10 +148,10 @@ def _event_time(arcs: list[Arc]) -> tuple[str, int]:
 def brought_together(
     typed: Typed, box: declared.Join | declared.Lookup, sides: Sides, keys: Keys
 ) -> tuple[Sides, Arc | None]:
-    """Return the sides so that tuples of equal keys meet, and the arc that both come from.
+    """Return the sides, co-partitioned by the keys, and the arc that both derive from, or None.
 
-    That arc, if they are joined on its identity, or else each side goes through an exchange where
-    it is not partitioned alike by what is joined on.
+    If both derive from one arc and are joined on its identity, that arc is the shared input.
+    Otherwise, unless they are co-partitioned already, each side goes through an exchange.
     """
     left, right = sides
     alike = {name for name, its in zip(*keys, strict=True) if name == its}
@@ -159,7 +159,7 @@ def brought_together(
     for name in ways[0]:
         top = typed.arcs[name]
         if name in ways[1] and not top.exchange and set(top.identity) <= alike:
-            by = top.identity  # no box in between computes it
+            by = top.identity  # no box in between changes it
             if box.partitions is not None or not set(top.partition_by) <= set(by):
                 top = repartitioned(typed, box.name, top, by=by, partitions=box.partitions)
             one, other = (way[name] for way in ways)
@@ -176,7 +176,7 @@ def brought_together(
 
 
 def _together(typed: Typed, arcs: list[Arc], keys: Keys) -> bool:
-    """Whether tuples of equal keys are in partitions of the same number on both sides."""
+    """Whether both sides are co-partitioned by the keys."""
     left, right = arcs
     by = left.partition_by
     its = dict(zip(*keys, strict=True))
@@ -186,7 +186,7 @@ def _together(typed: Typed, arcs: list[Arc], keys: Keys) -> bool:
 
 
 def _count_of(typed: Typed, arc: str) -> object:
-    """Return how many partitions an arc has, or the source's name or exchange's whose it has."""
+    """Return an arc's number of partitions, or the source or exchange that determines it."""
     if arc in typed.sources:
         return typed.sources[arc].partitions or arc
     if arc in typed.exchanged:

@@ -1,4 +1,4 @@
-"""The arc of a lag: its input's fields, and results over the tuple that is so many before."""
+"""The arc of a lag: its input's fields, and results over the tuple `offset` rows before."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def type_lag(network: Network, box: declared.Lag, typed: Typed) -> None:
 
 
 def _expressions(typed: Typed, box: declared.Lag, above: Arc) -> dict[str, Expression]:
-    """Return the results over the other tuple; notes faults."""
+    """Return the results over the earlier tuple; notes faults."""
     found = {}
     for name, text in box.expressions.items():
         if bad_name(name):

@@ -1,4 +1,4 @@
-"""The arc of a lookup: its left side's, with the results besides fields or in their place."""
+"""The arc of a lookup: its left side's, with results added to the fields or replacing them."""
 
 from __future__ import annotations
 

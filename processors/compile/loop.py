@@ -1,4 +1,4 @@
-"""The arc of a loop, and the boxes of its body: on one partition, with nothing seen outside."""
+"""The arc of a loop and the boxes of its body, which run on one partition and are not visible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
 
 OUTSIDE = ("keep", "scope", "partitions", "place_of_work", "horizon")
-"""What only a box outside of loops can have, as it is declared."""
+"""Options that only a box outside of loops may declare."""
 
 TypeAll = Callable[[Network, Iterable[declared.Declaration], Typed], None]
 
@@ -28,10 +28,10 @@ def type_iterate(
     """Add the arc and the box of a loop to what is typed, or its faults.
 
     Args:
-        network: What the user declared.
+        network: The declared network.
         box: The loop.
-        typed: What is typed so far.
-        type_all: Types boxes, here those of the body.
+        typed: The result so far.
+        type_all: Types boxes; called for the body.
     """
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
@@ -74,7 +74,7 @@ def type_iterate(
 
 
 def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> None:
-    """Note what a box within a loop can't be or have."""
+    """Note faults of a box within a loop: a kind or an option that loops don't allow."""
     if not box.may_turn:
         found = f"{type(box).__name__.lower()} {box.name!r}"
         need = "within a loop where, route, map, union, join, lookup or aggregate"
@@ -90,7 +90,7 @@ def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> N
 
 
 def _judge_result(typed: Typed, box: declared.Iterate, arc: Arc, made: Arc) -> None:
-    """Note where what a body gives is not what it takes."""
+    """Note faults where the arc that a body returns differs from the one that it reads."""
     for what, needed, found in (
         ("identity", ", ".join(arc.identity), ", ".join(made.identity)),
         ("event time", _event_time(arc), _event_time(made)),
@@ -117,7 +117,7 @@ def _event_time(arc: Arc) -> str:
 
 
 def _fits(kind: FieldType, needed: FieldType) -> bool:
-    """Whether every value of one type is one of another."""
+    """Whether every value of a type is valid in another."""
     return (
         (kind.kind, kind.scale) == (needed.kind, needed.scale)
         and kind.precision <= needed.precision
@@ -126,7 +126,7 @@ def _fits(kind: FieldType, needed: FieldType) -> bool:
 
 
 def _needed(inside: Typed, gives: str) -> Iterator[Box]:
-    """Yield the boxes of a loop that its result comes from, the last one first."""
+    """Yield the boxes of a loop that its result depends on, the last one first."""
     wanted = {gives}
     for name, box in reversed(inside.boxes.items()):
         if name in wanted:

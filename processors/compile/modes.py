@@ -1,8 +1,8 @@
-"""Each box's replay path and mode: which of Borealis' modes it can have, and from where.
+"""Chooses each box's replay path and mode, among Borealis' modes.
 
-A box judges for itself (`Box.choose_mode`, `Box.replayed_from`); here is what it can't see: the
-boxes around it, up to the connection points its inputs are replayed from, and down to the one that
-holds its results.
+A box decides for itself (`Box.choose_mode`, `Box.replayed_from`). This module supplies the boxes
+around it: up to the connection points that replay its inputs, and down to the one that holds its
+results.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from errata.schemas.arc import Arc
 def choose(
     network: Network, typed: Typed, *, mode: str | None
 ) -> tuple[dict[str, ReplayPath], dict[str, Choice], list[Fault]]:
-    """Return by box that asks its replay path, by box its mode, and what is wrong.
+    """Return replay paths of boxes that request history, modes of boxes, and faults.
 
     Args:
-        network: What the user declared.
+        network: The declared network.
         typed: Its boxes; they get their modes.
         mode: Overrides the mode of every aggregate.
     """
@@ -69,7 +69,7 @@ def choose(
 
 
 def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
-    """Return the fault of a box that has nothing to replay from."""
+    """Return the fault of a box without a connection point to replay from."""
     sources = typed.sources_of[name]
     mover = next((box for box in _above(typed, name) if box.moves_event_time), None)
     told = " and ".join(map(repr, sources))
@@ -99,9 +99,9 @@ def _above(typed: Typed, name: str) -> Iterator[Box]:
 def find_results(typed: Typed, name: str) -> Stored:
     """Return the connection point that holds an aggregate's results, or why there is none.
 
-    Boxes in between must keep the identity and the hidden part of each result. A filter in between
-    may judge by identity alone: then a result that isn't there is known to be hidden, and is
-    replayed instead.
+    Boxes in between must keep the identity and the hidden fields of each result. A filter in
+    between may depend on the identity alone: a missing result is then known to be filtered out, and
+    is replayed instead.
     """
     arc = typed.arcs[name]
     if arc.is_connection_point:
@@ -122,7 +122,7 @@ def find_results(typed: Typed, name: str) -> Stored:
 
 
 def filters_between(typed: Typed, name: str, results: str | None) -> tuple[Filter, ...]:
-    """Return the filters on the way from an aggregate down to where its results are kept."""
+    """Return the filters between an aggregate and the connection point that holds its results."""
     found: list[Filter] = []
     while results is not None and results != name:
         box = typed.boxes[results]
@@ -133,9 +133,9 @@ def filters_between(typed: Typed, name: str, results: str | None) -> tuple[Filte
 
 
 def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) -> list[Fault]:
-    """Return a fault for each anchor that keeps less than the radius asks for.
+    """Return a fault for each anchor whose `keep` is below the required radius.
 
-    Behind a whole history nothing is ever forgotten, whatever its keep: that needs none.
+    An infinite radius is exempt: results over whole histories never expire, whatever their `keep`.
     """
     faults = []
     anchors = [anchor.arc.name for path in paths.values() for anchor in path.anchors]
@@ -159,10 +159,10 @@ def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) 
 
 
 def find_path(typed: Typed, box: Box) -> ReplayPath | None:
-    """Return the ways from the nearest connection points upstream to a box that asks.
+    """Return the replay path from the nearest upstream connection points to a box.
 
-    None if there is a way without one, or with a map on it that replaces the event time (nothing
-    says then which event times of the anchor are needed), or with an aggregate on Spark.
+    None if some way up has no connection point, or has a map that replaces the event time (the
+    needed event times of the anchor are then unknown), or an aggregate on Spark.
     """
     anchors: dict[str, Anchor] = {}
     between: set[str] = set()
@@ -182,7 +182,7 @@ def find_path(typed: Typed, box: Box) -> ReplayPath | None:
             return True
         producer = typed.boxes.get(arc.name)
         if producer is None or arc.name in typed.spark:
-            return False  # Spark coalesces epochs: what it held at one can't be had from above it
+            return False  # Spark coalesces epochs: its inputs can't reproduce its content as of one
         asked = producer.replayed_from(pushed)
         if asked is None:
             return False

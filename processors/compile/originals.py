@@ -1,7 +1,7 @@
-"""Records of a user's topic as tuples: their bytes verbatim, and where they lay.
+"""Records of a user's topic as tuples: their bytes, verbatim, and their position.
 
-Dead letters tell of them, and a rekeyed source's exchange carries them: the task that
-owns an identity reads the records again, as if they all came from one partition.
+Dead letters hold them, and so does a rekeyed source's exchange: the task that owns an identity
+decodes the records again, as if they all came from one partition.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from errata.topics.cluster import Records
 _WHERE = {
     "partition": FieldType("int"),
     "offset": FieldType("long"),
-    "time_ms": FieldType("long"),  # of the record; whatever its producer said
+    "time_ms": FieldType("long"),  # the record timestamp, as its producer set it
     "key": FieldType("bytes", optional=True),
     "value": FieldType("bytes", optional=True),
 }
 NEWEST_MS = "newest_ms"
-"""Event time that a record's partition had seen in epochs before, less lateness: `keep` is judged
-by it, so that it does not depend on which task judges, or when."""
+"""Newest event time that a record's partition had seen in earlier epochs, less lateness. `keep` is
+checked against it, so that the result does not depend on which task checks, or when."""
 
 
 def original_arc(source: str) -> Arc:
-    """Return the arc of a rekeyed source's exchange: an insert for each record."""
+    """Return the arc of a rekeyed source's exchange, which holds an insert for each record."""
     fields = _WHERE | {NEWEST_MS: FieldType("long")}
     where = ("partition", "offset")
     return Arc(exchange_of(source), fields, where, "time_ms", (), exchange=True)

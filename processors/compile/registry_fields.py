@@ -1,4 +1,4 @@
-"""Fields and identities that a network leaves to the schema registry."""
+"""Completes sources with fields and identities from the schema registry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = {NANOS: "timestamp-micros", ZONED: "timestamp-micros"}
 
 
 class _UnresolvedError(ErrataError):
-    """What a source needs of the registry, what was found, and what to do."""
+    """A source can't be completed: what it needs, what was found, and the remedy."""
 
     def __init__(self, need: str, found: str, remedy: str) -> None:
         self.parts = need, found, remedy
@@ -35,13 +35,14 @@ class _UnresolvedError(ErrataError):
 def resolve(network: Network, registry: Registry) -> Network:
     """Return a network whose sources all have fields and an identity.
 
-    Fields are those of the latest ``<topic>-value`` schema, of its record ``after`` if records are
-    native or Debezium's; what no field can hold is left out, with a warning. The identity is what
-    the latest ``<topic>-key`` schema has. The registry is asked for nothing that is declared.
+    Fields are those of the latest ``<topic>-value`` schema, or of its record ``after`` if records
+    are native or Debezium's; fields that Errata can't hold are skipped, with a warning. The
+    identity has the fields of the latest ``<topic>-key`` schema. Declared fields and identities are
+    not looked up.
 
     Args:
         network: The network as declared.
-        registry: Where the users' schemas are.
+        registry: Holds the users' schemas.
 
     Raises:
         NetworkError: If a source can't be completed.
@@ -89,7 +90,7 @@ def _fields(source: declared.Source, registry: Registry) -> dict[str, FieldType]
 def _record(
     registry: Registry, subject: str, source: declared.Source, what: str, remedy: str
 ) -> dict[str, FieldType]:
-    """Return the fields that the latest schema of a subject has for tuples, or for keys."""
+    """Return the fields of the latest schema of a subject, for tuples or for keys."""
     need = f"{what}, declared or by a record schema of subject {subject!r}"
     try:
         latest = registry.latest(subject)
@@ -106,12 +107,12 @@ def _record(
 
 
 def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, FieldType]:
-    """Return the fields of an Avro record that a source can have; warns of the others.
+    """Return the fields of an Avro record that a source can have; warns about the others.
 
     Args:
         schema: The record's schema.
-        subject: Where it is registered, for the warning.
-        inside: The field whose record is meant; "": the record itself.
+        subject: Its subject, for the warning.
+        inside: Name of a nested record whose fields to return; "": the record itself.
 
     Raises:
         UnsupportedSchemaError: If it is malformed, or no record.
@@ -142,7 +143,7 @@ def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, Field
 
 def _columns(schema: Any, inside: str) -> list[str]:
     """Return the names of a record's fields, as columns."""
-    # no field has an empty name: all are skipped, and thereby named
+    # no field has an empty name: all fields are skipped, and skipped fields are listed by name
     layout = layout_of(schema, wanted={f"{inside}."} if inside else ())
     if not inside:
         return [part.name for part in layout]
@@ -161,7 +162,7 @@ def _leaf(schema: Any, column: str) -> Leaf | None:
 
 def _kind(leaf: Leaf | None) -> FieldType | None:
     """Return the type that holds a writer's field; None if there is none."""
-    if leaf is None or leaf.kind in ("null", VARIABLE):  # a scale of its own in each value
+    if leaf is None or leaf.kind in ("null", VARIABLE):  # VARIABLE: each value has its own scale
         return None
     optional = leaf.null_at is not None
     if leaf.logical == "decimal":

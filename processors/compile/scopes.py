@@ -1,4 +1,4 @@
-"""Which boxes run together in one process."""
+"""Assigns boxes to scopes: the boxes that run together in one process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _READERS = "-readers"
 def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[str, str]:
     """Return the scope of every box and source.
 
-    It is a box's own choice, else its input's; on a source: the source's name. A box that reads an
-    exchange, or arcs of several scopes, has one of its own name; so has an aggregate on Spark, in
-    whose scope are filters and maps that only it reads. What reads its arc has another one.
+    A box runs in the scope that it declares, else in its input's; directly behind a source, in one
+    of the source's name. A box that reads an exchange, or arcs of several scopes, has a scope of
+    its own name. So has an aggregate on Spark, whose scope also takes the filters and maps that
+    only it reads; boxes that read its arc run in another scope.
     """
     scopes = {name: ingest_scope(name) for name in typed.sources}
     chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
@@ -33,7 +34,7 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
         elif apart or len(near) > 1:
-            scopes[name] = name.replace(".", "-")  # an exchange may be written by a box like that
+            scopes[name] = name.replace(".", "-")  # an exchange's name has a dot
         elif above[0] in typed.spark:
             scopes[name] = above[0] + _READERS
         else:
@@ -54,7 +55,7 @@ def _own_choice(network: Network, box: str) -> str | None:
 
 
 def _may_go_along(typed: Typed, name: str) -> bool:
-    """Whether a box can run within the Spark job that reads it: it looks at one tuple only."""
+    """Whether a box can run in the Spark job that reads it: it processes one tuple at a time."""
     arc, sunk = typed.arcs[name], any(sink.arc == name for sink in typed.sinks)
     return typed.boxes[name].runs_before_spark and not (
         arc.exchange or arc.is_connection_point or sunk
@@ -62,7 +63,7 @@ def _may_go_along(typed: Typed, name: str) -> bool:
 
 
 def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> Iterator[Fault]:
-    """Yield what is wrong with the scopes of the aggregates on Spark."""
+    """Yield the faults of the scopes of aggregates on Spark."""
     for aggregate in typed.spark:
         scope, place = scopes[aggregate], network.declarations[aggregate].place
         others = [box for box in typed.boxes if scopes[box] == scope and box != aggregate]
@@ -80,7 +81,7 @@ def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> I
 
 
 def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iterator[Fault]:
-    """Yield what is wrong with a division into scopes."""
+    """Yield the faults of a division into scopes."""
     after: dict[str, set[str]] = {}
     for name, box in typed.boxes.items():
         place = network.declarations[owner_of(name)].place
@@ -134,7 +135,7 @@ def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[t
 
 
 def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
-    """Whether `goal` is among what `start` reads from, near or far."""
+    """Whether the scope `start` reads from `goal`, directly or not."""
     return start == goal or any(reaches(after, above, goal) for above in after.get(start, ()))
 
 

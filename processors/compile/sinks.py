@@ -1,4 +1,4 @@
-"""Sinks: users' topics that results are written to, without their hidden part."""
+"""Sinks: users' topics to which results are written, without hidden fields."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ENVELOPES, FORMATS = ("native", "debezium", "upsert"), ("avro", "json")
 def type_sinks(network: Network, typed: Typed) -> None:
     """Add the sinks of a network to what is typed, or their faults.
 
-    What is written to a sink for one identity must have one writer. If an identity can move between
-    partitions of its arc, an exchange by identity stands before the sink. What a job on Spark makes
-    is written there by a task that goes by the job's reports: a sink's readers don't.
+    Each identity must have one writer in a sink. If an identity can move between partitions of its
+    arc, an exchange by identity stands before the sink. The results of a job on Spark are written
+    by a task that follows the job's reports, as readers of a sink don't.
     """
     topics: dict[str, str] = {source.topic: name for name, source in typed.sources.items()}
     for sink in network.sinks:
@@ -39,7 +39,7 @@ def type_sinks(network: Network, typed: Typed) -> None:
         topics[sink.topic] = sink.arc
         arc = typed.arcs.get(sink.arc)
         if arc is None:
-            continue  # a fault further up is told already
+            continue  # an upstream fault is noted already
         name = sink_of(sink.arc)
         if sink.arc in typed.spark:
             typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)

@@ -1,4 +1,4 @@
-"""The arc of a source: its fields, identity, event time, and what it is partitioned by."""
+"""The arc of a source: its fields, identity, event time and partitioning."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMATS = {
 """Formats by envelope."""
 
 EVENT_TIME = HIDDEN_PREFIX + "event_time"
-"""Name of an event time that is no declared field."""
+"""Name of the hidden event time, where it is no declared field."""
 
 TIMESTAMP = FieldType("timestamp-millis")
 
@@ -117,7 +117,7 @@ def _fields(box: declared.Source, typed: Typed) -> dict[str, FieldType]:
 def _event_time(
     box: declared.Source, typed: Typed, fields: dict[str, FieldType]
 ) -> Expression | None:
-    """Return what computes the event time; None if it is a field of the right type."""
+    """Return the expression of the event time; None if it is a field of the right type."""
     kind = fields.get(box.event_time)
     if kind is not None and kind.required == TIMESTAMP:
         return None
@@ -148,11 +148,11 @@ def _start(box: declared.Source, typed: Typed) -> str | int:
 def partition_fields(
     network: Network, source: str, fields: set[str], *, identity: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Return the fields that need the fewest exchanges behind a source.
+    """Return the fields to partition a source by, so that few exchanges follow.
 
-    Those that all aggregates behind it group by, and lookups match; if there are none, those of the
-    first one that has any, the others get an exchange; its identity if there is neither. Nothing
-    (one partition does all the work) if no aggregate has groups that are fields of the source.
+    They are the fields by which all downstream aggregates group and lookups match. If there are
+    none in common, those of the first such box; the others get an exchange. Without such boxes, the
+    identity. No fields (one partition does all the work) if no box groups by fields of the source.
 
     Args:
         network: The network.
@@ -169,7 +169,7 @@ def partition_fields(
 
 
 def _groups(network: Network, arc: str, usable: frozenset[str]) -> Iterator[list[str]]:
-    """Yield the fields of the source that each box behind an arc groups by, or matches."""
+    """Yield the fields of the source by which each box downstream of an arc groups or matches."""
     for box in network.declarations.values():
         if arc not in box.reads:
             continue

@@ -1,4 +1,4 @@
-"""What typing a network gives: its arcs, boxes and sources, and what is wrong with them."""
+"""The result of typing a network: its arcs, boxes and sources, and their faults."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
 
 Chain = tuple[Box, ...]
-"""Boxes that look at one tuple each and keep its identity, in order."""
+"""Boxes that process one tuple at a time and keep its identity, in order."""
 
 NAME_RULE = "a name of letters, digits and _ that does not start with __"
 
 
 @dataclass
 class Typed:
-    """Arcs and boxes by name, in topological order; what could not be typed is in `faults`.
+    """Arcs and boxes by name, in topological order; `faults` has those that could not be typed.
 
     Args:
         arcs: By name; an exchange has an arc of its own, ``<box>.exchange``.
         boxes: By name of the arc that each writes.
         sources: By name.
-        sources_of: By arc: the sources it comes from, in order.
-        exchanged: Partitions asked for of the arcs behind an exchange, by name of its arc; None:
-            as many as its input has; names: as many as the widest of these arcs.
+        sources_of: By arc: the sources that it comes from, in order.
+        exchanged: Requested partitions by name of an exchange's arc; None: as many as its input
+            has; names: as many as the widest of these arcs.
         sinks: The users' topics that results go to, each with the arc that is written there.
-        spark: By aggregate placed on Spark: the horizon asked for in ms, None if none was.
-        faults: What is wrong.
+        spark: By aggregate placed on Spark: the requested horizon in ms, None if none was.
+        faults: The faults found so far.
         is_loop: Whether these are the arcs within a loop, which runs on one partition.
     """
 
@@ -55,7 +55,7 @@ def fault(typed: Typed, box: declared.Declaration, need: str, found: object, rem
 
 
 def duration(typed: Typed, box: declared.Declaration, value: object, what: str) -> int | None:
-    """Return a length of time in ms; None if there is none, or it is at fault."""
+    """Return a duration in ms; None if there is none, or it is invalid (notes the fault)."""
     if value is None:
         return None
     try:
@@ -72,7 +72,7 @@ def known(
     fields: Mapping[str, object],
     what: str,
 ) -> bool:
-    """Whether all names are fields, and each is there once; notes the faults if not."""
+    """Whether all names are fields, each named once; notes the faults if not."""
     unknown = [name for name in names if name not in fields]
     if unknown:
         fault(
@@ -107,16 +107,16 @@ def visible(arc: Arc) -> dict[str, FieldType]:
 def carried(arc: Arc) -> dict[str, FieldType]:
     """Return the fields of an arc without the states behind results of an aggregate.
 
-    Of the hidden ones its identity and event time are left.
+    Hidden fields stay only if they are identity or event time.
     """
     kept = {*arc.visible, *arc.identity, arc.event_time}
     return {name: kind for name, kind in arc.fields.items() if name in kept}
 
 
 def upward(typed: Typed, arc: str) -> dict[str, Chain]:
-    """Return an arc and those above it that have each of its identities, and the boxes between.
+    """Return an arc and the arcs upstream that hold all its identities, with the boxes between.
 
-    Up to a source, an aggregate, a union or a join; the arc itself comes first.
+    It ends at a source, an aggregate, a union or a join; the arc itself comes first.
     """
     found: dict[str, Chain] = {arc: ()}
     while (box := typed.boxes.get(arc)) is not None and box.is_tuple_wise:

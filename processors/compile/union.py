@@ -1,4 +1,4 @@
-"""The arc of a union: the fields of its inputs, and which of them a tuple comes from."""
+"""The arc of a union: the fields of its inputs, and a tag for the input of each tuple."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def type_union(network: Network, box: declared.Union, typed: Typed) -> None:
 
 
 def _carried(arc: Arc) -> list[str]:
-    """Return the fields that pass a union: the states behind results of an aggregate don't."""
+    """Return the fields that pass a union: all but the states behind results of an aggregate."""
     hidden = [] if arc.event_time in arc.visible else [arc.event_time]
     return [*arc.visible, *hidden]
 
 
 def _fields(arc: Arc) -> dict[str, str]:
-    """Return what must be equal: a decimal may have fewer digits before the point."""
+    """Return the types that must be equal; decimals may differ in digits before the point."""
     kinds = {name: arc.fields[name] for name in sorted(_carried(arc))}
     return {
         name: f"decimal(_,{kind.scale})" if kind.kind == "decimal" else kind.kind
@@ -88,7 +88,7 @@ def _told(what: object) -> str:
 
 
 def _disjoint(network: Network, typed: Typed, inputs: tuple[str, ...] | list[str]) -> bool:
-    """Whether no two inputs can hold a tuple of the same identity at once."""
+    """Whether no two inputs can hold the same identity at once."""
     above = [upward(typed, name) for name in inputs]
     return all(
         any(_parted(network, a, b) or _parted(network, b, a) for a in one for b in two)
@@ -98,7 +98,7 @@ def _disjoint(network: Network, typed: Typed, inputs: tuple[str, ...] | list[str
 
 
 def _parted(network: Network, one: str, other: str) -> bool:
-    """Whether an arc is an output of a route whose later output the other one is."""
+    """Whether two arcs are outputs of one route, `one` the earlier."""
     a, b = network.declarations.get(one), network.declarations.get(other)
     if not (isinstance(a, declared.Where) and isinstance(b, declared.Where)):
         return False  # only filters can be outputs of a route

@@ -1,1 +1,1 @@
-"""What a user declares: networks, streams, boxes; nothing is judged yet."""
+"""What a user declares: networks, streams, boxes; `compile` checks them."""

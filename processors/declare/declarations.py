@@ -1,4 +1,4 @@
-"""The boxes of a network as a user declares them: names and texts, nothing judged yet."""
+"""The boxes of a network as a user declares them: names and texts, not checked yet."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from errata.processors.declare.faults import Place
 from errata.processors.windows.time_windows import AnyWindow
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What boxes, arcs, fields and aliases may be called."""
+"""The form of names of boxes, arcs, fields and aliases."""
 Duration = str | int
 EARLIEST, LATEST = "earliest", "latest"
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 REST = "rest"
-"""The predicate of a route's last output: whatever no other one took."""
+"""The predicate of a route's last output: all tuples that no other output took."""
 
 
 def names(given: Sequence[str]) -> tuple[str, ...]:
-    """Return names as they are given: several, or one as a text."""
+    """Return names as a tuple; a single name may be given as text."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What every box has: a name, which its output arc shares, and where it was declared."""
+    """The base of all boxes: a name, which its output arc shares, and the place of declaration."""
 
     name: str
     place: Place
@@ -40,30 +40,30 @@ class Declaration:
         return () if self.input is None else (self.input,)
 
     def grouped_by(self, arc: str) -> Sequence[str] | None:
-        """Return the fields of an input whose equal tuples it needs in one partition.
+        """Return the fields of an input by which the box needs equal tuples in one partition.
 
-        None if it looks at one tuple at a time, or has an exchange of its own in any case.
+        None if it processes one tuple at a time, or always has an exchange of its own.
         """
         return None
 
     def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str] | None:
-        """Return which of some fields of an input its own arc has too, unchanged.
+        """Return which of some fields of an input the box's arc has unchanged.
 
-        None if nothing behind it depends on how the input is partitioned.
+        None if nothing downstream depends on how the input is partitioned.
         """
         return fields
 
     may_turn: ClassVar[bool] = False
-    """Whether a loop may hold it."""
+    """Whether a loop may contain it."""
 
     def wrong_in_loop(self) -> tuple[str, str, str] | None:
-        """Return why it can't be in a loop as it is declared: need, found and remedy."""
+        """Return why the box, as declared, can't be in a loop: need, found and remedy."""
         return None
 
 
 @dataclass(frozen=True)
 class Sink:
-    """A user's topic that an arc's revisions are written to, without their hidden part."""
+    """A user's topic to which an arc's revisions are written, without hidden fields."""
 
     arc: str
     topic: str
@@ -74,7 +74,7 @@ class Sink:
 
 @dataclass(frozen=True, kw_only=True)
 class Source(Declaration):
-    """A user's topic, taken in by ingest."""
+    """A user's topic that a network ingests."""
 
     topic: str
     envelope: str
@@ -140,7 +140,7 @@ class Join(Declaration):
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup(Declaration):
-    """Tuples of an arc, each with the one of another arc, `other`, whose identity is in it."""
+    """Tuples of an arc, each with the tuple of the arc `other` whose identity it holds."""
 
     other: str
     alias: str
@@ -161,19 +161,19 @@ class Lookup(Declaration):
         return list(self.on) if arc == self.input else list(self.on.values())
 
     def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str]:
-        """Return which fields of the left side pass unchanged; of the right one none do."""
+        """Return which fields of the left side pass unchanged; the right side passes none."""
         return fields - set(self.expressions) if arc == self.input else frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Iterate(Declaration):
-    """A loop: `body` are its boxes, which read its own name as what goes round.
+    """A loop; within its body, the loop's name is the arc that enters each round.
 
     Args:
         rounds: How often the body may change a tuple.
-        body: Its boxes, in the order in which they were declared.
-        gives: The one whose arc goes into the next round.
-        sinks: Sinks that were declared in it.
+        body: Its boxes, in the order of declaration.
+        gives: The box whose arc enters the next round.
+        sinks: Sinks that were declared in the body; the compiler refuses them.
     """
 
     rounds: int
@@ -183,13 +183,13 @@ class Iterate(Declaration):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Names of the arcs that enter the loop; what it starts with is the first."""
+        """Names of the arcs that enter the loop; the start is the first."""
         inside = {self.name, *(box.name for box in self.body)}
         read = [name for box in self.body for name in box.reads if name not in inside]
         return tuple(dict.fromkeys([self.input or "", *read]))
 
     def keeps(self, arc: str, fields: frozenset[str]) -> None:
-        """Return None: it is on one partition, however its inputs are partitioned."""
+        """Return None: a loop runs on one partition, however its inputs are partitioned."""
         return None
 
 
@@ -209,7 +209,7 @@ class Map(Declaration):
 
 @dataclass(frozen=True, kw_only=True)
 class Lag(Declaration):
-    """Keeps the fields; adds some of the tuple that is `offset` before each in its group."""
+    """Keeps the fields; adds results over the tuple `offset` rows before, in its group."""
 
     by: Sequence[str]
     offset: int
@@ -229,7 +229,7 @@ class Distinct(Declaration):
     partitions: int | None = None
 
     def grouped_by(self, arc: str) -> Sequence[str] | None:
-        """Return the fields that tell its tuples apart."""
+        """Return the fields that identify its tuples."""
         return self.by
 
     def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str] | None:

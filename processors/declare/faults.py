@@ -1,4 +1,4 @@
-"""What is wrong with a network, told before anything runs."""
+"""The faults of a network, reported before anything runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from errata.schemas.errors import ErrataError
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the user's file something was declared."""
+    """A position in the user's file."""
 
     file: str
     line: int
@@ -23,11 +23,11 @@ class Place:
 
     @classmethod
     def of_caller(cls) -> Place:
-        """Return the nearest place on the stack that is not Errata's own code."""
+        """Return the nearest place on the stack outside Errata's own code."""
         own = f"{Path(__file__).parents[1]}{os.sep}"
         frame = sys._getframe(1)
         while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(("<string>", own))  # <string>: a dataclass's own
+            frame.f_code.co_filename.startswith(("<string>", own))  # <string>: of a dataclass
         ):
             frame = frame.f_back
         return cls(Path(frame.f_code.co_filename).name, frame.f_lineno)
@@ -41,8 +41,8 @@ class Fault:
         box: Name of the box, arc or source.
         need: What it needs.
         found: What was found instead.
-        remedy: What to do.
-        place: Where it was declared.
+        remedy: What the user can do.
+        place: Place of its declaration.
     """
 
     box: str

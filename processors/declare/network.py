@@ -1,8 +1,8 @@
 """What a user declares: a network of boxes, and the arcs between them as streams.
 
 Declaring never runs anything, so a network can be checked, drawn and explained. `compile` turns it
-into something that runs, or says everything that keeps it from running. A box that reads one arc is
-declared on its `Stream`, one that reads several on the `Network`.
+into a plan that runs, or lists every fault. A box that reads one arc is declared on that `Stream`,
+a box that reads several on the `Network`.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Stream:
         fields: Mapping[str, str] | None = None,
         **outputs: str,
     ) -> tuple[Stream, ...]:
-        """Give every tuple to the first output whose predicate is true for it.
+        """Pass each tuple to the first output whose predicate is true for it.
 
         Args:
             scope: The scope whose process runs it.
             keep: Makes every output a connection point.
             fields: Outputs by name, for names that are also options.
             outputs: Predicate by name of the output's arc, in order; the last may be ``"rest"``:
-                whatever no other one took. Tuples that none takes are left out.
+                all tuples that no other output took. Tuples that no output takes are dropped.
 
         Returns:
             The outputs, in order.
@@ -100,7 +100,7 @@ class Stream:
         fields: Mapping[str, Any] | None = None,
         **expressions: Any,
     ) -> Stream:
-        """Keep the fields; add those named, or replace them, by expressions over the input's.
+        """Keep the fields; add or replace those named, by expressions over the input's fields.
 
         A map may replace the event time, or a field that its input is partitioned by; then its
         tuples are repartitioned.
@@ -111,7 +111,7 @@ class Stream:
             keep: Makes the arc a connection point.
             partitions: Partitions of its arc if it repartitions; its input's when not given.
             fields: Expressions by name, for names that are also options.
-            expressions: SQL expression, or `python` function, by name of the field it gives.
+            expressions: SQL expression, or `python` function, by name of the resulting field.
         """
         return self._declare(
             Map,
@@ -134,22 +134,22 @@ class Stream:
         fields: Mapping[str, Any] | None = None,
         **results: Any,
     ) -> Stream:
-        """Put beside each tuple what the one before it in its group holds, as SQL's ``lag``.
+        """Add to each tuple values of an earlier tuple of its group, as SQL's ``lag``.
 
-        Tuples keep their fields, identity and event time. They are in the order of event time, then
-        of identity. A tuple that is revised revises itself and the one it stands before.
+        Tuples keep their fields, identity and event time. They are ordered by event time, then by
+        identity. A revised tuple revises its own result and that of the tuple that it precedes.
 
         Args:
             name: Name of the box and of its arc.
             by: Group fields; none: one group.
-            offset: How many tuples before each the other one is.
+            offset: How many rows back the earlier tuple is.
             scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if its groups have to be brought together from several
-                partitions; its input's when not given.
+            partitions: Partitions of its arc if groups are repartitioned; its input's when not
+                given.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
-            results: SQL expression over the other tuple, by name of the field it gives, as
-                ``previous="price"``; null where there is no other one.
+            results: SQL expression over the earlier tuple, by name of the resulting field, as
+                ``previous="price"``; null where there is no earlier tuple.
         """
         return self._declare(
             Lag,
@@ -171,17 +171,17 @@ class Stream:
         partitions: int | None = None,
         keep: Duration | None = None,
     ) -> Stream:
-        """Have one tuple for each combination of values, as SQL's ``SELECT DISTINCT``.
+        """Emit one tuple for each combination of values, as SQL's ``SELECT DISTINCT``.
 
         A tuple has the fields of `by`, which are its identity, and the event time of the earliest
-        input tuple that has these values. It is deleted when the last of them is.
+        input tuple with these values. It is deleted when the last such input tuple is.
 
         Args:
             name: Name of the box and of its arc.
             by: The fields; at least one.
             scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if equal tuples have to be brought together from
-                several partitions; its input's when not given.
+            partitions: Partitions of its arc if equal tuples are repartitioned; its input's when
+                not given.
             keep: Makes the arc a connection point.
         """
         return self._declare(
@@ -202,26 +202,26 @@ class Stream:
         fields: Mapping[str, Any] | None = None,
         **expressions: Any,
     ) -> Stream:
-        """Give each tuple what is known about it elsewhere: the one tuple that it names there.
+        """Enrich each tuple with the one tuple of another arc whose identity it holds.
 
-        The result has this arc's identity, fields and event time (a lookup does not move a tuple
-        in time), and the named results besides or in their place. Either side may be revised at
-        any time.
+        The result has this arc's identity, fields and event time (a lookup does not move a tuple in
+        time); the named results are added, or replace fields. Either side may be revised at any
+        time.
 
         Args:
             name: Name of the box and of its arc.
-            other: The arc that is looked up in.
-            on: By field of this arc the field of the other one that must be equal, or the fields,
-                where they have one name; all of the other's identity is among them. Null equals
-                nothing.
-            alias: The name that expressions have for the other arc; its own when not given.
-            how: ``left``, or ``inner``: tuples that meet none are left out.
+            other: The arc to look up in.
+            on: The matched field of the other arc, by field of this arc; or a list of fields that
+                have the same name in both. All identity fields of the other arc must be matched.
+                Null equals nothing.
+            alias: The other arc's name in expressions; its own when not given.
+            how: ``left``, or ``inner``: tuples without a match are dropped.
             scope: The scope whose process runs the box.
-            partitions: Partitions of its arc if the sides have to be brought together from several
-                partitions; as many as the wider of its sides when not given.
+            partitions: Partitions of its arc if a side is repartitioned; as many as the wider side
+                has when not given.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
-            expressions: SQL expression over both sides, by name of the field that it gives, as
+            expressions: SQL expression over both sides, by name of the resulting field, as
                 ``symbol="coalesce(renames.new, symbol)"``; this arc's fields need no alias.
         """
         its = arc_of(other)
@@ -244,10 +244,10 @@ class Stream:
         )
 
     def sink(self, topic: str, *, envelope: str = "native", format: str = "avro") -> None:
-        """Write this arc's revisions to a topic of the user's, in the transaction that makes them.
+        """Write this arc's revisions to a user's topic, in the transaction that emits them.
 
         Args:
-            topic: The topic; made with as many partitions as the arc has if it isn't there.
+            topic: The topic; if missing, it is created with as many partitions as the arc has.
             envelope: ``native``; ``debezium``: before, after, op, and a tombstone after a delete;
                 or ``upsert``: the tuple by its identity, no value for a delete.
             format: ``avro`` (with a schema id in front) or ``json``.
@@ -282,25 +282,25 @@ class Stream:
             name: Name of the box and of its arc.
             by: Group fields; none: one group.
             window: `hopping`, `tumbling` or `sliding`; None: a group's whole history, whose result
-                has no window and an event time at the end of time. With ``rows=`` windows count
-                tuples in the order of event time and identity: of ``hopping`` and ``tumbling`` ones
-                ``window_start`` and ``window_end`` are numbers, from 0, and the event time is that
-                of the last tuple; a result of ``sliding`` ones has the identity and the event time
-                of the tuple that its window ends with.
+                has no window and an event time at the end of time. With ``rows=``, windows count
+                tuples in the order of event time and identity. For ``hopping`` and ``tumbling``
+                rows, ``window_start`` and ``window_end`` are numbers, from 0, and the event time is
+                that of the last tuple. For ``sliding`` rows, a result has the identity and the
+                event time of the last tuple of its window.
             mode: How closed windows are revised: ``upstream``, ``downstream``, ``resident`` (all
                 windows are kept in memory) or ``adaptive`` (the cheapest legal one).
-            emit: ``on_close``: a result appears when the watermark passes the window's end, or, of
-                one that counts, when it is full and the watermark passes its last tuple.
-                ``on_update``: it appears, and is revised, in every epoch that changes it.
-            order_by: What ``first`` and ``last`` go by, ``"field"`` or ``"field desc"``; event time
-                when not given. Ties are broken by identity.
-            place: Where the work is done. ``"spark"``: by a Structured Streaming job, which keeps
-                the states of windows in Spark's store. Not given: by processes of Errata's.
-            horizon: On Spark: how long after it closed a window's state is kept; a window revised
-                later is replayed. Not given: as long as its tuples may be revised.
+            emit: ``on_close``: a result appears when the watermark passes the window's end; that of
+                a window of rows, when it is full and the watermark passes its last tuple.
+                ``on_update``: a result appears, and is revised, in every epoch that changes it.
+            order_by: The order for ``first`` and ``last``, ``"field"`` or ``"field desc"``; event
+                time when not given. Ties are broken by identity.
+            place: ``"spark"``: a Structured Streaming job runs the box, and keeps the states of
+                windows in Spark's store. Not given: Errata's processes run it.
+            horizon: On Spark: how long a window's state is kept after the window closes; a window
+                revised later is replayed. Not given: as long as its tuples may be revised.
             scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if its groups have to be brought together from several
-                partitions; its input's when not given.
+            partitions: Partitions of its arc if groups are repartitioned; its input's when not
+                given.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
             results: Results by name, e.g. ``vwap="sum(price * size) / sum(size)"``, or a
@@ -327,7 +327,7 @@ class Stream:
 
 
 def arc_of(stream: Stream | str) -> str:
-    """Return the name of an arc, which may itself be given."""
+    """Return the name of an arc, from its stream or from the name itself."""
     return stream.name if isinstance(stream, Stream) else str(stream)
 
 
@@ -384,28 +384,28 @@ class Network:
 
         Args:
             name: Name of the source and of its arc.
-            event_time: The timestamp field that says when a tuple happened, or an expression over
-                the fields that gives one.
+            event_time: The timestamp field that holds the event time, or an expression over the
+                fields that computes it.
             fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``; those
                 of the topic's latest value schema when not given.
             identity: Fields that name a tuple; all records of an identity must be in one partition
                 of the topic, unless `rekey` is set. Those of the topic's latest key schema when not
                 given.
             topic: The user's topic; the source's name when not given.
-            envelope: What a record is. ``append``: a new tuple. ``upsert``: the tuple of its
-                identity from now on, no value: there is none any more. ``debezium``: before, after
-                and op as Debezium's connectors write them. ``native``: op, before, after.
-            format: ``avro`` (with a schema id in front), ``json`` (one object a record) or ``csv``
-                (one line a record).
-            partition_by: Fields whose hash is the arc's partition. Not given: those that every
-                aggregate behind groups by.
+            envelope: Meaning of a record. ``append``: a new tuple. ``upsert``: the new value of its
+                identity; no value deletes it. ``debezium``: before, after and op as Debezium's
+                connectors write them. ``native``: op, before, after.
+            format: ``avro`` (with a schema id in front), ``json`` (one object per record) or
+                ``csv`` (one line per record).
+            partition_by: Fields whose hash is the arc's partition. Not given: those by which every
+                downstream aggregate groups.
             partitions: Partitions of the arc; as many as the topic has when not given.
             lateness: How far the watermark stays behind the newest event time.
             idle_after: Silence after which a partition no longer holds the watermark back.
             keep: How far behind the watermark tuples may still be revised; makes the arc a
                 connection point.
-            rekey: Whether records of an identity may come from several partitions of the topic:
-                they are brought together first.
+            rekey: Whether records of an identity may lie in several partitions of the topic; they
+                then go through an exchange first.
             start: Where a first run begins to read the topic: ``earliest``, ``latest``, or a record
                 timestamp, as ms or ISO-8601 text.
         """
@@ -435,13 +435,13 @@ class Network:
         scope: str | None = None,
         keep: Duration | None = None,
     ) -> Stream:
-        """Bring all tuples of several arcs together; they must have the same fields.
+        """Merge all tuples of several arcs; they must have the same fields.
 
         Args:
             name: Name of the box and of its arc.
             streams: Two arcs or more, with the same fields, event time and partitioning.
-            tag: Arcs that may hold tuples of one identity (all but the outputs of one route) get a
-                field of this name, part of the identity: which arc a tuple comes from.
+            tag: Field added to the identity, with the name of the arc that a tuple comes from. It
+                is added if two arcs may hold the same identity, so not for outputs of one route.
             scope: The scope whose process runs the box.
             keep: Makes the arc a connection point.
         """
@@ -475,16 +475,16 @@ class Network:
 
         Args:
             name: Name of the box and of its arc.
-            streams: The left and the right arc, by the alias that expressions have for them.
+            streams: The left and the right arc, by their aliases in expressions.
             on: Fields of both sides; null equals nothing.
-            how: ``inner``, or ``left``: left tuples without a right one stay, with nulls for it.
+            how: ``inner``, or ``left``: left tuples without a match stay, with nulls for the right.
             scope: The scope whose process runs the box.
-            partitions: Partitions of its arc if its sides have to be brought together from several
-                partitions; as many as the wider of its sides when not given.
+            partitions: Partitions of its arc if a side is repartitioned; as many as the wider side
+                has when not given.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
-            expressions: SQL expression over both sides, by name of the field that it gives, as
-                ``r="n.x / d.x"``; what only one side has, or is joined on, needs no alias.
+            expressions: SQL expression over both sides, by name of the resulting field, as
+                ``r="n.x / d.x"``; fields of one side only, and those of `on`, need no alias.
         """
         inputs = tuple(map(arc_of, streams.values()))
         aliases = tuple(streams)
@@ -517,21 +517,21 @@ class Network:
         scope: str | None = None,
         keep: Duration | None = None,
     ) -> Stream:
-        """Apply a body of boxes to an arc again and again, until nothing changes.
+        """Apply a body of boxes to an arc repeatedly, until nothing changes.
 
-        X(0) is the content of `start`, X(k + 1) = body(X(k)); the arc holds the X that stays. The
-        loop runs on one partition: let small relations go round, and look up in what they come to.
+        X(0) is the content of `start`, X(k + 1) = body(X(k)); the arc holds the fixed point. The
+        loop runs on one partition: iterate over small relations, and look up in their result.
 
         Args:
-            name: Name of the loop and of its arc, and within the loop of what goes round.
-            start: What it starts with.
-            body: Called once, now: declares the boxes of a round on the arc that it is given, and
-                returns the one whose arc goes into the next round, with the identity, the event
-                time and the fields of `start`. Filters, routes, maps, unions, joins, lookups and
-                aggregates of whole histories on every update; they may read arcs from outside,
-                and nobody outside sees them.
-            rounds: How often the body may change a tuple. One that would change again is left out
-                and is a dead letter; it comes back when a revision lets it settle.
+            name: Name of the loop and of its arc; within the loop, of the arc that enters a round.
+            start: The arc to start with.
+            body: Called once, now. It declares the boxes of a round on the arc that it is passed,
+                and returns the box whose arc enters the next round, with the identity, the event
+                time and the fields of `start`. It may use filters, routes, maps, unions, joins,
+                lookups and aggregates of whole histories with ``on_update``. They may read arcs
+                from outside; boxes outside can't read theirs.
+            rounds: How often the body may change a tuple. A tuple that would change again is
+                dropped and becomes a dead letter; it returns when a revision lets it settle.
             scope: The scope whose process runs the loop.
             keep: Makes the arc a connection point.
         """
@@ -551,7 +551,7 @@ class Network:
         return self.declare(Iterate, name, **loop, body=boxes, gives=gives.name, sinks=tuple(sunk))
 
     def declare(self, kind: type[Declaration], name: str, **given: Any) -> Stream:
-        """Add a box, with what its kind has besides name and place; refuse what can't be there."""
+        """Add a box of a kind, with its arguments; refuse bad or taken names and unknown inputs."""
         box = kind(name=name, place=Place.of_caller(), **given)
         if not isinstance(name, str) or not NAME.fullmatch(name):
             self.refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")
@@ -571,7 +571,7 @@ class Network:
     def results(
         self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return a box's results, those of ``fields=`` and the keywords; refuse none or doubles."""
+        """Return a box's results, from ``fields=`` and keywords; refuse none and duplicates."""
         doubles = set(fields or ()) & set(named)
         if doubles:
             found = f"{sorted(doubles)} both in fields= and as a keyword"
@@ -582,7 +582,7 @@ class Network:
         return results
 
     def check_arc(self, box: str, arc: str) -> None:
-        """Refuse what reads an arc that is not there, or not there outside of a loop."""
+        """Refuse a box that reads an unknown arc, or one that only a loop sees."""
         if arc in self.declarations:
             return
         loop = self._inside.get(arc)
@@ -593,7 +593,7 @@ class Network:
 
     @property
     def _inside(self) -> dict[str, str]:
-        """The loops by the names of their boxes."""
+        """The loop of each box within a loop, by name of the box."""
         loops = [box for box in self.declarations.values() if isinstance(box, Iterate)]
         return {box.name: loop.name for loop in loops for box in loop.body}
 

@@ -1,1 +1,1 @@
-"""From a user's topic to a source's arc: decode, reconcile with the identity index."""
+"""From a user's topic to a source's arc: decode, reconcile with the identity index, stamp."""

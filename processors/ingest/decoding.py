@@ -1,4 +1,4 @@
-"""What is made of a batch of a source's records: decoded, and judged by what the arc holds."""
+"""Decodes a batch of a source's records and reconciles it with the tuples that the arc holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from errata.topics.cluster import TopicPartition
 
 
 class Intake:
-    """Takes in batches of one source.
+    """Decodes and reconciles batches of one source.
 
     Args:
         source: The source.
@@ -44,11 +44,11 @@ class Intake:
     def decode(
         self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
     ) -> Decoded:
-        """Return the revisions of a batch and the records that can't be taken in.
+        """Return the revisions of a batch and the records that are refused.
 
         Args:
-            values: Of the records, in order.
-            keys: Of the records; None: they have none.
+            values: Values of the records, in order.
+            keys: Keys of the records; None: they have none.
         """
         batch = Batch(values, [None] * len(values) if keys is None else keys)
         rows, refused = _usable(batch)
@@ -70,7 +70,7 @@ class Intake:
         return Decoded(frame, refused, found.passed)
 
     def _timed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return a batch with the event time of both sides, if an expression gives it."""
+        """Return a batch with the event time of both sides, if an expression computes it."""
         expression = self.event_time
         if expression is None:
             return frame
@@ -83,8 +83,8 @@ class Intake:
         )
 
     def judge(self, index: Index, given: pl.DataFrame) -> Taken:
-        """Return what a batch changes, given what the arc holds; see `reconcile.take`."""
-        keys = given[KEY].unique().sort()  # neighbours in the index lie on one page
+        """Reconcile a batch with the tuples that the arc holds; see `reconcile.take`."""
+        keys = given[KEY].unique().sort()  # sorted keys share pages of the index
         there, contents = index.get(keys.to_list())
         held = self.decoder.decode(contents).with_columns(pl.Series(KEY, there, dtype=pl.Binary))
         return take(self.arc, given, held)
@@ -98,7 +98,7 @@ class Intake:
         done: int,
         positions: dict[TopicPartition, int],
     ) -> None:
-        """Begin to make the revisions' changes in the index; see `Index.begin`."""
+        """Apply revisions to the index, in an open transaction; see `Index.begin`."""
         if keys is None:
             keys = pl.Series(self._keys(self.codec.identities(revisions)), dtype=pl.Binary)
         dead = revisions["op"] == frames.DELETE
@@ -110,7 +110,7 @@ class Intake:
                 keys.filter(~dead),
                 content.filter(~dead),
             )
-        order = keys.arg_sort()  # neighbours in the index lie on one page
+        order = keys.arg_sort()  # sorted keys share pages of the index
         tuples = self.encoder.encode(content)
         index.begin(
             put=(keys.gather(order).to_list(), list(map(tuples.__getitem__, order.to_list()))),
@@ -124,17 +124,17 @@ class Intake:
 
 
 def key_encoder(arc: Arc) -> Encoder:
-    """Return what makes keys, in an index, of the identities of an arc."""
+    """Return the encoder of an arc's identities as keys of an index."""
     return Encoder(tuple_schema("Key", {name: arc.fields[name] for name in arc.identity}))
 
 
 def owners(given: pl.DataFrame, count: int) -> pl.Series:
-    """Return which of `count` owners each revision's identity has: by the hash of its key."""
+    """Return which of `count` owners has each revision's identity, by the hash of its key."""
     return pl.Series(partitions(given[KEY].to_list(), count)).cast(pl.Int32)
 
 
 def _usable(batch: Batch) -> tuple[npt.NDArray[np.int64], list[Refusal]]:
-    """Return the places of the records that are not too large, and the others."""
+    """Return the row numbers of records within `LONGEST_VALUE`, and refusals of the others."""
     longest = max(map(len, filter(None, chain(*batch))), default=0)
     if longest <= LONGEST_VALUE:
         return np.arange(len(batch.values)), []

@@ -1,8 +1,8 @@
-"""What a source's arc holds of the identities that come to one task, which alone writes them.
+"""The tuples that a source's arc holds for one task, the only writer of their identities.
 
-The task is an ingest task, or of a rekeyed source the owner of the identities. It keeps an index on
-disk; what it takes is judged by that, spread over the partitions of the arc, and put into the index
-for good once it is committed to Kafka.
+The task is an ingest task or, for a rekeyed source, the owner of the identities. It keeps an index
+on disk. It reconciles each batch with the index, spreads the revisions over the partitions of the
+arc, and commits them to the index after the commit to Kafka.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ log = logging.getLogger("errata")
 
 
 class LostIndexError(ErrataError):
-    """An index is gone and can't be made anew."""
+    """An index is lost and can't be rebuilt."""
 
 
 class HeldTuples:
     """The share of a source's arc that one task writes.
 
     Args:
-        shared: What its process shares.
+        shared: State shared by the tasks of the process.
         source: The source.
-        intake: Judges what comes.
+        intake: Reconciles batches.
         task: Name of the task.
-        folder: Where the index is kept.
+        folder: Folder of the index.
     """
 
     def __init__(
@@ -53,21 +53,21 @@ class HeldTuples:
         self.spread = Spread(self.arc, self.plan.partition_count(self.arc.name))
         self._index: Index | None = None
         self.full = ""
-        """Why nothing can be written to the index; "" if it can."""
+        """Why the index can't be written; "" if it can."""
         self.is_behind = False
-        """Whether the index lacks what was committed to Kafka."""
+        """Whether the index lacks revisions that were committed to Kafka."""
 
     @property
     def index(self) -> Index:
-        """The index of this life."""
+        """The index of this attempt."""
         assert self._index is not None
         return self._index
 
     def open(self, report: Report) -> Iterator[bool]:
-        """Bring the index up to what the task reported, or leave it behind if there is no room.
+        """Open the index and catch up to the task's report; without disk space it stays behind.
 
         Raises:
-            LostIndexError: If it is lost, and so is what the arc held.
+            LostIndexError: If it is lost, and the arc keeps no history.
             FullIndexError: If there is no room for a first one.
         """
         label = f"{self.codec.topic} {self.task} {self.plan.shape}"
@@ -85,9 +85,9 @@ class HeldTuples:
             yield from self.catch_up(report)
 
     def catch_up(self, report: Report) -> Iterator[bool]:
-        """Read what was committed since the index was last brought up to date.
+        """Apply the revisions that were committed since the index was last up to date.
 
-        It stays behind if there is no room.
+        Without disk space the index stays behind.
         """
         index = self.index
         since, found, cluster = index.positions, [self.codec.empty], self.view.cluster
@@ -105,16 +105,16 @@ class HeldTuples:
             self._commit()
 
     def judge(self, given: pl.DataFrame) -> Taken:
-        """Return what a batch of source revisions changes; see `reconcile.take`."""
+        """Reconcile a batch of source revisions with the index; see `reconcile.take`."""
         return self.intake.judge(self.index, given)
 
     def change(self, taken: Taken, *, epoch: int, report: Report) -> list[Emission]:
-        """Make the changes of an epoch in the index, until `commit`; return them for the arc.
+        """Apply an epoch's changes to the index, pending `commit`; return the arc's emissions.
 
         Args:
             taken: The changes.
             epoch: The epoch.
-            report: The newest report: the index is read again from where it ends.
+            report: The newest report: a later catch-up reads the arc from its ends.
 
         Raises:
             FullIndexError: If there is no room for them.
@@ -128,7 +128,7 @@ class HeldTuples:
         return self.spread.emissions(taken.revisions, epoch)
 
     def commit(self) -> None:
-        """Keep the changes: they are committed to Kafka. Without room the index falls behind."""
+        """Commit the changes to the index, after Kafka; without disk space it falls behind."""
         with suppress(FullIndexError), self._writing():
             self.is_behind = True
             self._commit()
@@ -142,7 +142,7 @@ class HeldTuples:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Say once that the disk is full."""
+        """Log once that the disk is full."""
         try:
             yield
         except FullIndexError as error:
@@ -152,6 +152,6 @@ class HeldTuples:
             raise
 
     def close(self) -> None:
-        """Undo what is not committed and give the files back; safe to call twice."""
+        """Undo uncommitted changes and close the files; safe to call twice."""
         if self._index is not None:
             self._index.close()

@@ -1,8 +1,7 @@
-"""What a source's arc holds, by identity: an index on disk that one ingest task owns.
+"""An index on disk of the tuples that a source's arc holds, by identity; one task owns it.
 
-It is ahead of the arc's topic by the batch in hand: changes are made in a transaction of the index
-that is committed after Kafka's and undone with it. It is a copy; the arc is the truth, and a lost
-index is read from it again.
+Changes of the current batch are made in a transaction of the index. It is committed after Kafka's
+transaction, and aborted with it. The index is a copy of the arc; a lost one is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
 LONGEST_KEY = 500
-"""Bytes of an identity at most: what the store can hold as a key, less what it needs itself."""
+"""Most bytes of an identity: the store's limit for keys, less its own overhead."""
 
 _META = b"\x00meta"
-_MAP_BYTES = 1 << 40  # address space, not disk: the file grows with what is in it
+_MAP_BYTES = 1 << 40  # address space, not disk: the file grows with its content
 _LOCK_BYTES = 8_192
-_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store tells no number
+_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
 
 
 class StoredIndexError(ErrataError):
@@ -35,15 +34,15 @@ class StoredIndexError(ErrataError):
 
 
 class FullIndexError(StoredIndexError):
-    """There is no room for what is to be written; what is in the index still stands."""
+    """There is no room for a write; the content of the index is unchanged."""
 
 
 class Index:
     """Encoded tuples by encoded identity.
 
     Args:
-        folder: Where it is kept; made if there is none. Others must not use it.
-        label: What it is an index of; one of another label is emptied.
+        folder: Its folder; created if missing. Nothing else may use it.
+        label: Names the content; an index with another label is emptied.
     """
 
     def __init__(self, folder: Path, *, label: str) -> None:
@@ -63,9 +62,9 @@ class Index:
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = self.folder / "lock.mdb"
         if not lock.exists() or lock.stat().st_size < _LOCK_BYTES:
-            # The store maps this file: where there is no room for it the system ends the process.
+            # The store maps this file; without disk space the system kills the process.
             lock.write_bytes(bytes(_LOCK_BYTES))
-        # A killed process loses nothing; after a power cut the index is read from the arc again.
+        # A killed process loses nothing; after a power cut the index is rebuilt from the arc.
         self.store = lmdb.open(
             str(self.folder), map_size=_MAP_BYTES, sync=False, metasync=False, max_dbs=0
         )
@@ -91,7 +90,7 @@ class Index:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever written to it: it is a first one, or one was lost."""
+        """Whether nothing was ever written to it: it is the first one, or an older one was lost."""
         return not self._meta()
 
     @property
@@ -101,13 +100,13 @@ class Index:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """By partition of the arc, the offset from which a new life must read to catch up."""
+        """By partition of the arc, the offset from which a new attempt must read to catch up."""
         found = self._meta().get("positions", [])
         assert isinstance(found, list)
         return {TopicPartition(topic, partition): offset for topic, partition, offset in found}
 
     def get(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Return which of the identities are there, and the tuple of each that is."""
+        """Return the identities that are in the index, and the tuple of each."""
         with self.store.begin() as transaction, transaction.cursor() as cursor:
             found = cursor.getmulti(keys)
         return list(map(itemgetter(0), found)), list(map(itemgetter(1), found))
@@ -120,13 +119,13 @@ class Index:
         done: int,
         positions: Mapping[TopicPartition, int],
     ) -> None:
-        """Make changes that count once `commit` is called.
+        """Make changes in a transaction, pending `commit`.
 
         Args:
             put: Identities and their tuples.
-            delete: Identities that are gone.
-            done: The epoch they complete.
-            positions: Where to read on from, by partition of the arc.
+            delete: Deleted identities.
+            done: The epoch that the changes complete.
+            positions: By partition of the arc, the offset from which to catch up.
 
         Raises:
             FullIndexError: If there is no room for them.
@@ -148,10 +147,10 @@ class Index:
             raise self._error(error) from error
 
     def commit(self) -> None:
-        """Keep the changes.
+        """Commit the changes.
 
         Raises:
-            FullIndexError: If there is no room; they are undone, and can be made again.
+            FullIndexError: If there is no room; the changes are undone and can be retried.
         """
         if self.transaction is not None:
             try:
@@ -168,6 +167,6 @@ class Index:
             self.transaction = None
 
     def close(self) -> None:
-        """Undo what is open and give the files back; safe to call twice."""
+        """Undo open changes and close the files; safe to call twice."""
         self.abort()
         self.store.close()

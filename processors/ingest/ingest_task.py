@@ -1,7 +1,7 @@
-"""The ingest task: one partition of a user's topic, into the source's arc.
+"""The ingest task: reads one partition of a user's topic and writes the source's arc.
 
-It stamps what it takes with an epoch of its own choosing, at least the largest that any ingest has
-reported: the clock only picks a number, order comes from the reports. Of a rekeyed source it only
+It stamps each batch with an epoch of its own choice, at least the largest that any ingest task has
+reported: the clock only picks a number, the reports give the order. For a rekeyed source it only
 decodes, and passes the records on to the owners of their identities (`owner_task`).
 """
 
@@ -38,20 +38,20 @@ from errata.topics.registry import RegistryAwayError
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
 MOST_PAIRS = 5_000
-"""Beyond this many unread (epoch, watermark) pairs the watermark waits for its readers."""
+"""At this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
 
 class IngestTask(Task):
-    """Takes in one partition of a source's topic.
+    """Ingests one partition of a source's topic.
 
     Args:
-        shared: What its process shares.
+        shared: State shared by the tasks of the process.
         source: The source.
         partition: Partition of the user's topic.
-        folder: Where its index is kept.
+        folder: Folder of its index.
         clock_ms: The wall clock.
-        epoch_of: Gives the number to stamp with, and input is stamped at once; None: the clock
-            does, at intervals.
+        epoch_of: Returns the epoch to stamp with, and input is stamped at once; None: the clock
+            picks it, at intervals.
     """
 
     def __init__(
@@ -80,17 +80,17 @@ class IngestTask(Task):
         self.reader: Reader | None = None
 
     def close(self) -> None:
-        """Give all connections and files back."""
+        """Close all connections and files."""
         if self.reader is not None:
             self.reader.close()
         if self.held_tuples is not None:
             self.held_tuples.close()
         super().close()
 
-    # ---------------------------------------------------------------- a new life
+    # ---------------------------------------------------------------- a new attempt
 
     def first_positions(self) -> dict[TopicPartition, int]:
-        """Return where a first life begins to read."""
+        """Return where a first attempt begins to read."""
         start = self.source.start
         if start == EARLIEST:
             return {}
@@ -99,7 +99,7 @@ class IngestTask(Task):
         return {self.place: self.cluster.end(self.place)}
 
     def start(self) -> Iterator[bool]:
-        """Bring the index up to the arc, and go on reading where the report says."""
+        """Catch the index up with the arc, and resume reading at the reported offset."""
         self.wait("")
         if self.held_tuples is not None:
             yield from self.held_tuples.open(self.report)
@@ -114,7 +114,7 @@ class IngestTask(Task):
     # ---------------------------------------------------------------- a step
 
     def step(self) -> Iterator[bool]:
-        """Take a batch, stamp it, commit it; or follow the peers if there is none."""
+        """Stamp and commit a batch; without one, follow the epochs of the other ingest tasks."""
         self.view.poll()
         now = self.clock_ms()
         self._read(now)
@@ -128,10 +128,10 @@ class IngestTask(Task):
             epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
             yield from self._take(epoch, now)
         elif self._largest() > self.report.done and not busy:
-            # Follow the peers, never push them: two idle tasks would push each other for ever.
+            # Follow the peers' epochs, never exceed them: two idle tasks would push each other on.
             yield from self.commit([], replace(self.report, done=self._largest()))
         elif behind:
-            yield False  # it has yet to read the deletes that would be buried
+            yield False  # the index must first read the deletes that tombstones would remove
         else:
             yield from self.compaction.write_tombstones()
 
@@ -154,7 +154,7 @@ class IngestTask(Task):
         return max(self.view.of(task).done for task in tasks)
 
     def _interval_ms(self) -> int:
-        """Return the time between stamps: wider while the readers lag, so that they batch more."""
+        """Return the time between stamps; it grows while readers lag, so that they batch more."""
         if self.report.done < 0:
             return INTERVAL_MS
         slowest = min(
@@ -164,7 +164,7 @@ class IngestTask(Task):
         return min(max(INTERVAL_MS, lag_ms // 2), WIDEST_MS)
 
     def _readers(self) -> list[str]:
-        """Return the tasks whose watermark is this source's."""
+        """Return the tasks whose watermark depends on this source."""
         return [
             task
             for scope in self.plan.scopes.values()
@@ -175,7 +175,7 @@ class IngestTask(Task):
     # ---------------------------------------------------------------- watermarks
 
     def _has_end(self) -> bool:
-        """Whether the source was declared ended, is read up to there, and that is not told yet."""
+        """Whether the declared end of the source is reached and not yet reported."""
         end = self.view.ends.get(self.arc.name, {}).get(self.place.partition)
         told = self.report.watermarks and self.report.watermarks[-1][1] == FOREVER
         if end is None or told or self.reader is None:
@@ -191,9 +191,9 @@ class IngestTask(Task):
     def _pairs(
         self, epoch: int, watermark: int
     ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
-        """Return the (epoch, watermark) pairs that some reader may still need, and the new one.
+        """Return the (epoch, watermark) pairs that readers may still need, with the new one.
 
-        And what readers' watermarks were before that.
+        Returns the floors too: readers' watermarks as of the pairs that are dropped.
         """
         pairs = self.report.watermarks
         passed = min(map(self.view.frontier, self._readers()), default=self.report.done)
@@ -209,7 +209,7 @@ class IngestTask(Task):
     # ---------------------------------------------------------------- a batch
 
     def _take(self, epoch: int, now: int) -> Iterator[bool]:
-        """Process what is held as one epoch."""
+        """Process the held records as one epoch."""
         assert self.reader is not None
         held, idle, ends = self.held, self._falls_idle(now), self._has_end()
         values = list(chain.from_iterable(records.values for records in held))
@@ -221,7 +221,7 @@ class IngestTask(Task):
                 taken = self.held_tuples.judge(decoded.frame.with_columns(newest))
                 emissions = self.held_tuples.change(taken, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
-            # They wait, and what is behind them; epochs go on, as if nothing had come here.
+            # These records and later ones wait; epochs advance as if nothing had arrived.
             self.wait(str(error))
             yield False
             return
@@ -271,19 +271,19 @@ class IngestTask(Task):
         yield True
 
     def _catch_up(self) -> Iterator[bool]:
-        """Bring the index up to the arc, where there was no room for it."""
+        """Catch the index up with the arc, after the disk was full."""
         assert self.held_tuples is not None
         yield from self.held_tuples.catch_up(self.report)
         self.wait(self.held_tuples.full)
         yield not self.waits
 
     def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
-        """Return the records of these revisions, each for the owners of its identities."""
+        """Return the records of these revisions, each addressed to the owners of its identities."""
         if given.is_empty():
             return []
         (exchange,) = self.outputs
         owner = owners(given, self.plan.partition_count(exchange)).alias("owner")
-        where = given.select(ROW, owner).unique(maintain_order=True)  # two, if it changes identity
+        where = given.select(ROW, owner).unique(maintain_order=True)  # two if the identity changes
         records = originals(held)[where[ROW]].rename(lambda name: frames.AFTER + name)
         inserts = records.with_columns(
             pl.lit(frames.INSERT, pl.UInt8).alias("op"),

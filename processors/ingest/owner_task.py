@@ -1,8 +1,8 @@
-"""The owner task of a rekeyed source: one partition of its exchange, into the source's arc.
+"""The owner task of a rekeyed source: reads one partition of its exchange, writes the source's arc.
 
-Records of one identity lie anywhere in the user's topic; ingest tasks pass them on, as they are, to
-the task that owns the identity. It takes every epoch's in the order of partition and offset, as if
-they came from one partition, and alone writes what they make of the arc.
+Records of one identity may lie in any partition of the user's topic. Ingest tasks pass them on
+verbatim to the task that owns the identity. It processes the records of each epoch in the order of
+partition and offset, as if they came from one partition, and is the only writer of its identities.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from errata.topics.registry import RegistryAwayError
 
 
 class OwnerTask(Task):
-    """Takes in the records of the identities that it owns.
+    """Ingests the records of the identities that it owns.
 
     Args:
-        shared: What its process shares.
+        shared: State shared by the tasks of the process.
         source: The rekeyed source.
         partition: Partition of the source's exchange.
-        folder: Where its index is kept.
+        folder: Folder of its index.
     """
 
     def __init__(self, shared: Shared, source: Source, *, partition: int, folder: Path) -> None:
@@ -53,14 +53,14 @@ class OwnerTask(Task):
         self.input: ArcInput | None = None
 
     def close(self) -> None:
-        """Give all connections and files back."""
+        """Close all connections and files."""
         if self.input is not None:
             self.input.close()
         self.held_tuples.close()
         super().close()
 
     def start(self) -> Iterator[bool]:
-        """Bring the index up to the arc, and go on reading where the report says."""
+        """Catch the index up with the arc, and resume reading at the reported offset."""
         yield from self.held_tuples.open(self.report)
         self.wait(self.held_tuples.full)
         place = TopicPartition(self.codec.topic, self.partition)
@@ -74,7 +74,7 @@ class OwnerTask(Task):
         yield True
 
     def step(self) -> Iterator[bool]:
-        """Take the oldest epoch that is complete, and commit it."""
+        """Process and commit the oldest complete epoch."""
         assert self.input is not None
         self.view.poll()
         self.input.poll()
@@ -84,7 +84,7 @@ class OwnerTask(Task):
             self.wait(self.held_tuples.full)
             yield not self.waits
         elif self.held_tuples.is_behind:
-            yield False  # it has yet to read the deletes that would be buried
+            yield False  # the index must first read the deletes that tombstones would remove
         elif epochs and not self.is_waiting:
             yield from self._take(self.input, epochs[0])
         else:
@@ -122,11 +122,11 @@ class OwnerTask(Task):
         self.wait(self.held_tuples.full)
 
     def _own(self, passed: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
-        """Return the revisions of own identities, and the place of each among what was passed on.
+        """Return the revisions of own identities, the row of each in `passed`, and the refusals.
 
-        A record that changes an identity is two revisions. They may have different owners, so each
-        is judged by itself, also where they have the same: the result must not depend on how many
-        partitions there are.
+        A record that changes an identity becomes two revisions, which may have different owners.
+        Each is reconciled by itself, even with one owner: the result must not depend on the number
+        of partitions.
         """
         decoded = self.intake.decode(passed["value"].to_list(), passed["key"].to_list())
         places = owners(decoded.frame, self.plan.partition_count(self.codec.arc.name))

@@ -1,9 +1,9 @@
-"""What ingest makes of a batch of source revisions: one net revision an identity, or a refusal.
+"""Reconciles a batch of source revisions with the arc: one net revision per identity, or a refusal.
 
-The arc is the truth: a second insert of the same tuple is ignored, one with other values
-is a replace, an original that disagrees is counted and not believed, and a revision of an identity
-that the arc does not hold is refused. Records of one identity count in their order; all of it is
-worked out by column.
+The arc wins: a second insert of the same tuple is ignored; an insert with other values becomes a
+replace; a `before` that differs from the arc is counted and ignored; a revision of an identity that
+the arc does not hold is refused. Records of one identity apply in their order. All work is by
+column.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NOT_HELD = "the arc holds no tuple of this identity"
 
 @dataclass(frozen=True)
 class Taken:
-    """What a batch gave.
+    """The result of reconciling a batch.
 
     Args:
-        revisions: Net revisions of the arc, at most one an identity.
+        revisions: Net revisions of the arc, at most one per identity.
         keys: The encoded identity of each.
-        refused: ``__row`` (place in the batch), ``reason`` and ``detail``.
-        newest_ms: Largest event time taken; None if none was.
-        counts: How many records were what.
+        refused: ``__row`` (row in the batch), ``reason`` and ``detail``.
+        newest_ms: Largest accepted event time; None if nothing was accepted.
+        counts: Number of records by outcome.
     """
 
     revisions: pl.DataFrame
@@ -44,15 +44,15 @@ class Taken:
 
 
 def take(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
-    """Return what a batch of source revisions changes.
+    """Return the net changes of a batch of source revisions.
 
     Args:
         arc: The source's arc.
         given: In order of arrival: op, both sides, ``__key`` (encoded identity), ``__row``,
-            ``has_before`` (whether the record told its original), ``__newest`` (event time that its
-            source partition had seen before, less lateness: what is older is late, and what is
-            older by more than `keep` is refused).
-        held: What the arc holds, by ``__key``; only keys it holds.
+            ``has_before`` (whether the record states its original), ``__newest`` (newest event time
+            that its source partition had seen before, less lateness: older tuples are late, and
+            those older by more than `keep` are refused).
+        held: The arc's tuples of these keys, with ``__key``; keys that it does not hold are absent.
     """
     fresh, rest = _parted(given, held)
     rest_taken = _judge(arc, rest, held)
@@ -77,9 +77,9 @@ def take(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
 
 
 def _parted(given: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Part inserts that nothing else in the batch or the arc has to do with from all others.
+    """Split off inserts whose identity occurs nowhere else in the batch or the arc.
 
-    They are nearly all of most feeds, and there is nothing to work out about them.
+    In most feeds these are nearly all records, and they need no reconciling.
     """
     alone = (given["op"] == frames.INSERT) & ~given[KEY].is_duplicated()
     if held.height:
@@ -90,7 +90,7 @@ def _parted(given: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
 
 
 def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
-    """Return what a batch changes, whatever is in it."""
+    """Return the net changes of any batch: the general case of `take`."""
     names = list(arc.fields)
     known = held.rename({name: f"held.{name}" for name in names}).with_columns(
         pl.lit(True).alias("held")
@@ -101,7 +101,7 @@ def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
     at, was = frames.AFTER + arc.event_time, "held." + arc.event_time
     entering = (pl.col("op") != frames.DELETE) & _is_old(arc, pl.col(at))
     rows = rows.with_columns((entering | (pl.col("held") & _is_old(arc, pl.col(was)))).alias("old"))
-    if rows["moved"].any():  # both halves of a record are taken, or neither
+    if rows["moved"].any():  # both halves of a record are accepted, or neither
         rows = rows.with_columns(pl.col("old").any().over(ROW))
     aged = rows.filter("old")
     rows = _with_history(rows.filter(~pl.col("old")), names)
@@ -152,8 +152,8 @@ def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
 def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """Add to each row whether its identity is alive just before it, and with which values.
 
-    Within a batch a row follows the rows of the same identity before it: an insert makes it alive,
-    a delete does not leave it so, a replace changes neither.
+    Within a batch a row sees the effect of earlier rows of its identity: an insert makes it alive,
+    a delete ends it, a replace changes only its values.
     """
     held = [pl.col(f"held.{name}").alias(f"was.{name}") for name in names]
     repeated = rows[KEY].is_duplicated()
@@ -194,7 +194,7 @@ def _refusal(rows: pl.DataFrame, reason: str, detail: pl.Expr) -> pl.DataFrame:
 
 
 def split_moves(arc: Arc, given: pl.DataFrame) -> pl.DataFrame:
-    """Return the revisions with each replace of an identity as a delete and an insert of two.
+    """Return the revisions, each replace that changes the identity as a delete and an insert.
 
     The delete's row is marked ``moved``: if the arc does not hold it, the insert still counts.
     """

@@ -1,8 +1,8 @@
-"""What an arc is named: a value with one parser and one printer.
+"""Names of arcs, with one parser and one printer.
 
-A user names arcs; others are added between them. An exchange stands before the box that reads it,
-and what is only written to sinks, behind an exchange, has a box of its own. Names that users give
-have neither dots nor dashes.
+Users name arcs; the compiler adds others between them. An exchange is named after the box that
+reads it. An arc that is written only to sinks, behind an exchange, has a box of its own. Names that
+users give have neither dots nor dashes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class ArcName:
     """The name of an arc.
 
     Args:
-        declared: The box or source that a user declared, and that it is there for.
-        part: ``sink``: what its sinks are written; else the alias of one of its inputs; "": itself.
-        is_exchange: Whether it is the exchange that this reads from.
+        declared: The declared box or source that the arc serves.
+        part: ``sink``: the arc of its sinks; else the alias of one of its inputs; "": its own arc.
+        is_exchange: Whether it is the exchange in front of that.
 
     Example:
         >>> ArcName.parse("ratio-n.exchange")
@@ -34,7 +34,7 @@ class ArcName:
 
     @classmethod
     def parse(cls, text: str) -> ArcName:
-        """Return the name that a text is; every text is one."""
+        """Parse a name; every text is one."""
         is_exchange = text.endswith(_EXCHANGE)
         bare = text[: -len(_EXCHANGE)] if is_exchange else text
         declared, _, part = bare.partition("-")
@@ -51,7 +51,7 @@ class ArcName:
 
 
 def sink_of(arc: str) -> str:
-    """Return the name of the box that owns what an arc's sinks are written, behind an exchange."""
+    """Return the name of the box that writes an arc's sinks, behind an exchange."""
     return str(replace(ArcName.parse(arc), part=_SINK))
 
 
@@ -66,7 +66,7 @@ def read_by(exchange: str) -> str:
 
 
 def owner_of(name: str) -> str:
-    """Return the box that a user declared and that an exchange, or a sink's owner, is there for.
+    """Return the declared box that an exchange, or the box of its sinks, serves.
 
     Example:
         >>> owner_of("sums-sink.exchange"), owner_of("ratio-n.exchange"), owner_of("sums")

@@ -1,4 +1,4 @@
-"""What the plan topic holds: the deployed plan, and the declared ends of sources."""
+"""Reads and writes the plan topic: the deployed plan, switches, declared ends of sources."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class NotDeployedError(ErrataError):
 
 
 class PlanMismatchError(ErrataError):
-    """The network differs from the one that is deployed under its name."""
+    """The network differs from the one deployed under its name."""
 
 
 class NewVersionError(ErrataError):
-    """A process runs a version of the plan that is not deployed any more."""
+    """A process runs a version of the plan that is no longer deployed."""
 
 
 def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
-    """Declare that a source ends where its topic ends now; returns the offset by partition."""
+    """Declare that a source ends at the current end of its topic; returns offsets by partition."""
     topic = plan.sources[source].topic
     ends = {p: cluster.end(TopicPartition(topic, p)) for p in range(cluster.partitions(topic))}
     _write(cluster, plan, EndRecord(source, ends))
@@ -46,15 +46,15 @@ def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Deployed:
-    """What the plan topic says of a network.
+    """The deployed plan of a network, from the plan topic.
 
     Args:
-        version: Of the plan.
-        first_epoch: The first that is processed by it.
-        deployment: Id of the deployment: local state belongs to one.
+        version: Version of the plan.
+        first_epoch: The first epoch that it processes.
+        deployment: Id of the deployment, to which local state belongs.
         generations: By arc: the version that made its topic, if that is not the first.
         plan: Its description.
-        under_way: The version that is being switched to; None: no switch is.
+        under_way: The version that a running switch leads to; None: no switch is running.
     """
 
     version: int
@@ -70,10 +70,10 @@ class Change:
     """A number of partitions that differs, or a field that is new.
 
     Args:
-        kind: Of what: ``topic``, ``arc`` or ``field``.
+        kind: ``topic``, ``arc`` or ``field``.
         name: Its name.
-        before: As it is deployed; None: it isn't.
-        after: As it is declared, or found.
+        before: The deployed number; None: it is not deployed.
+        after: The declared or actual one.
     """
 
     kind: str
@@ -86,7 +86,7 @@ class Change:
 
 
 def read_plan(cluster: Cluster, network: str) -> Deployed | None:
-    """Return what is deployed under a network's name; None if nothing is."""
+    """Return the deployed plan of a network; None if it is not deployed."""
     place = TopicPartition(names.plan_topic(network), 0)
     deployed: PlanRecord | None = None
     announced: SwitchRecord | None = None
@@ -118,15 +118,15 @@ def read_plan(cluster: Cluster, network: str) -> Deployed | None:
 
 
 def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:
-    """Return what is deployed under a network's name.
+    """Return the deployed plan of a network.
 
     Args:
         cluster: The cluster.
-        network: The name.
-        remedy: What to do if nothing is.
+        network: Its name.
+        remedy: Ends the error's message.
 
     Raises:
-        NotDeployedError: If nothing is.
+        NotDeployedError: If it is not deployed.
     """
     found = read_plan(cluster, network)
     if found is None:
@@ -143,15 +143,15 @@ def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:
 
 
 def announce(cluster: Cluster, plan: Plan) -> None:
-    """Tell everybody who runs an older version that this one is coming."""
+    """Announce a version of the plan: processes that run an older one stop."""
     _write(cluster, plan, SwitchRecord(plan.version))
 
 
 def as_deployed(plan: Plan, found: Deployed) -> Plan:
-    """Return a network's plan with the numbers of partitions that are deployed.
+    """Return a network's plan with the deployed numbers of partitions.
 
     Raises:
-        PlanMismatchError: If it differs from what is deployed in anything else.
+        PlanMismatchError: If it differs from the deployed plan in anything else.
     """
     new = added(plan, found)
     if new:
@@ -176,7 +176,7 @@ def added(plan: Plan, found: Deployed) -> list[str]:
     """Return the declared boxes of a network that are not deployed.
 
     Raises:
-        PlanMismatchError: If anything that is deployed is not described equally.
+        PlanMismatchError: If the network lacks or changes anything that is deployed.
     """
     wanted: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
     there = without_counts(found.plan)
@@ -198,9 +198,9 @@ def added(plan: Plan, found: Deployed) -> list[str]:
 
 
 def deploy(cluster: Cluster, plan: Plan) -> Deployed:
-    """Deploy a first version of a plan, unless one is; return what is deployed then.
+    """Deploy the first version of a plan unless one is deployed; return the deployed one.
 
-    Local state is that of one deployment: if the cluster is made anew, so is the state.
+    Local state belongs to one deployment: a new cluster starts with new state.
     """
     found = read_plan(cluster, plan.network)
     if found is None:
@@ -211,10 +211,10 @@ def deploy(cluster: Cluster, plan: Plan) -> Deployed:
 
 
 def require_same(plan: Plan, found: Deployed) -> Plan:
-    """Return a plan as it is deployed.
+    """Return a plan as deployed.
 
     Raises:
-        PlanMismatchError: If another one is.
+        PlanMismatchError: If it differs from the deployed one, numbers of partitions included.
     """
     there = as_deployed(plan, found)
     changed = changes(there, plan)
@@ -228,7 +228,7 @@ def require_same(plan: Plan, found: Deployed) -> Plan:
 
 
 def changes(old: Plan, new: Plan) -> list[Change]:
-    """Return what of the numbers of partitions of one network differs."""
+    """Return the numbers of partitions that differ between two plans of one network."""
     sources = [
         Change("topic", source.topic, old.topic_partitions[name], new.topic_partitions[name])
         for name, source in new.sources.items()
@@ -238,7 +238,7 @@ def changes(old: Plan, new: Plan) -> list[Change]:
 
 
 def plan_spec(network: str) -> TopicSpec:
-    """Return the topic that a network's plan is kept in."""
+    """Return the topic that holds a network's plan."""
     return TopicSpec(names.plan_topic(network), 1, settings.compacted())
 
 
@@ -250,7 +250,7 @@ def topic_specs(
     Args:
         plan: The plan, placed.
         compaction_lag_ms: How long superseded records stay in connection points.
-        existing: Topics of sinks that are there, and are taken as they are.
+        existing: Existing topics of sinks, which are used as they are.
     """
     net = plan.network
     specs = [
@@ -282,7 +282,7 @@ def topic_specs(
 
 
 def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    """Yield what of a deployed plan is not the same in another one, which may have more boxes."""
+    """Yield the parts of a deployed plan that differ in another one, which may have more boxes."""
     for group, known in there.items():
         own = wanted.get(group, {})
         if group == "sinks":

@@ -1,4 +1,4 @@
-"""A deployed plan read back from its description: for readers that don't have the user's code."""
+"""A deployed plan read back from its description, for readers without the user's code."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class NoSuchArcError(ErrataError):
 
 
 class ForeignSchemaError(ErrataError):
-    """The registry does not have the schema by which an arc is written."""
+    """The registry does not have the schema with which an arc is written."""
 
 
 @dataclass(frozen=True)
 class DescribedPlan(Plan):
-    """A plan as its description tells it: tasks, topics, partitions, and what arcs carry.
+    """A plan read from its description: tasks, topics, partitions, and the fields of arcs.
 
-    Not how boxes compute: `boxes`, `paths`, `kept_ms`, `exchanged` and `sinks` are empty, and arcs
-    have no `event_time_shift_ms`. It is for readers of arcs
-    and reports; no task can be run by it.
+    It lacks how boxes compute: `boxes`, `paths`, `kept_ms`, `exchanged` and `sinks` are empty, and
+    arcs have no `event_time_shift_ms`. It serves readers of arcs and reports; no task can run by
+    it.
 
     Args:
-        description: What `Plan.describe` gave.
+        description: The result of `Plan.describe`.
     """
 
     description: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class DescribedPlan(Plan):
         """Return an arc that has a topic of its own.
 
         Raises:
-            NoSuchArcError: If there is none of this name, or it stays inside its process.
+            NoSuchArcError: If no arc has this name, or it stays inside its process.
         """
         known = [name for name in self.topics if not self.arcs[name].exchange]
         if arc in known:
@@ -61,14 +61,14 @@ class DescribedPlan(Plan):
         raise NoSuchArcError(f"{lacks}; it can be read: {', '.join(known)}")
 
     def written(self, arc: str, registry: Registry) -> tuple[Arc, dict[str, int]]:
-        """Return an arc with its fields as they are on the wire, and its schemas' ids by subject.
+        """Return an arc with its fields in wire order, and its schemas' ids by subject.
 
-        A description has fields by name; only the schema of the records knows their order.
+        A description has fields by name; only the schema of the records has their order.
 
         Raises:
             NoSuchArcError: If the arc can't be read.
-            ForeignSchemaError: If the registry has no such schema: it is not the one that the
-                network's processes use.
+            ForeignSchemaError: If the registry has no such schema: the network's processes use
+                another registry.
         """
         found, ids, schema = self.readable(arc), dict[str, int](), None
         for part in ("key", "value"):
@@ -76,7 +76,7 @@ class DescribedPlan(Plan):
             latest = registry.latest(subject)
             if latest is not None:
                 ids[subject], schema = latest
-        names = _names(schema) if len(ids) == 2 else []  # that of the value is the last one
+        names = _names(schema) if len(ids) == 2 else []  # the value's schema comes last
         if set(names) != set(found.fields):
             raise ForeignSchemaError(
                 f"the schemas of arc {arc!r} of network {self.network!r} are not in this registry; "
@@ -89,13 +89,13 @@ def read_described(cluster: Cluster, network: str) -> DescribedPlan:
     """Return the plan that is deployed under a network's name.
 
     Raises:
-        NotDeployedError: If there is none.
+        NotDeployedError: If none is.
     """
     return described(require_plan(cluster, network))
 
 
 def described(found: Deployed) -> DescribedPlan:
-    """Return the plan of what is deployed."""
+    """Return the plan of a deployment."""
     told = found.plan
     arcs = {name: _arc(name, each) for name, each in told["arcs"].items()}
     sources = {name: _source(arcs[name], each) for name, each in told["sources"].items()}
@@ -179,7 +179,7 @@ def _source(arc: Arc, told: Mapping[str, Any]) -> Source:
 
 
 def _reads(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the arcs that a box reads, of what `describe_box` gave."""
+    """Return the arcs that a box reads, from its description."""
     if "union" in told:
         return tuple(told["union"])
     if "inputs" in told:
@@ -188,7 +188,7 @@ def _reads(told: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _names(schema: Any) -> list[str]:
-    """Return the fields of the tuples that a revision schema carries, in order; [] if it is none.
+    """Return the fields of a revision schema's tuples, in order; [] for any other schema.
 
     Example:
         >>> from errata.schemas.avro import revision_schema

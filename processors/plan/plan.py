@@ -1,4 +1,4 @@
-"""A plan: what runs, in which scopes, on which partitions, over which topics."""
+"""A plan: the boxes of a network, with their scopes, partitions and topics."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class Plan:
         sources: By name; each is a scope of its own, ``ingest.<source>``.
         boxes: By name, in topological order.
         scopes: By name; those of boxes, and of the owners of rekeyed sources.
-        arcs: By name: what each carries.
+        arcs: By name.
         topics: Names of the arcs that are written to topics.
         paths: By name of an aggregate: how its inputs are replayed.
         choices: By name of an aggregate, or a lag: its mode, and why.
-        sources_of: By arc: the sources it comes from.
+        sources_of: By arc: the sources that it comes from.
         kept_ms: By connection point: how much event time it really keeps.
-        exchanged: By exchange: the partitions asked for; None: as many as its input has.
+        exchanged: By exchange: the requested partitions; None: as many as its input has.
         sinks: The users' topics that results go to.
-        spark: By aggregate on Spark: how long after it closed a window's state is kept, in ms.
-        partitions: By arc: its partitions; empty before the plan is placed.
-        topic_partitions: By source: partitions of the user's topic.
-        sink_partitions: By sink's topic: its partitions.
-        deployment: Id of what is deployed; "" before.
-        version: Of the deployed plan; the next one has other numbers of partitions.
-        first_epoch: The first that this version processes: what arcs held before is told as of the
-            one before it.
-        generations: By arc: the version that made its topic; 1 if it isn't named.
+        spark: By aggregate on Spark: how long a window's state is kept after the window closes, ms.
+        partitions: By arc: its number of partitions; empty before the plan is placed.
+        topic_partitions: By source: number of partitions of the user's topic.
+        sink_partitions: By topic of a sink: its number of partitions.
+        deployment: Id of the deployment; "" before it.
+        version: Version of the deployed plan; the next one has other numbers of partitions.
+        first_epoch: The first epoch that this version processes; moved tuples belong to the epoch
+            before it.
+        generations: By arc: the version that made its topic; 1 if absent.
     """
 
     network: str
@@ -82,14 +82,14 @@ class Plan:
         return names.requests_topic(self.network, arc, version=self.generations.get(arc, 1))
 
     def replies(self, scope: str) -> str:
-        """Return the topic of the replies to the tasks of a scope, a partition for each."""
+        """Return the topic of the replies to the tasks of a scope, one partition per task."""
         version = self.generations.get(self.scopes[scope].inputs[0], 1)
         return names.replay_topic(self.network, scope, version=version)
 
     def scope_of(self, arc: str) -> str:
-        """Return the scope that writes an arc; that of a source is ``ingest.<source>``.
+        """Return the scope that writes an arc; for a source it is ``ingest.<source>``.
 
-        Of a rekeyed one that is the scope of its exchange, and its arc's ``<source>-owner``.
+        For a rekeyed source that scope writes the exchange, and ``<source>-owner`` writes the arc.
         """
         if arc in self.sources and self.sources[arc].rekey:
             return owning_scope(arc)
@@ -100,11 +100,11 @@ class Plan:
     def placed(
         self, topic_partitions: dict[str, int], *, sink_partitions: dict[str, int] | None = None
     ) -> Plan:
-        """Return the plan with the users' topics as they are found on a cluster.
+        """Return the plan with all numbers of partitions, given those of the users' topics.
 
         Args:
             topic_partitions: By source: partitions of its topic.
-            sink_partitions: By topic of a sink, those that are there; others get their arc's.
+            sink_partitions: By existing topic of a sink: its partitions; others get their arc's.
 
         Raises:
             NetworkError: If arcs that are read together have different numbers of partitions.
@@ -135,22 +135,22 @@ class Plan:
         )
 
     def partition_count(self, arc: str) -> int:
-        """Return how many partitions an arc has."""
+        """Return the number of partitions of an arc."""
         return self.partitions[arc]
 
     def tasks(self, scope: str) -> list[str]:
-        """Return the tasks of a scope, a partition each."""
+        """Return the tasks of a scope, one per partition."""
         own = ScopeId.parse(scope)
         return [str(own.task(partition)) for partition in range(self.task_count(own))]
 
     def task_count(self, scope: ScopeId) -> int:
-        """Return how many tasks a scope has: that of a source, or one of boxes."""
+        """Return the number of tasks of an ingest scope or a scope of boxes."""
         if scope.is_ingest:
             return self.topic_partitions[scope.name]
         return self.partition_count(self.scopes[scope.name].inputs[0])
 
     def owned(self, scope: str) -> Source | None:
-        """Return the source that the tasks of a scope own; None if they run boxes."""
+        """Return the source whose identities the tasks of a scope own; None if they run boxes."""
         found = self.scopes[scope]
         return None if found.boxes else self.sources[found.outputs[0]]
 
@@ -161,7 +161,7 @@ class Plan:
 
     @cached_property
     def moved(self) -> frozenset[str]:
-        """The arcs with a map between the sources and them that replaces the event time."""
+        """The arcs downstream of a map that replaces the event time, its own arc among them."""
         found = set[str]()
         for name, box in self.boxes.items():
             if box.moves_event_time or not found.isdisjoint(box.inputs):
@@ -169,7 +169,7 @@ class Plan:
         return frozenset(found)
 
     def shared_by(self, scope: str) -> str:
-        """Return a topic with a partition for each task of a scope, by which processes share it."""
+        """Return a topic with one partition per task of a scope, for its consumer group."""
         own = ScopeId.parse(scope)
         if own.is_ingest:
             return self.sources[own.name].topic
@@ -180,12 +180,12 @@ class Plan:
         return [sink for sink in self.sinks if sink.arc == arc]
 
     def emitted(self, scope: Scope) -> list[str]:
-        """Return the arcs of a scope that go to a topic: their own, or a sink's."""
+        """Return the arcs of a scope that are written to a topic: their own, or a sink's."""
         sunk = {sink.arc for sink in self.sinks}
         return [box for box in scope.boxes if box in scope.outputs or box in sunk]
 
     def closes_windows(self, scope: str) -> bool:
-        """Whether windows of a scope's may close in an epoch that brings it nothing."""
+        """Whether windows of a scope may close in an epoch without input."""
         return any(box in self.choices for box in self.scopes[scope].boxes)
 
     def writers(self, arc: str, partition: int) -> list[str]:
@@ -196,7 +196,7 @@ class Plan:
         return [str(ScopeId.parse(scope).task(partition))]
 
     def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
-        """Return the arcs and partitions that a task's output depends on: on Spark, all."""
+        """Return the arcs and partitions that a task's output depends on; on Spark, all of them."""
         found = self.scopes[scope]
         return [
             (arc, number)
@@ -205,17 +205,17 @@ class Plan:
         ]
 
     def asked(self) -> list[str]:
-        """Return the connection points that some box asks, which therefore need a sweeper."""
+        """Return the connection points that some box sends requests to; they need sweepers."""
         found = {anchor.arc.name for path in self.paths.values() for anchor in path.anchors}
         found |= {choice.results for choice in self.choices.values() if choice.results}
         return [arc for arc in self.arcs if arc in found]
 
     def radius_ms(self, arc: str) -> int:
-        """Return the radius of an anchor: the most that any box asks of it; 0 if none does."""
+        """Return the radius of an anchor: the largest that any box needs; 0 if none replays it."""
         return max((path.radius_ms(arc) for path in self.paths.values()), default=0)
 
     def asked_by(self, scope: Scope) -> list[str]:
-        """Return the connection points that the boxes of a scope ask."""
+        """Return the connection points that the boxes of a scope send requests to."""
         found = {
             anchor.arc.name
             for box in scope.boxes
@@ -226,7 +226,7 @@ class Plan:
         return [arc for arc in self.arcs if arc in found]
 
     def asked_everywhere(self, box: str) -> list[str]:
-        """Return the connection points that a box asks in all their partitions."""
+        """Return the connection points of which a box asks all partitions."""
         path = self.paths.get(box)
         return [a.arc.name for a in path.anchors if a.everywhere] if path else []
 
@@ -235,7 +235,7 @@ class Plan:
         return [scope.name for scope in self.scopes.values() if arc in scope.inputs]
 
     def describe(self) -> dict[str, Any]:
-        """Return the plan as plain data: what the plan topic holds and `errata explain` prints."""
+        """Return the plan as plain data, for the plan topic and `errata explain`."""
         return {
             "network": self.network,
             "sources": {
@@ -275,12 +275,12 @@ class Plan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest that is the same for the same plan."""
+        """A digest of the plan; equal plans have equal digests."""
         return _digest(self.describe())
 
     @cached_property
     def shape(self) -> str:
-        """A digest that is the same for plans that differ in numbers of partitions only."""
+        """A digest of the plan without its numbers of partitions."""
         return _digest(without_counts(self.describe()))
 
 

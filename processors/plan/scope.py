@@ -20,11 +20,11 @@ def owning_scope(source: str) -> str:
 
 @dataclass(frozen=True)
 class Scope:
-    """Boxes that run together in one process, a task a partition, in topological order.
+    """Boxes that run together in one process, one task per partition, in topological order.
 
-    One without boxes is that of the owners of a rekeyed source (`owning_scope`). One on
-    Spark is a job, which reports as a task for each partition, all of them at once.
-    `order` is that in which an epoch goes through the boxes (`propagation`).
+    A scope without boxes is that of the owners of a rekeyed source (`owning_scope`). A scope on
+    Spark is a job, which reports for the tasks of all partitions at once. `order` is the order in
+    which an epoch runs the boxes (`propagation`).
     """
 
     name: str

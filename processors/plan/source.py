@@ -1,4 +1,4 @@
-"""A source as it is compiled: a user's topic, and how it is taken in."""
+"""A compiled source: a user's topic, and how it is ingested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from errata.schemas.arc import Arc
 
 @dataclass(frozen=True)
 class Source:
-    """A user's topic and how it is taken in.
+    """A user's topic and how it is ingested.
 
     Args:
         arc: The arc that ingest writes.
@@ -19,10 +19,10 @@ class Source:
         envelope: ``append``, ``upsert``, ``debezium`` or ``native``.
         format: ``avro``, ``json`` or ``csv``.
         lateness_ms: How far the watermark stays behind the newest event time.
-        idle_after_ms: Silence after which a partition no longer holds the watermark; None: never.
+        idle_after_ms: Silence after which a partition counts as idle; None: never.
         partitions: Partitions of the arc; None: as many as the topic has.
-        event_time: Gives the arc's hidden event time; None if that is a declared field.
-        rekey: Whether records are brought together by identity first.
+        event_time: Computes the arc's hidden event time; None if that is a declared field.
+        rekey: Whether records are first exchanged by identity.
         start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
     """
 

@@ -1,13 +1,14 @@
-"""The frontier of every task, by Timely's tracker over what the tasks report.
+"""The frontier of every task, computed by Timely's tracker from the reports of all tasks.
 
-The graph that is tracked is that of tasks: inside of one its boxes are its own affair, outside only
-the task is seen. A pointstamp is what keeps an epoch open:
+The tracked graph has a node for each task; boxes inside a task are invisible to it. A pointstamp
+keeps an epoch open:
 
-* an ingest task can produce all epochs after the last it has processed;
-* records of a task's input that it has not processed may become anything from its next epoch on;
-* a task whose windows are open can produce in the epoch in which the first of them closes.
+* an ingest task can produce all epochs after the last that it has processed;
+* unprocessed records of a task's input can produce output from its next epoch on;
+* a task with open windows can produce output in the epoch in which the first of them closes.
 
-All else is inferred: a task that has none of these is as far as what it reads, and writes nothing.
+All else is inferred: the frontier of a task without these is that of its inputs, and it writes
+nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Frontiers:
     """Follows the reports of a network's tasks.
 
     Args:
-        plan: Says which tasks there are, and what each reads and writes.
-        of: Gives the newest report of a task.
-        watermarks: The watermarks, as these reports tell them.
+        plan: Gives the tasks, and the partitions that each reads and writes.
+        of: Returns the newest report of a task.
+        watermarks: The watermarks from these reports.
     """
 
     def __init__(self, plan: Plan, of: Callable[[str], Report], watermarks: Watermarks) -> None:
@@ -77,7 +78,7 @@ class Frontiers:
         return nodes, graph.build()[0]
 
     def changed(self, before: Report, now: Report) -> None:
-        """Take note that a task has reported."""
+        """Mark the frontiers that a new report of a task may change."""
         task = now.task
         if task not in self._nodes:
             return
@@ -91,7 +92,7 @@ class Frontiers:
         ):
             self._stale.update(self._closing[scope.name])
         elif scope.name in self.plan.scopes and self.plan.scopes[scope.name].on_spark:
-            self._stale.update(self.plan.tasks(scope.name))  # each reads what the others do
+            self._stale.update(self.plan.tasks(scope.name))  # each reads the inputs of all
 
     def frontier(self, task: str) -> int:
         """Return the last epoch that a task can no longer produce."""
@@ -113,7 +114,7 @@ class Frontiers:
         self._tracker.propagate_all()
 
     def _pointstamps(self, task: str) -> Mapping[Location, int | None]:
-        """Return the epoch that a task keeps open at each place of its; None if it keeps none."""
+        """Return the epoch that a task keeps open at each of its locations; None if none."""
         node, done = self._nodes[task], self.of(task).done
         if task not in self._reads:
             return {Source(node, 0): done + 1}
@@ -122,7 +123,7 @@ class Frontiers:
         return {Source(node, 0): self.closing(task, after=done), **own}
 
     def _waiting(self, task: str) -> Iterator[bool]:
-        """Yield for each input of a task whether it has records that the task has not processed."""
+        """Yield for each input of a task whether it has unprocessed records."""
         scope, done = TaskId.parse(task).scope, self.of(task).done
         for arc, number in self._reads[task]:
             place = TopicPartition(self.plan.topic(arc), number)
@@ -135,8 +136,8 @@ class Frontiers:
 
         Args:
             task: A task of a scope.
-            after: Epochs after this one.
-            closes: When the first of its open windows ends; as it reported it if not given.
+            after: Only epochs after this one.
+            closes: Event time at which its first open window ends; None: as in its report.
         """
         scope, report = str(TaskId.parse(task).scope), self.of(task)
         closes = report.closes if closes is None else closes

@@ -1,6 +1,6 @@
-"""What one process knows of everybody's progress.
+"""The progress of all tasks, as one process knows it.
 
-A task that has nothing to do writes nothing; how far it is is inferred from what it reads.
+An idle task writes nothing; its progress is inferred from its inputs.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPart
 
 
 class View:
-    """The newest report of every task, and what follows from them.
+    """The newest report of every task, with the frontiers and watermarks that follow from them.
 
     Args:
-        cluster: Where the progress topic is.
-        plan: Says which tasks there are.
+        cluster: Holds the progress topic.
+        plan: Gives the tasks.
     """
 
     def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
@@ -44,30 +44,30 @@ class View:
         self.reports: dict[str, Report] = {}
         self.watermarks = Watermarks(plan, self.of)
         self.ignored: dict[str, InvalidReport] = {}
-        """By task: an invalid report, until the task reports again."""
+        """By task: an invalid report, until the task writes a valid one."""
         self.invalid: dict[str, InvalidReport] = {}
         """By task: the last invalid report."""
         self.invalid_count = 0
-        """How many reports were invalid."""
+        """Number of invalid reports."""
         self.validator = ReportValidator(plan, cluster.ends)
         self._read: dict[str, Report] = {}
         self._heard: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
         self.version = 1
-        """The newest version of the plan that was deployed or announced."""
+        """The newest deployed or announced version of the plan."""
 
     def poll(self) -> None:
-        """Take in the reports, and the declared ends of sources, that have arrived."""
+        """Read the reports and the declared ends of sources that have arrived."""
         for records in self.reader.poll():
             self._take(records)
-        with suppress(MovingLeaderError):  # looked at again at the next poll
+        with suppress(MovingLeaderError):  # the next poll tries again
             self._judge()
 
     def catch_up(self, *, limit_s: float = 30.0) -> None:
-        """Take in every report that is there now, and what has arrived of declared ends.
+        """Read every report written before the call, and the declared ends that have arrived.
 
         Raises:
-            ClusterError: If that takes too long: an open transaction may hold them back.
+            ClusterError: If that takes longer than `limit_s`: an open transaction may block it.
         """
         until_s = monotonic() + limit_s
         self.poll()
@@ -99,7 +99,7 @@ class View:
             self._ignore(key, InvalidReport(None, str(error), time_ms))
 
     def _judge(self) -> None:
-        """Go by the reports that have arrived, unless they can't be true."""
+        """Validate the reports that have arrived; apply the valid ones, ignore the others."""
         self.validator.look(report for _, report, _ in self._heard)
         heard, self._heard = self._heard, []
         for key, report, time_ms in heard:
@@ -123,7 +123,7 @@ class View:
             self.version = max(self.version, record.version)
 
     def note(self, report: Report) -> None:
-        """Take in a report that is true, unless a newer one of the same task is known."""
+        """Apply a valid report, unless a newer one of the same task is known."""
         self.validator.note(report)
         self.ignored.pop(report.task, None)
         known, task = self.of(report.task), TaskId.parse_or_none(report.task)
@@ -135,14 +135,14 @@ class View:
         self.frontiers.changed(known, report)
 
     def has_read_to(self, end: int) -> bool:
-        """Whether all reports before this offset have been taken in."""
+        """Whether all reports before this offset have been applied or ignored."""
         return self.reader.position(self.source) >= end and not self._heard
 
     def of(self, task: str) -> Report:
         """Return the newest report of a task; an empty one before its first."""
         return self.reports.get(task) or Report(task)
 
-    # ---------------------------------------------------------------- who writes and reads what
+    # ---------------------------------------------------------------- readers and writers
 
     def tasks(self, scope: str) -> list[str]:
         """Return the tasks of a scope, a partition each."""
@@ -152,10 +152,10 @@ class View:
         """Return the tasks that may write to one partition of an arc."""
         return self.plan.writers(arc, partition)
 
-    # ---------------------------------------------------------------- belief
+    # ---------------------------------------------------------------- covered records
 
     def committed(self, tasks: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return what to believe of some tasks now: by attempt, the last epoch."""
+        """Return the last epoch that reports cover now, by task and attempt."""
         return {task: dict(self.of(task).committed) for task in tasks}
 
     def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
@@ -174,7 +174,7 @@ class View:
         return self.frontiers.frontier(task)
 
     def complete(self, arc: str, partition: int) -> tuple[int, int]:
-        """Return the last complete epoch of an arc's partition, and the offset it lies before."""
+        """Return an arc partition's last complete epoch, and the offset after its records."""
         place = TopicPartition(self.plan.topic(arc), partition)
         writers = self.writers(arc, partition)
         end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
@@ -183,19 +183,19 @@ class View:
     # ---------------------------------------------------------------- watermarks
 
     def line(self, scope: str) -> Line:
-        """Return where the watermark of a scope rises, as far as reports tell it."""
+        """Return the watermark of a scope by epoch, as far as it is reported."""
         return self.watermarks.line(self.plan.sources_behind(scope))
 
     def watermark(self, task: str, *, upto: int) -> int:
-        """Return wm(upto) as a task of a scope sees it, that has not processed later epochs."""
+        """Return wm(upto) for a task of a scope; the task must not have processed later epochs."""
         line = self.line(str(TaskId.parse(task).scope))
         return max(self.of(task).watermark, line.at(upto))
 
     def settled(self, arc: str, *, upto: int) -> int:
         """Return the event time before which no tuple of an arc can be revised after an epoch.
 
-        What is older than `keep` behind what a partition of a source has seen is refused there. Of
-        one that is idle, or has ended, it is not told what it had seen by then: NEVER.
+        Ingest refuses tuples that are older than `keep` behind the watermark of their partition. An
+        idle or ended partition does not report that watermark; the result is then `NEVER`.
         """
         plan, found = self.plan, [FOREVER]
         for source in plan.sources_of[arc]:
@@ -208,7 +208,7 @@ class View:
 
 
 def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
-    """Return the revisions that exist.
+    """Return the revisions that a report covers.
 
     Args:
         revisions: With the ``task``, ``attempt`` and ``epoch`` of each.

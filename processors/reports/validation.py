@@ -35,7 +35,7 @@ class ReportValidator:
     """Validates the reports of a network.
 
     Args:
-        plan: The deployed plan. Of a report by another plan, claims about other topics pass.
+        plan: The deployed plan. In a report by another plan, claims about unknown topics pass.
         ends: Returns the end offsets of partitions.
     """
 
@@ -58,9 +58,9 @@ class ReportValidator:
         return scope.name in parts and known.partition < plan.task_count(scope)
 
     def look(self, reports: Iterable[Report]) -> None:
-        """See how far the partitions go that some reports tell of; asks at most once.
+        """Fetch the end offsets that validating these reports needs, with at most one request.
 
-        To be called with reports that have arrived, before they are judged.
+        Call it with newly arrived reports, before `why_not`.
         """
         unseen = {
             place
@@ -72,16 +72,16 @@ class ReportValidator:
             self._ends |= self._ask_ends(unseen)
 
     def note(self, report: Report) -> None:
-        """Take note that what a report tells of is there: it was acknowledged to this process."""
+        """Note that the records a report claims exist, as known from a valid or own report."""
         for place, end in self._claims(report):
             self._ends[place] = max(end, self._end(place))
 
     def why_not(self, report: Report, *, before: Report) -> str | None:
-        """Return why a report is not believed; None if nothing is against it.
+        """Return why a report is invalid; None if it is valid.
 
         Args:
             report: The report.
-            before: The one before it of that task.
+            before: The task's report before it.
         """
         return next(self._against(report, before), None)
 
@@ -108,7 +108,7 @@ class ReportValidator:
         if report.attempt < before.attempt:
             yield f"its attempt {report.attempt} follows attempt {before.attempt}"
         if report.attempt != before.attempt:
-            return  # what an older life told last may have been undone with its transaction
+            return  # the older attempt's last report may have been aborted
         if report.done < before.done:
             yield f"it goes back from epoch {before.done} to {report.done}"
         for place, (offset, _) in report.ends.items():
@@ -116,7 +116,7 @@ class ReportValidator:
                 yield f"the end of what it wrote to {told_of(place)} goes back to {offset}"
 
     def _claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the partitions of its own that a report tells of, and where its records end."""
+        """Yield the task's own output partitions in a report, and where its records end there."""
         if self.knows(report.task) and not TaskId.parse(report.task).scope.is_sweeper:
             written, _ = self._places(report.task)
             yield from ((at, end) for at, (end, _) in report.ends.items() if at in written)
@@ -125,7 +125,7 @@ class ReportValidator:
         return self._ends.get(place, 0)
 
     def _places(self, task: str) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Return what a task that is no sweeper writes, and what it reads."""
+        """Return the partitions that a task writes, and those that it reads; not for sweepers."""
         if task not in self._own:
             self._own[task] = set(self._written(task)), set(self._read(task))
         return self._own[task]
@@ -148,5 +148,5 @@ class ReportValidator:
 
 
 def told_of(place: TopicPartition) -> str:
-    """Return a partition as it is told to people."""
+    """Return a partition as text for messages."""
     return f"partition {place.partition} of {place.topic}"

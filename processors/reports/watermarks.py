@@ -1,7 +1,7 @@
 """wm(e): event time up to which some sources had been seen in epochs up to e.
 
-It is data: what the reports of ingest tasks tell, combined by minimum, idle partitions left out,
-never falling. Whoever reads it gets the same, whenever.
+It is the minimum of the watermarks in the reports of ingest tasks, without idle partitions, and it
+never falls. It depends on reports only: every reader computes the same value at any time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from errata.processors.wire.report import IDLE, NEVER, Floor, Report
 
 @dataclass(frozen=True)
 class Line:
-    """Where the watermark of some sources rises.
+    """The watermark of some sources as a step function of the epoch.
 
     Args:
-        epochs: At these epochs, in order.
-        values: To these event times, in order.
+        epochs: Epochs at which it rises, in order.
+        values: Event times to which it rises, in order.
     """
 
     epochs: list[int]
@@ -33,7 +33,7 @@ class Line:
         return self.values[count - 1] if count else NEVER
 
     def first(self, at_least: int, *, after: int) -> int | None:
-        """Return the first epoch after one by which the watermark has come so far, if known."""
+        """Return the first epoch past `after` with a watermark of `at_least` or more, if known."""
         place = max(bisect_right(self.values, at_least - 1), bisect_right(self.epochs, after))
         return self.epochs[place] if place < len(self.epochs) else None
 
@@ -42,8 +42,8 @@ class Watermarks:
     """The watermarks of a network.
 
     Args:
-        plan: Says which sources there are, and their tasks.
-        of: Gives the newest report of a task.
+        plan: Gives the sources and their tasks.
+        of: Returns the newest report of a task.
     """
 
     def __init__(self, plan: Plan, of: Callable[[str], Report]) -> None:
@@ -57,7 +57,7 @@ class Watermarks:
         return self._lines[sources]
 
     def changed(self, source: str) -> None:
-        """Take note that an ingest task of a source has reported."""
+        """Drop cached watermarks: an ingest task of this source has reported."""
         self._lines = {own: line for own, line in self._lines.items() if source not in own}
 
     def _made(self, sources: tuple[str, ...]) -> Line:
@@ -72,7 +72,7 @@ class Watermarks:
         found = dict.fromkeys(sorted(epoch for epoch, _ in floors), NEVER)
         for epoch, number, watermark in events:
             now[number] = watermark
-            found[epoch] = combined(now)  # the last of an epoch's counts: all of them are one
+            found[epoch] = combined(now)  # an epoch's last value wins: its events are simultaneous
         for epoch, watermark in floors:
             found[epoch] = max(found[epoch], watermark)
         line, highest = Line([], []), NEVER
@@ -84,10 +84,10 @@ class Watermarks:
         return line
 
     def floors(self, source: str, *, upto: int) -> tuple[Floor, ...]:
-        """Return wm(upto) of every set of sources that some scope reads and that holds this one.
+        """Return wm(upto) of every set of sources that some scope reads and that has this one.
 
-        A report that forgets older pairs must tell it: the minimum of what is left may be lower,
-        where a partition that was idle comes back.
+        A report that drops older pairs must hold it: the minimum of the remaining pairs may be
+        lower, where an idle partition becomes active again.
         """
         behind = {self.plan.sources_behind(scope) for scope in self.plan.scopes}
         return tuple(
@@ -98,7 +98,7 @@ class Watermarks:
 
 
 def combined(watermarks: Iterable[int]) -> int:
-    """Return the minimum of watermarks, idle ones left out; NEVER if all are idle.
+    """Return the minimum of watermarks without idle ones; `NEVER` if all are idle.
 
     Example:
         >>> combined([5, IDLE, 3]), combined([IDLE, IDLE]) == NEVER

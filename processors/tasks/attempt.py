@@ -1,4 +1,4 @@
-"""One attempt of a task: its transactions, and the report that they committed last."""
+"""One attempt of a task: its transactions and the last report that they committed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ RecordsByTopic = Mapping[str, Sequence[tuple[bytes | None, bytes]]]
 
 
 class Attempt:
-    """What one life of a task commits.
+    """Commits the work of one attempt of a task.
 
     Args:
-        shared: What its process shares.
+        shared: State shared by the tasks of the process.
         task: The task.
-        transactions: Its transactions; None before its life begins.
+        transactions: Its transactions; None before the attempt begins.
 
     Attributes:
-        report: The report that was committed last; before the life begins, that of no work.
-        is_committing: Whether a transaction is open that will be committed without waiting for
-            anybody.
+        report: The last committed report; an empty one before the attempt begins.
+        is_committing: Whether a transaction is open that commits without waiting for other tasks.
     """
 
     def __init__(
@@ -43,14 +42,14 @@ class Attempt:
         self.is_committing = False
 
     def open(self) -> Transactions:
-        """Return the transactions of a life that has begun."""
+        """Return the transactions; the attempt must have begun."""
         assert self.transactions is not None
         return self.transactions
 
     def commit(
         self, emissions: Sequence[Emission], report: Report, *, records: RecordsByTopic
     ) -> Generator[bool, None, list[list[bytes]]]:
-        """Commit what some epochs gave, in one transaction.
+        """Commit the results of some epochs in one transaction.
 
         The steps, in this order (``docs/protocol.md#3-the-order-of-a-commit``):
 
@@ -69,10 +68,10 @@ class Attempt:
             records: Further records.
 
         Yields:
-            True at each place where the process may die.
+            True at each point where the process may die.
 
         Returns:
-            The record keys of each emission; none of one whose arc has no topic.
+            The record keys of each emission; [] for an emission whose arc has no topic.
         """
         transactions = self.open()
         transactions.begin()
@@ -103,7 +102,7 @@ class Attempt:
         return keys
 
     def finish(self, report: Report) -> Iterator[bool]:
-        """Commit the open transaction with a report: steps 5 to 7 of `commit`."""
+        """Write a report into the open transaction and commit it: steps 5 to 7 of `commit`."""
         transactions = self.open()
         self.write(report)
         transactions.flush()

@@ -1,11 +1,11 @@
-"""What a task does so that compaction drops nothing that counts, and keeps no deletes for ever.
+"""Keeps covered records safe from compaction and lets it remove deleted keys.
 
-The broker's cleaner keeps the last record of a key, whether a report covers it or not
-(``docs/protocol.md#10-compaction-and-tombstones``). Two things follow for the owner of an arc:
+The broker's cleaner keeps the last record of a key, whether or not a report covers it
+(``docs/protocol.md#10-compaction-and-tombstones``). The owner of an arc therefore does two things:
 
-* *Shadowed records*: a record that no report covers, behind one that counts, would make the cleaner
-  drop the one that counts. It becomes visible by a late EndTxn only. A new attempt writes the
-  record that counts again, before its first epoch.
+* *Shadowed records*: an uncovered record that follows a covered one of the same key makes the
+  cleaner drop the covered one. Only a late EndTxn makes such a record visible. A new attempt
+  rewrites the covered record before its first epoch.
 * *Tombstones*: a delete is a record, so that readers see it. Once every reader has passed it, the
   owner writes a tombstone, and the cleaner drops the key.
 """
@@ -34,7 +34,7 @@ class Deleted(NamedTuple):
 
 
 class PendingTombstones:
-    """The deletes of one attempt that have no tombstone yet, and are their keys' last records."""
+    """Deletes of one attempt that await a tombstone; each is the last record of its key."""
 
     def __init__(self) -> None:
         self._epochs: dict[Deleted, int] = {}
@@ -43,10 +43,10 @@ class PendingTombstones:
         return len(self._epochs)
 
     def add(self, emission: Emission, keys: list[bytes]) -> None:
-        """Remember the deletes of an emission, and forget those that it follows.
+        """Add the deletes of an emission, and remove older ones whose keys it writes again.
 
         Args:
-            emission: What was committed.
+            emission: The committed emission.
             keys: The record key of each of its revisions.
         """
         dead = emission.revisions["op"] == frames.DELETE
@@ -54,7 +54,7 @@ class PendingTombstones:
         waiting = {pending.key for pending in self._epochs if pending.arc == emission.arc}
         if waiting:
             touched |= pl.Series(map(waiting.__contains__, keys), dtype=pl.Boolean)
-        for row in touched.arg_true():  # few: deletes, and what follows them
+        for row in touched.arg_true():  # few rows: deletes, and rewritten keys
             pending = Deleted(emission.arc, emission.partitions[row], keys[row])
             self._epochs.pop(pending, None)
             if dead[row]:
@@ -64,28 +64,28 @@ class PendingTombstones:
         """Return the deletes that every reader has passed.
 
         Args:
-            passed: The epoch that all readers of an arc's partition have passed.
+            passed: Returns the epoch that all readers of an arc's partition have passed.
         """
         places = {(pending.arc, pending.partition) for pending in self._epochs}
         upto = {place: passed(*place) for place in places}
         return [d for d, epoch in self._epochs.items() if epoch <= upto[d.arc, d.partition]]
 
     def remove(self, written: Iterable[Deleted]) -> None:
-        """Leave out deletes that have their tombstone."""
+        """Remove deletes whose tombstone is written."""
         for pending in written:
             del self._epochs[pending]
 
     def clear(self) -> None:
-        """Forget all: a doubtful commit may have written their keys again."""
+        """Forget all: a commit of unknown outcome may have rewritten their keys."""
         self._epochs.clear()
 
 
 class CompactionGuard:
-    """Guards what one attempt of a task writes to connection points against compaction.
+    """Writes tombstones and rewrites shadowed records for one attempt of a task.
 
     Args:
         attempt: The attempt.
-        outputs: The arcs that its task writes.
+        outputs: The arcs that its task writes; only connection points matter here.
     """
 
     def __init__(self, attempt: Attempt, outputs: tuple[str, ...]) -> None:
@@ -93,17 +93,17 @@ class CompactionGuard:
         self.tombstones = PendingTombstones()
 
     def committed(self, emission: Emission, keys: list[bytes]) -> None:
-        """Note an emission that was committed, with the record key of each of its revisions."""
+        """Note a committed emission and the record key of each of its revisions."""
         if self.shared.plan.arcs[emission.arc].is_connection_point:
             self.tombstones.add(emission, keys)
 
     # ---------------------------------------------------------------- tombstones
 
     def write_tombstones(self) -> Iterator[bool]:
-        """Write tombstones for own deletes that every reader has passed; for an idle task.
+        """Write tombstones for own deletes that every reader has passed; an idle task calls it.
 
-        In a transaction of its own, and only for a delete that is still its key's last record: the
-        attempt remembers all that it wrote, and no other task writes the identity.
+        They go into a transaction of their own, and only for a delete that is still the last record
+        of its key: the attempt tracks all that it wrote, and no other task writes the identity.
         """
         due = self.tombstones.due(self.passed)
         if not due:
@@ -126,7 +126,7 @@ class CompactionGuard:
         yield True
 
     def passed(self, arc: str, partition: int) -> int:
-        """Return the epoch that every reader of an arc's partition has passed, sweepers too."""
+        """Return the epoch that all readers of an arc's partition, also sweepers, have passed."""
         plan, view = self.shared.plan, self.shared.view
         readers = [str(ScopeId.parse(scope).task(partition)) for scope in plan.readers(arc)]
         reported = [view.frontier(reader) for reader in readers]
@@ -138,7 +138,7 @@ class CompactionGuard:
     # ---------------------------------------------------------------- shadowed records
 
     def rewrite_shadowed(self) -> Iterator[bool]:
-        """Write again each record that counts, where the cleaner could keep a later one instead."""
+        """Rewrite each covered record that is followed by an uncovered one of the same key."""
         for arc in self.outputs:
             if not self.shared.plan.arcs[arc].is_connection_point:
                 continue
@@ -148,7 +148,7 @@ class CompactionGuard:
                     yield from self._write_again(arc, partition, shadowed)
 
     def _own_partitions(self, arc: str) -> list[int]:
-        """Return the partitions of an arc that the task writes to: of a source's, all."""
+        """Return the partitions that the task writes: all of a source's arc, else its own."""
         if arc in self.shared.plan.sources:
             return list(range(self.shared.plan.partition_count(arc)))
         return [self.attempt.id.partition]
@@ -156,7 +156,7 @@ class CompactionGuard:
     def _shadowed(
         self, arc: str, partition: int
     ) -> Generator[bool, None, list[tuple[Meta, pl.DataFrame]]]:
-        """Return the last records that count of keys with later ones that don't, by writer."""
+        """Return the last covered records of keys with later uncovered ones, by writer."""
         shared, report = self.shared, self.attempt.report
         codec = shared.codec(arc)
         place = TopicPartition(codec.topic, partition)

@@ -1,4 +1,4 @@
-"""The dead letters of a batch: what was refused, verbatim, and why."""
+"""The dead letters of a batch: each refused record, verbatim, with the reason."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def letters(
     report: Report,
     epoch: int,
 ) -> dict[str, list[tuple[bytes | None, bytes]]]:
-    """Return dead letters as keys and values by topic, as `Task.commit` takes them.
+    """Return the dead letters of refused records, in the form that `Task.commit` takes.
 
     Args:
-        shared: Says which network, and where schemas are.
-        refused: What was refused; each `row` is one of `originals`.
+        shared: Names the network and holds the registry.
+        refused: The refusals; each `row` is one of `originals`.
         originals: The records of the batch (`originals`).
         topic: The user's topic that they come from.
-        report: Of the task that refuses them.
-        epoch: The epoch in which it does.
+        report: Report of the task that refuses them.
+        epoch: The epoch in which it refuses them.
     """
     return posted(
         shared,
@@ -55,11 +55,11 @@ def letters(
 
 
 Posted: TypeAlias = dict[str, list[tuple[bytes | None, bytes]]]
-"""Keys and values by topic, as `Task.commit` takes them."""
+"""Keys and values by topic, in the form that `Task.commit` takes."""
 
 
 def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
-    """Return dead letters as keys and values by topic, as `Task.commit` takes them."""
+    """Encode dead letters, in the form that `Task.commit` takes."""
     if not found:
         return {}
     told_in = names.dead_letters_topic(shared.plan.network)
@@ -69,7 +69,7 @@ def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
 
 
 def tally(refused: Sequence[Refusal]) -> Counter[str]:
-    """Return how many records were refused, in all and by reason, for a report's counts."""
+    """Return the number of refused records, in total and by reason, for a report's counts."""
     found = Counter(str(CountKey.of_reason(refusal.reason)) for refusal in refused)
     found[DEAD_LETTERS] = len(refused)
     return found

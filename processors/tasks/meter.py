@@ -1,6 +1,6 @@
-"""What a process counts for its metrics besides what tasks report: per batch, never per record.
+"""Counts of one process for its metrics, taken per batch, never per record.
 
-The totals of reports are exactly once and outlive the process; these begin at 0 with it.
+The totals in reports are exactly once and outlive the process; these start at 0 with it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds, inclusive, of the buckets of `Durations`; one more is open."""
+"""Inclusive upper bounds of the buckets of `Durations`; one more bucket has no bound."""
 
 
 @dataclass
 class Durations:
-    """How long something took, each time.
+    """A histogram of durations.
 
     Args:
-        buckets: How many times by bound of `BOUNDS_S`, and beyond them all.
-        total_s: All together.
+        buckets: Number of durations by bound of `BOUNDS_S`; the last bucket is beyond them all.
+        total_s: Sum of all durations.
     """
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     total_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one time."""
+        """Add one duration."""
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.total_s += seconds
 
@@ -51,22 +51,22 @@ class Meter:
 
     def __init__(self) -> None:
         self.revisions: Counter[tuple[str, str]] = Counter()
-        """Revisions that were committed, by arc and op."""
+        """Committed revisions, by arc and op."""
         self.epochs: Counter[str] = Counter()
         """Epochs in which something was written, by scope."""
         self.commits: dict[str, Durations] = {}
         """Commits by scope."""
         self.doubtful: Counter[str] = Counter()
-        """Commits of unknown outcome, and fencings by a time-out, by scope: each a new attempt."""
+        """Commits of unknown outcome and fencings by a timeout, by scope: each a new attempt."""
         self.answered: Counter[str] = Counter()
-        """Replays that were given, by connection point."""
+        """Answered replay requests, by connection point."""
         self.refused: Counter[str] = Counter()
-        """Replays that were refused since history is gone, by connection point."""
+        """Replay requests refused because history is gone, by connection point."""
         self.tuples: Counter[str] = Counter()
-        """Tuples in replays, by connection point."""
+        """Tuples in replay replies, by connection point."""
 
     def wrote(self, task: str, emissions: Sequence[Emission]) -> None:
-        """Count what a task has committed."""
+        """Count the revisions that a task has committed."""
         for emission in emissions:
             counts = np.bincount(emission.revisions["op"].to_numpy(), minlength=len(OPS))
             for op, count in zip(OPS, counts.tolist(), strict=True):
@@ -74,7 +74,7 @@ class Meter:
         self.epochs[scope_of(task)] += len({emission.epoch for emission in emissions})
 
     def committed(self, task: str, *, seconds: float) -> None:
-        """Count a commit of a task."""
+        """Count one commit of a task."""
         self.commits.setdefault(scope_of(task), Durations()).add(seconds)
 
 

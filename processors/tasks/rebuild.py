@@ -1,11 +1,11 @@
-"""When a task is so far behind that history as of its epochs is gone: one coalesced epoch.
+"""Rebuilds a task in one coalesced epoch when the history as of its epochs is gone.
 
-Connection points keep superseded records for the compaction lag only. A task whose last report is
-older cannot be answered as of the epochs it missed. It says so, computes what its boxes make of its
-inputs as they are at the frontier, and emits the difference to what it emitted last.
+Connection points keep superseded records for the compaction lag only. No sweeper can answer a task
+whose last report is older as of the epochs that it missed. The task logs a warning, recomputes its
+boxes from its inputs as of the frontier, and emits the difference to what it emitted last.
 
-What it refuses of that goes to the dead letters, but for what it refuses as well of what its inputs
-have had since before its last report: of that it has told.
+Refused tuples become dead letters, except those that the task also refuses when it recomputes as of
+its last report: these are dead letters already.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from errata.schemas.errors import ErrataError
 
 
 class CannotRebuildError(ErrataError):
-    """A task is behind, and an arc it would have to read again keeps no history."""
+    """A task is behind, and an arc that it must reread keeps no history."""
 
 
 def check(plan: Plan, scope: Scope, *, why: str) -> None:
-    """See that everything a rebuild reads is kept.
+    """Check that all arcs that a rebuild reads keep their history.
 
     Raises:
         CannotRebuildError: If an input or an output of the scope is not a connection point.
@@ -46,15 +46,15 @@ def check(plan: Plan, scope: Scope, *, why: str) -> None:
 def difference(
     arc: Arc, emitted: pl.DataFrame, made: pl.DataFrame, *, settled: int
 ) -> pl.DataFrame:
-    """Return the revisions that make of what was emitted what was recomputed.
+    """Return the revisions that turn the emitted tuples into the recomputed ones.
 
-    What can't be revised any more is left as it is: retention may have taken what it was made of.
+    Tuples that can't be revised any more stay: retention may have removed their inputs.
 
     Args:
         arc: The arc.
-        emitted: Its tuples, by what was emitted last.
+        emitted: Its tuples as emitted last.
         made: Its tuples, recomputed.
-        settled: No tuple of an event time before this could be revised since.
+        settled: Event time in ms; tuples before it can't have been revised since.
     """
     sides = (side.filter(arc.event_times(side) >= settled) for side in (emitted, made))
     return differences.difference(arc, *sides)
@@ -63,12 +63,12 @@ def difference(
 def recompute(
     plan: Plan, scope: Scope, inputs: Mapping[str, pl.DataFrame], *, epoch: int, watermark: int
 ) -> tuple[dict[str, pl.DataFrame], EpochResult]:
-    """Return what boxes make of the inputs' whole content, what they keep, and what they refuse.
+    """Run boxes on the whole content of the inputs; return each arc's tuples and the epoch result.
 
     Args:
         plan: The whole plan.
         scope: The scope.
-        inputs: By input arc, its tuples as of `epoch`.
+        inputs: Tuples of each input arc as of `epoch`.
         epoch: The frontier.
         watermark: wm(epoch).
     """
@@ -87,7 +87,10 @@ def recompute(
 
 
 def beyond(result: EpochResult, before: EpochResult) -> EpochResult:
-    """Return a result with what was not refused before: tuples by content, results by identity."""
+    """Return a result with only the refusals that an earlier result does not have.
+
+    Refused tuples are compared by content, refused results by identity.
+    """
     fresh = EpochResult(result.memory, {})
     for box, several in result.refused.items():
         known = before.refused.get(box, [])

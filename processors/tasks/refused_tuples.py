@@ -1,4 +1,4 @@
-"""What boxes refuse of an epoch: dead letters, or the end of the process."""
+"""Tuples that boxes refuse in an epoch: they become dead letters, or they stop the process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from errata.processors.wire.report import INTERVAL_MS, Report
 from errata.schemas import revisions as frames
 
 _LONGEST_TEXT = 1_000
-"""Characters of a reason, and of a tuple, that a message holds at most."""
+"""Most characters of a reason, and of a tuple, in a message."""
 
 _REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to leave them out'
 
 
 def check(plan: Plan, result: EpochResult) -> None:
-    """Stop at what is refused, where that is asked for.
+    """Fail on the first refused tuple; called with ``on_error = "stop"``.
 
     Raises:
-        BoxError: If something is.
+        BoxError: If a tuple is refused.
     """
     for box, refused in result.refused.items():
         for some in refused:
@@ -37,7 +37,7 @@ def check(plan: Plan, result: EpochResult) -> None:
 
 
 class Codecs(Protocol):
-    """A plan, and how the records of its arcs are made."""
+    """A plan and the codecs of its arcs."""
 
     @property
     def plan(self) -> Plan:
@@ -53,10 +53,10 @@ def letters_of(
     """Return the dead letters of some epochs.
 
     Args:
-        codecs: Says how the arcs' records are made.
-        results: What the epochs gave.
-        partition: That of the task.
-        report: Of the task.
+        codecs: The plan and the codecs of its arcs.
+        results: Results of the epochs.
+        partition: Partition of the task.
+        report: Report of the task.
     """
     return [
         DeadLetter(
@@ -88,13 +88,13 @@ def letters_of(
 
 
 def tally(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
-    """Return how many there are, in all and by reason, for a report's counts."""
+    """Return the number of dead letters, in total and by reason, for a report's counts."""
     found = Counter(str(CountKey.of_reason(letter.reason)) for letter in letters)
     return found + Counter({DEAD_LETTERS: len(letters)})
 
 
 def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
-    """Yield the reason and the tuple, of each."""
+    """Yield the reason and the tuple of each refusal, as text."""
     arc, what = plan.arcs[refused.arc], "result" if refused.arc == box else "tuple"
     names = [name for name in arc.visible if name in refused.tuples.columns]
     columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
@@ -110,8 +110,11 @@ def _short(text: str) -> str:
 def _records(
     codec: ArcCodec, tuples: pl.DataFrame, meta: Meta
 ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-    """Return keys and values of tuples, as their arc has them; neither where it is not whole."""
-    if not set(codec.arc.identity) <= set(tuples.columns):  # of an arc within a loop
+    """Return the keys and values of tuples as records of their arc; None where fields are missing.
+
+    A value above `LONGEST_VALUE` bytes is None too.
+    """
+    if not set(codec.arc.identity) <= set(tuples.columns):  # an arc within a loop
         return [None] * tuples.height, [None] * tuples.height
     keys = codec.keys(tuples.select(codec.arc.identity))
     if not set(codec.arc.fields) <= set(tuples.columns):

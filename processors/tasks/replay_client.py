@@ -1,8 +1,8 @@
-"""The replay client: a task asks sweepers over topics, and waits (``docs/protocol.md#6-replay``).
+"""The replay client: sends requests to sweepers, awaits replies (``docs/protocol.md#6-replay``).
 
 Requests and replies travel outside any transaction and carry (task, attempt, epoch); a reply to an
-older question is ignored. All questions of one epoch travel together, one request a connection
-point.
+older request is ignored. All questions of one epoch are sent together: one request for each
+question and partition.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
 ASK_AGAIN_S = 2.0
-"""After this long without a reply the question is put again: its sweeper may be a new one."""
+"""Without a reply in this time the request is sent again: another sweeper may have taken over."""
 
 
 Answering = Generator[bool, None, list[pl.DataFrame]]
 
 
 class ReplayRefusedError(ErrataError):
-    """A sweeper can't give a complete answer, and never gives a short one."""
+    """A sweeper can't give a complete reply; it never sends a partial one."""
 
 
 class ReplayClient(Protocol):
-    """Answers questions about connection points."""
+    """Fetches history from connection points."""
 
     def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
-        """Yield until every answer is there, then return them in order."""
+        """Yield until every answer has arrived, then return them in order."""
 
 
 @dataclass
 class _Question:
-    """One request under way, and what has come back.
+    """One open request and the blocks of its replies.
 
-    Two sweepers may answer, or one twice: blocks of different answers don't make one.
+    Two sweepers may answer, or one may answer twice: blocks of different answers don't mix.
     """
 
     ask: Ask
@@ -55,7 +55,7 @@ class _Question:
     whole: list[bytes] | None = None
 
     def add(self, reply: Reply) -> None:
-        """Take in one block of an answer."""
+        """Add one block of an answer."""
         known = self.blocks.setdefault(reply.answer, {})
         known[reply.block] = reply.tuples
         if len(known) == reply.blocks:
@@ -63,14 +63,14 @@ class _Question:
 
 
 class TopicReplayClient:
-    """Asks sweepers in processes of their own, and waits for their replies.
+    """Sends requests to sweepers over topics, and waits for their replies.
 
     Args:
-        shared: What the process shares.
-        scope: Scope of the asking task; its replies come in the scope's replay topic.
-        partition: Partition of the asking task and of its replies, and of the arcs it asks about
-            unless it asks everywhere.
-        clock_s: Says when to ask again.
+        shared: State shared by the tasks of the process.
+        scope: Scope of the asking task; its replies arrive in the scope's replay topic.
+        partition: Partition of the asking task and of its replies; also of the arcs that it asks
+            about, unless it asks all their partitions.
+        clock_s: Clock in s; it times repeated requests.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TopicReplayClient:
         self.number = 0
 
     def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
-        """Send the questions, wait for the answers."""
+        """Send the requests, then wait for the answers."""
         asker = Asker(task, attempt, epoch)
         questions = [
             self._send(ask, partition, asker) for ask in asks for partition in self._partitions(ask)
@@ -142,7 +142,7 @@ class TopicReplayClient:
             for value in records.values:
                 reply = replay.decode_reply(value)
                 if reply is None or reply.asker != asker:
-                    continue  # of another life, or of an epoch that is done with
+                    continue  # of another attempt, or of an epoch that is done
                 question = by_number.get(reply.number)
                 if question is None:
                     continue

@@ -1,8 +1,7 @@
-"""One epoch through the boxes of a scope, in the order that its plan chose (`propagation`).
+"""Runs one epoch through the boxes of a scope, in the order that its plan chose (`propagation`).
 
-Glitch-free by construction: a box runs once an epoch, after all boxes above it (Streamulus). What
-boxes lack of history is gathered, so that the questions of boxes that don't wait for one another
-travel together.
+Glitch-free by construction: a box runs once per epoch, after all boxes above it (Streamulus).
+Requests for history are batched: boxes that don't wait for one another send theirs together.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from errata.schemas.errors import ErrataError
 
 @dataclass(frozen=True)
 class Memory:
-    """What a scope remembers between epochs.
+    """The state of a scope between epochs.
 
     Args:
         done: The last epoch.
         watermark: wm(done).
-        live: By box that looks at more than an epoch: what it keeps, as its open windows.
-        closes: By such a box, if it has open windows: the watermark at which the first one closes.
+        live: State of each stateful box, such as its open windows.
+        closes: For each box with open windows, the watermark at which the first one closes.
     """
 
     done: int
@@ -48,7 +47,7 @@ class Memory:
     def of(
         cls, boxes: Mapping[str, Box], live: Mapping[str, Live], *, done: int, watermark: int
     ) -> Memory:
-        """Return what is to be remembered if the boxes keep this."""
+        """Return the memory for this state of the boxes; computes `closes`."""
         found = {name: box.closes(live[name], wm=watermark) for name, box in boxes.items()}
         closes = {name: end for name, end in found.items() if end is not None}
         return cls(done, watermark, live, closes)
@@ -56,13 +55,13 @@ class Memory:
 
 @dataclass
 class EpochResult:
-    """What one epoch gave.
+    """The result of one epoch.
 
     Args:
-        memory: What to remember.
-        revisions: By arc, of the scope's boxes and of its inputs, where there are any.
-        counts: Running totals to add.
-        refused: By box, what goes to the dead letters of what entered it.
+        memory: State after the epoch.
+        revisions: By arc, of the scope's boxes and inputs; arcs without revisions are absent.
+        counts: To add to the running totals.
+        refused: By box, the tuples that it refused.
     """
 
     memory: Memory
@@ -71,7 +70,7 @@ class EpochResult:
     refused: dict[str, list[Refused]] = field(default_factory=dict)
 
     def take(self, box: str, outcome: Outcome) -> None:
-        """Take in what a box gave."""
+        """Add the outcome of a box."""
         if outcome.revisions.height:
             self.revisions[box] = outcome.revisions
         self.count(box, outcome.counts)
@@ -82,19 +81,19 @@ class EpochResult:
             )
 
     def count(self, box: str, counts: Mapping[str, int]) -> None:
-        """Take in what a box counted."""
+        """Add the counts of a box."""
         for what, count in counts.items():
             self.counts[str(CountKey(what, box))] = count
 
 
 class BoxError(ErrataError):
-    """A box can't go on: a user's function failed, or a tuple is refused and that is to stop it.
+    """A box failed: a user's function raised, or it refused a tuple under ``on_error = "stop"``.
 
     Args:
         box: Name of the box.
-        epoch: The epoch that it was working on.
-        told: What failed, and for which tuple.
-        remedy: What to do.
+        epoch: The epoch that it processed.
+        told: The failure and the tuple.
+        remedy: What the user can do.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class BoxError(ErrataError):
 
 @contextmanager
 def _told_of(box: str, epoch: int) -> Iterator[None]:
-    """Say in which box and epoch a user's function failed."""
+    """Re-raise the failure of a user's function with its box and epoch."""
     try:
         yield
     except UserFunctionError as error:
@@ -123,7 +122,7 @@ Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
 
 
 class ScopeRun:
-    """Takes a scope through epochs.
+    """Processes epochs of a scope.
 
     Args:
         plan: The whole plan, placed.
@@ -166,20 +165,20 @@ class ScopeRun:
 
         1. Net the revisions of inputs that several tasks write (exchanges), by identity.
         2. Activate the boxes that read one of them, or have a window that closes.
-        3. Run activated boxes in topological order. A box gives its revisions, which activate its
-           readers, or says what history it lacks, and waits.
-        4. When no box can run, ask for what all waiting ones lack, together, and go on with 3 when
-           the replies are there. What this task has made since they were taken is laid over them.
+        3. Run activated boxes in topological order. A box returns its revisions, which activate its
+           readers, or the history that it lacks, and waits.
+        4. When no box can run, request the history that all waiting boxes lack, together. Continue
+           with 3 when the replies arrive, with this task's newer revisions applied to them.
         5. When no box waits, the epoch is done.
 
         Args:
             epoch: Its number.
             inputs: Its revisions by input arc.
-            memory: As of the epoch before.
+            memory: State after the epoch before.
             watermark: wm(epoch).
-            own: By arc, what this task made since `committed`, in the order of epochs.
-            committed: Last epoch this task committed: own arcs are asked as of then, and what was
-                made since is laid over the answer.
+            own: By arc, this task's revisions since `committed`, in the order of epochs.
+            committed: Last epoch that this task committed. Own arcs are asked as of this epoch, and
+                `own` is applied to the answer.
         """
         netted = {name: self._net(name, revisions) for name, revisions in inputs.items()}
         made = {name: revisions for name, revisions in netted.items() if revisions.height}
@@ -213,7 +212,7 @@ class ScopeRun:
                 box = self.boxes[name]
                 given = [made.get(arc, self.nothing[arc]) for arc in box.inputs]
                 if box.is_stateless and not any(revisions.height for revisions in given):
-                    order.done(number, emitted=False)  # the static order runs others too
+                    order.done(number, emitted=False)  # the static order runs idle boxes too
                     continue
                 kept = live.get(name, nothing_kept)
                 run = box.process(*given, live=kept, wm_before=memory.watermark, wm=watermark)
@@ -243,13 +242,13 @@ class ScopeRun:
     def _active(
         self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int
     ) -> Iterator[int]:
-        """Yield the boxes that have something to do, before any of them has run."""
+        """Yield the boxes to run first: those with input, and those whose windows close."""
         for arc in inputs:
             yield from self.readers[arc]
         yield from (self.numbers[name] for name, end in closes.items() if end <= watermark)
 
     def _net(self, name: str, revisions: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions of an input, one for each identity: exchanges have many writers."""
+        """Return an input's revisions; those of an exchange, which has many writers, are netted."""
         arc = self.plan.arcs[name]
         if not arc.exchange:
             return revisions
@@ -271,7 +270,7 @@ class ScopeRun:
         ]
 
     def _asks(self, name: str, need: Need, epoch: int, committed: int) -> list[Ask]:
-        """Return the questions that a need becomes."""
+        """Return the questions to the connection points that cover a need."""
         if need.kind == INPUTS:
             return [
                 Ask(
@@ -290,9 +289,9 @@ class ScopeRun:
         tuples: pl.DataFrame,
         own: Mapping[str, list[pl.DataFrame]],
     ) -> pl.DataFrame:
-        """Return stored results with what was made since laid over them.
+        """Return stored results with this task's revisions since its last commit applied.
 
-        They may be kept in another scope, further down, that has seen what is committed only.
+        Another scope, further down, may store them; it has seen committed revisions only.
         """
         return overlay(tuples, self.boxes[name].stored, own.get(name, []))
 
@@ -303,7 +302,7 @@ class ScopeRun:
         own: Mapping[str, list[pl.DataFrame]],
         made: Mapping[str, pl.DataFrame],
     ) -> pl.DataFrame:
-        """Return what an anchor replayed, with what this task made of it since laid over it."""
+        """Return an anchor's replayed tuples with this task's own newer revisions applied."""
         if anchor not in self.boxes:
             return tuples
         since = [*own.get(anchor, []), made.get(anchor, self.nothing[anchor])]

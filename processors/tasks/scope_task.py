@@ -32,17 +32,17 @@ log = logging.getLogger("errata")
 ROWS_A_COMMIT = 100_000
 EPOCHS_A_COMMIT = 100
 REPORTS_A_LAG = 4
-"""How often an idle task reports in the time that connection points keep superseded records."""
+"""Reports that an idle task writes per compaction lag (how long superseded records are kept)."""
 
 
 class ScopeTask(Task):
-    """Processes every epoch that its input has completed, as one batch.
+    """Processes each complete epoch of its input as one batch.
 
     Args:
-        shared: What its process shares.
+        shared: State shared by the tasks of the process.
         scope: The scope.
         partition: Its partition.
-        replays: Where it asks for history.
+        replays: Fetches history.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class ScopeTask(Task):
             self.inputs[arc] = ArcInput(self.view, codec, self.partition, done=done, resume=offset)
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         for reader in self.inputs.values():
             reader.close()
         super().close()
 
     def _answers(self, asks: list[Ask], epoch: int) -> Answering:
-        """Put questions; what is asked as of before the first epoch is empty, and not asked."""
+        """Fetch the answers; a question as of before the first epoch has an empty one, unasked."""
         put = [ask for ask in asks if ask.as_of >= 0]
         found: list[pl.DataFrame] = []
         if put:
@@ -112,9 +112,9 @@ class ScopeTask(Task):
         ]
 
     def _reading_ahead(self, answering: Answering) -> Answering:
-        """Read and decode what has arrived while the answers are on their way.
+        """Read and decode input while the answers are awaited.
 
-        Reports too: who should answer may have gone on to a new version of the plan.
+        Reports are read too: the sweepers may have moved to a new version of the plan.
         """
         try:
             while True:
@@ -126,18 +126,18 @@ class ScopeTask(Task):
             return answers
 
     def step(self) -> Iterator[bool]:
-        """Take the epochs that are complete, process them one by one, commit them together.
+        """Process the complete epochs one by one, and commit them together.
 
         The steps, in this order:
 
         1. Read the reports and the inputs that have arrived. The smallest frontier of the inputs is
-           the last epoch of which nothing more can come.
-        2. Process the epochs up to there that bring input or close a window, oldest first
-           (`_process`). What history the boxes lack, sweepers send; nothing is produced meanwhile.
+           the last complete epoch.
+        2. Process the epochs up to it that bring input or close a window, oldest first
+           (`_process`). Sweepers send the history that boxes lack; nothing is produced meanwhile.
         3. If history of such an epoch is gone, rebuild the task in one epoch (`_rebuild`).
         4. Without such an epoch, write tombstones, or a report if the last one gets old (`_rest`).
-        5. Commit what all epochs gave, in one transaction (`Attempt.commit`), with a report of the
-           last one.
+        5. Commit the results of all epochs in one transaction (`Attempt.commit`), with a report of
+           the last one.
         6. Keep the memory of the last epoch.
         """
         self.view.poll()
@@ -166,7 +166,7 @@ class ScopeTask(Task):
         self.memory = last
 
     def _told(self, results: Sequence[EpochResult]) -> tuple[Posted, dict[str, int]]:
-        """Return the dead letters of some epochs, as records, and the counts of their report."""
+        """Return the dead letters of some epochs as records, and the counts of their report."""
         dead = letters_of(self.shared, results, partition=self.partition, report=self.report)
         counts = Counter(self.report.counts)
         for found in (*(result.counts for result in results), tally(dead)):
@@ -174,10 +174,11 @@ class ScopeTask(Task):
         return posted(self.shared, dead), dict(counts)
 
     def _rest(self, frontier: int) -> Iterator[bool]:
-        """Do what there is to do while no epoch brings anything.
+        """Write tombstones, or a report if one is due, while no epoch brings anything.
 
-        How far it is others infer; but history is kept as of its last report, so that one must not
-        become too old. And the first one after a switch does not know which windows are open.
+        Peers infer the progress of an idle task. But history is kept only as of its last report,
+        which must not become older than the compaction lag. A report is also due when `closes` has
+        changed: the first one after a switch does not know which windows are open.
         """
         idle_ms, closes = (frontier - self.report.done) * INTERVAL_MS, self.run.closes(self.memory)
         is_old = idle_ms * REPORTS_A_LAG > self.shared.compaction_lag_ms
@@ -193,7 +194,7 @@ class ScopeTask(Task):
         self.memory = memory
 
     def _reported(self, memory: Memory, counts: Mapping[str, int], *, settled_ms: int) -> Report:
-        """Return the report of what is done by now; epochs up to there are read no more."""
+        """Return the report after these epochs, and drop them from the inputs."""
         return replace(
             self.report,
             done=memory.done,
@@ -205,7 +206,7 @@ class ScopeTask(Task):
         )
 
     def _emissions(self, arc: str, revisions: pl.DataFrame, epoch: int) -> list[Emission]:
-        """Return an arc's revisions with their partitions: all in one's own, but in an exchange."""
+        """Return an arc's revisions with their partitions: its own, except in an exchange."""
         if revisions.is_empty():
             return []
         if self.plan.arcs[arc].exchange:
@@ -216,7 +217,7 @@ class ScopeTask(Task):
         return [Emission(arc, epoch, revisions, here)]
 
     def _rebuild(self, why: str) -> Iterator[bool]:
-        """Catch up in one coalesced epoch, without the history that is gone (`rebuild`)."""
+        """Rebuild at the frontier in one coalesced epoch, as history is gone (`rebuild`)."""
         for _ in self.read_reports():
             yield True
         if self.is_superseded:
@@ -255,7 +256,7 @@ class ScopeTask(Task):
         self.memory = result.memory
 
     def _recomputed(self, epoch: int, wm: int) -> tuple[dict[str, pl.DataFrame], EpochResult]:
-        """Return what boxes make, from scratch, of what inputs hold as of an epoch."""
+        """Recompute the boxes from scratch, from the content of the inputs as of an epoch."""
         content = dict[str, pl.DataFrame]()
         for name, reader in self.inputs.items():
             arc = self.plan.arcs[name]
@@ -263,14 +264,14 @@ class ScopeTask(Task):
         return rebuild.recompute(self.plan, self.scope, content, epoch=epoch, watermark=wm)
 
     def _settled(self, epoch: int) -> int:
-        """Return the event time before which nothing that is written can change after an epoch."""
+        """Return the event time before which no output tuple can be revised after an epoch."""
         found = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
         return max(min(found, default=NEVER), self.report.settled_ms)
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
-        """Return the results of some complete epochs, oldest first; [] when there is nothing.
+        """Return the results of some complete epochs, oldest first; [] if there is nothing to do.
 
-        Epochs that bring no input and close no window are passed over.
+        Epochs that bring no input and close no window are skipped.
         """
         if frontier <= self.report.done:
             return []
@@ -298,7 +299,7 @@ class ScopeTask(Task):
         return results
 
     def _following(self, given: list[int], memory: Memory, upto: int) -> int | None:
-        """Return the next epoch that brings input or closes a window; None if there is none yet."""
+        """Return the next epoch that brings input or closes a window; None if none is known."""
         closing = self.view.frontiers.closing(
             self.name, after=memory.done, closes=self.run.closes(memory)
         )

@@ -1,4 +1,4 @@
-"""What the tasks of one process share: its cluster, plan and view; codecs are made once."""
+"""State that the tasks of one process share: cluster, plan, view, and codecs made once."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from errata.topics.cluster import Cluster
 from errata.topics.registry import Registry
 
 DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
-"""What becomes of a tuple that a box refuses: it is a dead letter, or the process ends."""
+"""What happens to a tuple that a box refuses: it becomes a dead letter, or the process stops."""
 
 
 @dataclass
 class Shared:
-    """What the tasks of one process share.
+    """State that the tasks of one process share.
 
     Args:
-        cluster: Where the topics are.
-        plan: What is deployed.
-        registry: Where the schemas are.
+        cluster: Holds the topics.
+        plan: The deployed plan.
+        registry: Holds the schemas.
         view: Progress, as known to this process.
         compaction_lag_ms: How long a superseded record stays in a connection point's topic.
-        on_error: What becomes of tuples that a box refuses: ``dead-letter``, or ``stop``.
+        on_error: What happens to tuples that a box refuses: ``dead-letter`` or ``stop``.
     """
 
     cluster: Cluster
@@ -47,7 +47,7 @@ class Shared:
         return self.codecs[arc]
 
     def outgoing(self, sink: Sink) -> Outgoing:
-        """Return what makes the records of a sink."""
+        """Return the encoder of a sink's records."""
         if sink not in self.sinks:
             arc = self.plan.arcs[sink.arc]
             self.sinks[sink] = Outgoing(arc, sink.topic, sink.envelope, sink.format, self.registry)

@@ -1,6 +1,6 @@
-"""The schemas of a plan's topics, registered when it is deployed: tasks find them there.
+"""Registers the schemas of a plan's topics when it is deployed; tasks only look them up.
 
-So only who deploys needs the right to write to the registry.
+So only the deploying process needs the right to write to the registry.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class IncompatibleSchemaError(ErrataError):
     """The registry would refuse schemas of a plan.
 
     Args:
-        network: Whose plan it is.
-        verdicts: Those of the subjects that would be refused.
+        network: Name of the network.
+        verdicts: The verdicts on the subjects that would be refused.
     """
 
     def __init__(self, network: str, verdicts: list[Verdict]) -> None:
@@ -43,10 +43,10 @@ class IncompatibleSchemaError(ErrataError):
 
 
 def planned(plan: Plan) -> dict[str, dict[str, Any]]:
-    """Return the schemas that a plan's processes write by, by subject.
+    """Return the schemas with which a plan's processes write, by subject.
 
-    Those of all arcs, also where they have no topic: what a box refuses of one is in the dead
-    letters. Those of its sinks in Avro, of reports, requests, replies and dead letters.
+    They are those of all arcs, of sinks in Avro, of reports, requests, replies and dead letters.
+    Arcs without a topic have schemas too: dead letters hold their tuples.
     """
     found = _Noted({})
     for name, arc in plan.arcs.items():
@@ -65,7 +65,7 @@ def planned(plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def judged(plan: Plan, registry: JudgingRegistry) -> list[Verdict]:
-    """Return what would become of each schema of a plan.
+    """Return the registry's verdict on each schema of a plan.
 
     Raises:
         ClusterError: If the registry can't be used.
@@ -74,10 +74,10 @@ def judged(plan: Plan, registry: JudgingRegistry) -> list[Verdict]:
 
 
 def check(plan: Plan, registry: JudgingRegistry) -> None:
-    """See that the registry takes all schemas of a plan, before anything is made.
+    """Check that the registry accepts all schemas of a plan, before anything is created.
 
     Raises:
-        IncompatibleSchemaError: If it would not.
+        IncompatibleSchemaError: If it would refuse one.
         ClusterError: If it can't be used.
     """
     refused = [verdict for verdict in judged(plan, registry) if verdict.kind == INCOMPATIBLE]
@@ -96,20 +96,20 @@ def register(plan: Plan, registry: Registry) -> None:
 
 
 class _Noted:
-    """A `Registry` that notes what is registered."""
+    """A `Registry` that collects schemas instead of registering them."""
 
     def __init__(self, schemas: dict[str, dict[str, Any]]) -> None:
         self.schemas = schemas
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Note a schema; ids are not known yet."""
+        """Collect a schema and return 0: it has no id yet."""
         self.schemas[subject] = schema
         return 0
 
     def schema(self, schema_id: int) -> dict[str, Any]:
-        """Refuse: nothing has an id yet."""
+        """Raise: no schema has an id yet."""
         raise UnknownSchemaError(schema_id, registry="a plan that is not deployed")
 
     def latest(self, subject: str) -> tuple[int, Mapping[str, Any]] | None:
-        """Return nothing: nothing has an id yet."""
+        """Return None: no schema has an id yet."""
         return None

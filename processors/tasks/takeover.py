@@ -1,10 +1,11 @@
-"""A task between two versions of a plan: what it wrote is moved, and it goes on from there.
+"""Moves a task from one version of a plan to the next, with the tuples that it wrote.
 
-Numbers of partitions never change in place (``docs/protocol.md#7-the-plan-topic``), and neither do
-fields: an arc gets a new topic, in which each tuple that is alive is an insert of the last epoch of
-the old version, written by the task that owns it in the new one, in a life of that task like any
-other. Its report covers them at once, or not at all. So it is with all that an arc holds which the
-old version didn't have: others write that, in the name of this life.
+The number of partitions of an arc never changes in place (``docs/protocol.md#7-the-plan-topic``),
+and neither do its fields. The arc gets a new topic instead. Each live tuple is copied there as an
+insert of the last epoch of the old version. The task that owns the tuple in the new version writes
+it, in an ordinary attempt, and its report covers all copies at once or none. The tuples of an arc
+that the old version didn't have are covered the same way: other code writes them, in the name of
+this attempt.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ ROWS_A_TRANSACTION = 100_000
 
 
 def mark(plan_name: str) -> str:
-    """Return what stands in a report, in place of a plan, while its task is moved to that plan."""
+    """Return the `plan` field of a task's reports while it is moved to that plan."""
     return f"moves to {plan_name}"
 
 
 @dataclass(frozen=True)
 class NewArc:
-    """An arc that the old version didn't have, before it holds anything.
+    """An arc that the old version didn't have, still empty.
 
     Args:
         name: The arc.
-        epoch: The last one of the old version.
-        attempts: By partition, the life in whose name it is written.
+        epoch: Last epoch of the old version.
+        attempts: By partition, the attempt in whose name it is written.
         watermarks: By aggregate, wm(epoch) of its scope.
     """
 
@@ -50,11 +51,11 @@ class NewArc:
 
 @dataclass(frozen=True)
 class Filled:
-    """What was written to a new arc.
+    """Summary of the tuples written to a new arc.
 
     Args:
-        tuples: How many there are.
-        ends: By partition, the offset behind the last of them.
+        tuples: Their number.
+        ends: By partition, the offset after the last of them.
     """
 
     tuples: int
@@ -65,15 +66,15 @@ Fill = Callable[[NewArc], Filled]
 
 
 class Takeover(Task):
-    """One life of a task in the hands of whoever moves it: it stops, or is moved.
+    """One attempt of a task, run by the deploying process: it stops the task, or moves it.
 
     Args:
-        shared: What its process shares.
-        task: Which one.
-        outputs: The arcs of which dead last words are covered.
+        shared: State shared by the tasks of the process.
+        task: The task.
+        outputs: The arcs whose shadowed records are rewritten.
         to: Fingerprint of the plan that it is moved to.
         come: Fingerprint of the plan that it comes from.
-        transactions: Those of all tasks of a job on Spark; None: it has its own.
+        transactions: Those of all tasks of a job on Spark; None: it opens its own.
     """
 
     def __init__(
@@ -92,28 +93,28 @@ class Takeover(Task):
         self._given = transactions
 
     def connect(self) -> Transactions:
-        """Return the transactions of this life; those of older ones are fenced."""
+        """Return the transactions of this attempt; older attempts are fenced."""
         return super().connect() if self._given is None else self._given
 
     def claim(self) -> Iterator[bool]:
-        """Fence whoever runs the task; it is told to be moved from here on."""
+        """Fence the running attempt; from here on the task's report says that it is being moved."""
         yield from self._begin()
 
     def start(self) -> Iterator[bool]:
-        """Nothing is rebuilt."""
+        """Do nothing: no state is rebuilt."""
         yield False
 
     def raise_to(self, epoch: int) -> Iterator[bool]:
-        """Report that nothing more comes up to an epoch."""
+        """Report all epochs up to this one as done."""
         if self.report.done < epoch:
             yield from self.commit([], replace(self.report, done=epoch))
 
     def move(self, copies: dict[str, pl.DataFrame], report: Report, *, to: str) -> Iterator[bool]:
-        """Write copies, which exist once the report does.
+        """Write copies, then the report that covers them.
 
         Args:
             copies: By arc, inserts with the `partition` of each.
-            report: The first by the new plan; `attempt`, `committed` and `ends` are filled in.
+            report: The first one of the new plan; `attempt`, `committed` and `ends` are set here.
             to: Fingerprint of the new plan.
         """
         transactions, ends = self.attempt.open(), dict(report.ends)
@@ -145,12 +146,12 @@ class Takeover(Task):
 
 
 def contents(shared: Shared, arc: str, *, fields: Fields) -> Generator[bool, None, pl.DataFrame]:
-    """Return an insert for each tuple of an arc that is alive, with the `task` that wrote it.
+    """Return an insert for each live tuple of an arc, with the `task` that wrote it.
 
     Args:
-        shared: Of the version that wrote it.
+        shared: Shared state of the version that wrote it.
         arc: The arc.
-        fields: Those that the inserts have; what the arc does not have is null.
+        fields: Fields of the inserts; those that the arc does not have are null.
     """
     codec, kind, parts = shared.codec(arc), shared.plan.arcs[arc], []
     for partition in range(shared.plan.partition_count(arc)):

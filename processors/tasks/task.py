@@ -1,8 +1,8 @@
-"""The loop that all tasks share: one life of it is one attempt (``docs/protocol.md``).
+"""The loop that all tasks share; one run of it is one attempt (``docs/protocol.md``).
 
-A task is a generator that is advanced step by step by its process: every ``yield`` gives way, and
-is a place where the process may die. What it has done is in its report, committed in the
-transaction of the work itself; a new life goes on from there.
+A task is a generator that its process advances step by step. At every ``yield`` other tasks may
+run, and the process may die. The task's progress is in its report, which is committed in the same
+transaction as the work; a new attempt resumes from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition, Transactions
 
 ASK_AGAIN_S = 5.0
-"""After so long a task tries again what it waits for: a registry's answer, or room on its disk."""
+"""Time after which a waiting task tries again: for a registry's answer, or for disk space."""
 
 
 class WrongPlanError(ErrataError):
@@ -33,9 +33,9 @@ class Task:
     """One task; `life` is one attempt of it.
 
     Args:
-        shared: What its process shares.
-        task: Which one; its text is also its transactional id, with the network's name before it.
-        outputs: The arcs it writes.
+        shared: State shared by the tasks of the process.
+        task: Its id; ``<network>.<task>`` is also its transactional id.
+        outputs: The arcs that it writes.
     """
 
     def __init__(self, shared: Shared, task: TaskId, *, outputs: tuple[str, ...]) -> None:
@@ -47,7 +47,7 @@ class Task:
         self.compaction = CompactionGuard(self.attempt, outputs)
         self.started = False
         self.waits = ""
-        """What it waits for that others have to mend; "" if nothing."""
+        """The fault that it waits for others to repair; "" if none."""
         self._again_s = 0.0
         self._refuted: InvalidReport | None = None
         self.plan_name = self.plan.fingerprint
@@ -55,17 +55,17 @@ class Task:
 
     @property
     def report(self) -> Report:
-        """The report that it committed last."""
+        """The last report that it committed."""
         return self.attempt.report
 
-    # ---------------------------------------------------------------- a life
+    # ---------------------------------------------------------------- an attempt
 
     def life(self) -> Generator[bool, None, None]:
-        """Run until it fails; yields whether it had something to do.
+        """Run one attempt until it fails; yields whether there was work.
 
         Raises:
-            FencedError: If a newer life has taken over; this one must end.
-            DoubtfulCommitError: If the outcome of a commit is not known: start a new life.
+            FencedError: If a newer attempt has taken over; this one must end.
+            DoubtfulCommitError: If the outcome of a commit is not known: start a new attempt.
         """
         self.started = False
         try:
@@ -80,21 +80,21 @@ class Task:
             self.close()
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         if self.attempt.transactions is not None:
             self.attempt.transactions.close()
 
     def _begin(self) -> Iterator[bool]:
-        """Begin this life.
+        """Begin this attempt.
 
         The steps, in this order:
 
-        1. Open the transactions: the older life is fenced, and its open transaction is aborted.
-        2. Read every report that was there by then, the older life's last one among them.
-        3. Check that this is the plan that the older life worked by.
+        1. Open the transactions: the older attempt is fenced, and its open transaction is aborted.
+        2. Read every report written by then, among them the older attempt's last one.
+        3. Check that the older attempt worked by this plan.
         4. Claim the next attempt number, by committing a report with it.
-        5. Write again the records that compaction could drop (`CompactionGuard`).
-        6. Rebuild what was in memory (`start`).
+        5. Rewrite the records that compaction could drop (`CompactionGuard`).
+        6. Rebuild the state in memory (`start`).
         """
         self.attempt.transactions = self.connect()
         yield from self.read_reports()
@@ -129,25 +129,25 @@ class Task:
         yield from self.attempt.finish(replace(self.report, attempt=attempt))
 
     def wait(self, why: str) -> None:
-        """Wait for what others have to repair; an empty reason ends the waiting."""
+        """Wait until others repair a fault; an empty reason ends the waiting."""
         self.waits, self._again_s = why, monotonic() + ASK_AGAIN_S
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits, and it is too early to try again."""
+        """Whether it waits and must not try again yet."""
         return bool(self.waits) and monotonic() < self._again_s
 
     def connect(self) -> Transactions:
-        """Return the transactions of this life; those of older ones are fenced."""
+        """Return the transactions of this attempt; older attempts are fenced."""
         return self.cluster.transactions(f"{self.plan.network}.{self.name}")
 
     @property
     def is_superseded(self) -> bool:
-        """Whether a newer life of it is known to have begun."""
+        """Whether a newer attempt of the task has reported."""
         return self.view.of(self.name).attempt > self.report.attempt
 
     def read_reports(self) -> Iterator[bool]:
-        """Read all reports that were there when it was called."""
+        """Read all reports written before the call."""
         end = self.cluster.end(self.view.source)
         yield False
         self.view.poll()
@@ -156,18 +156,18 @@ class Task:
             self.view.poll()
 
     def first_positions(self) -> dict[TopicPartition, int]:
-        """Return where a first life begins to read, where that is not the start of a log."""
+        """Return where a first attempt begins to read, for partitions not read from the start."""
         return {}
 
     def start(self) -> Iterator[bool]:
-        """Rebuild what was in memory."""
+        """Rebuild the state in memory."""
         raise NotImplementedError
 
     def step(self) -> Iterator[bool]:
-        """Do what there is to do now; must yield at least once."""
+        """Do the work that is due; must yield at least once."""
         raise NotImplementedError
 
-    # ---------------------------------------------------------------- what it writes
+    # ---------------------------------------------------------------- output
 
     def commit(
         self,
@@ -176,7 +176,7 @@ class Task:
         *,
         records: RecordsByTopic | None = None,
     ) -> Iterator[bool]:
-        """Commit what some epochs gave; see `Attempt.commit`.
+        """Commit the results of some epochs; see `Attempt.commit`.
 
         Args:
             emissions: Revisions in the order of their epochs.

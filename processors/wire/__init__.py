@@ -1,1 +1,1 @@
-"""What processes write for one another: schemas, encoding, decoding."""
+"""The records that processes exchange: schemas, encoding, decoding."""

@@ -1,4 +1,4 @@
-"""Avro bodies of our own records: written by a fixed schema, and read without trusting them."""
+"""Avro bodies of Errata's records: written with a fixed schema, read without trusting them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from errata.schemas.errors import ErrataError
 
 
 class BodyError(ErrataError):
-    """Some bytes are not a record of the schema that was expected."""
+    """Some bytes are not a record of the expected schema."""
 
 
 def write(content: Mapping[str, Any], schema: Any) -> bytes:
-    """Return the body of a record by a parsed schema."""
+    """Return the body of a record, written with a parsed schema."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, content)
     return out.getvalue()
@@ -26,9 +26,9 @@ def read(body: bytes, schema: Any, *, written_by: Any = None) -> dict[str, Any]:
     """Return the record of a body.
 
     Args:
-        body: What `write` gave; bytes behind the record are ignored.
-        schema: The parsed schema that the reader knows.
-        written_by: The parsed schema of the writer, if that is another one.
+        body: The result of `write`; bytes after the record are ignored.
+        schema: The parsed schema of the reader.
+        written_by: The parsed schema of the writer, if it differs.
 
     Raises:
         BodyError: If the bytes are no such record.

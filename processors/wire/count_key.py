@@ -1,4 +1,4 @@
-"""Which running total of a report: a value with one parser and one printer.
+"""Keys of the running totals in a report, with one parser and one printer.
 
 A total is a task's own (``read``), one of a box (``totals.revised``), or that of the dead letters
 of a reason (``refused.undecodable``).
@@ -26,8 +26,8 @@ OF_BOXES = frozenset(
         _REFUSED,
     }
 )
-"""What is counted of a box. No reason of a dead letter is called so: ``refused.closed`` is of a box
-that a user named ``refused``.
+"""Totals of boxes. No reason of a dead letter has one of these names: ``refused.closed`` belongs to
+a box that a user named ``refused``.
 """
 
 
@@ -37,8 +37,8 @@ class CountKey:
 
     Args:
         what: What is counted.
-        box: Of which box; "" if of none.
-        reason: What was wrong with the dead letters that are counted; "" if others are.
+        box: The box; "" if the total is the task's own.
+        reason: Reason of the counted dead letters; "" for all other totals.
 
     Example:
         >>> CountKey.parse("totals.revised"), CountKey.parse("refused.event time").reason
@@ -58,7 +58,7 @@ class CountKey:
 
     @classmethod
     def parse(cls, text: str) -> CountKey:
-        """Return the key that a text is; every text is one."""
+        """Parse a key; every text is one."""
         first, _, rest = text.partition(".")
         if first == _REFUSED and rest and rest not in OF_BOXES:
             return cls.of_reason(rest)

@@ -1,4 +1,4 @@
-"""Dead letters: what ingest or a box refused, the bytes, where they lay, and why.
+"""Dead letters: records and tuples that ingest or a box refused, verbatim, with place and reason.
 
 They are written in the transaction of the report that covers them.
 ``docs/protocol.md#8-dead-letters`` gives every field. Version 1: there has been no other.
@@ -24,7 +24,7 @@ TOO_LARGE = "too large"
 TRUNCATE = "truncate"
 
 NO_RECORD = -1
-"""The offset of what was refused by a box: a tuple of an arc, which is no record of a source."""
+"""The offset in a dead letter of a box: a tuple of an arc is no record of a source."""
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -57,16 +57,16 @@ class DeadLetter:
 
     Args:
         task: The task that refused it.
-        attempt: Its life.
+        attempt: The task's attempt.
         epoch: The epoch in which it was refused.
         reason: One of a few kinds, for counting.
         detail: What was needed and what was found.
-        topic: Where the record lies; of a tuple, the topic of its arc.
-        partition: Where the record lies; of a tuple, the task's.
-        offset: Where the record lies; of a tuple `NO_RECORD`.
-        time_ms: Its record timestamp; of a tuple, about when its epoch was stamped.
-        key: Its key, verbatim; of a tuple, that of its arc's records.
-        value: Its value, verbatim; of a tuple, an insert of it; None of a result that there is not.
+        topic: The record's topic; of a tuple, the topic of its arc.
+        partition: The record's partition; of a tuple, the task's.
+        offset: The record's offset; of a tuple, `NO_RECORD`.
+        time_ms: The record timestamp; of a tuple, about when its epoch was stamped.
+        key: The record's key, verbatim; of a tuple, its key on its arc.
+        value: The record's value, verbatim; of a tuple, an insert of it; None of a missing result.
     """
 
     task: str
@@ -96,7 +96,7 @@ def decode(body: bytes) -> DeadLetter:
     """Read the Avro body of a dead letter.
 
     Raises:
-        DeadLetterError: If it is none.
+        DeadLetterError: If the bytes are no dead letter.
     """
     try:
         return DeadLetter(**avro_body.read(body, _PARSED))
@@ -105,7 +105,7 @@ def decode(body: bytes) -> DeadLetter:
 
 
 def decode_value(value: bytes | None) -> DeadLetter | None:
-    """Return the dead letter in a framed value; None if it is none, whoever wrote it."""
+    """Return the dead letter in a framed value; None if it holds none."""
     try:
         return decode((value or b"")[framing.HEAD_BYTES :])
     except DeadLetterError:

@@ -1,4 +1,4 @@
-"""The records of the plan topic: the deployed plan, a switch that is announced, ends of sources.
+"""The records of the plan topic: the deployed plan, an announced switch, ends of sources.
 
 Keys are text and values are JSON, so that people can read them. The topic is compacted: the newest
 record of a key counts. ``docs/protocol.md#7-the-plan-topic`` gives every field. A reader ignores
@@ -23,12 +23,12 @@ class PlanRecordError(ErrataError):
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """The plan that is deployed, under the key ``plan``.
+    """The deployed plan, under the key ``plan``.
 
     Args:
-        version: Of the plan; the first is 1.
-        first_epoch: The first epoch that is processed by it.
-        deployment: Id of the deployment: local state belongs to one.
+        version: Version of the plan; the first is 1.
+        first_epoch: The first epoch that it processes.
+        deployment: Id of the deployment, to which local state belongs.
         generations: By arc: the version that made its topic, if that is not the first.
         plan: Its description.
     """
@@ -42,10 +42,10 @@ class PlanRecord:
 
 @dataclass(frozen=True)
 class SwitchRecord:
-    """A version of the plan that is coming, under the key ``switch``.
+    """An announced version of the plan, under the key ``switch``.
 
     Args:
-        version: Of the plan; what runs an older one ends.
+        version: Version of the plan; processes that run an older one stop.
     """
 
     version: int
@@ -75,10 +75,10 @@ def encode(record: AnyPlanRecord) -> tuple[bytes, bytes]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
-    """Return the record of a key and a value; None if the key is of none, or the value is null.
+    """Decode a record; None if the key is unknown or the value is null.
 
     Raises:
-        PlanRecordError: If the key is of one, and the value is not.
+        PlanRecordError: If the key is known, and the value can't be read.
     """
     if key is None or value is None or not (key in (_PLAN, _SWITCH) or key.startswith(_END)):
         return None

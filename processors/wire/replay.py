@@ -1,7 +1,7 @@
-"""Replay requests and replies: what a task asks a sweeper, and what it is answered.
+"""Replay requests from tasks to sweepers, and the replies.
 
-They are written outside any transaction, and carry the task, the attempt and the epoch that ask; a
-reply to an older question is ignored. ``docs/protocol.md#6-replay`` gives every field. The records
+They are written outside any transaction, and carry the task, attempt and epoch of the request; a
+reply to an older request is ignored. ``docs/protocol.md#6-replay`` gives every field. The records
 are of version 1: there has been no other.
 """
 
@@ -65,11 +65,11 @@ class BlockError(ErrataError):
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks: a reply belongs to a question only if all three are equal.
+    """The origin of a request: a reply belongs to a request only if all three are equal.
 
     Args:
         task: The asking task.
-        attempt: Its life.
+        attempt: Its attempt.
         epoch: The epoch for which it asks.
     """
 
@@ -80,16 +80,16 @@ class Asker:
 
 @dataclass(frozen=True)
 class Request:
-    """A question to the sweeper of one partition of a connection point.
+    """A replay request to the sweeper of one partition of a connection point.
 
     Args:
-        plan: Fingerprint of the asking task's plan; a sweeper of another plan ignores it.
-        asker: Who asks.
-        number: Of the question, within the attempt.
-        as_of: The epoch whose content is asked for.
+        plan: Fingerprint of the asking task's plan; a sweeper of another plan ignores the request.
+        asker: Its origin.
+        number: Number of the request, within the attempt.
+        as_of: The content after this epoch is wanted.
         partition: The partition of the connection point.
-        reply_topic: Where the answer goes.
-        reply_partition: Its partition.
+        reply_topic: Topic of the reply.
+        reply_partition: Partition of the reply.
         ranges: Groups and event times, as `pack` wrote them.
     """
 
@@ -105,14 +105,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """One block of an answer; the answer is whole once all its blocks are there.
+    """One block of an answer; the answer is complete once all its blocks have arrived.
 
     Args:
-        asker: Who asked.
-        number: Of the question.
-        answer: Random, one for each answer: blocks of two answers are never put together.
+        asker: Origin of the request.
+        number: Number of the request.
+        answer: Random id of the answer: blocks of two answers are never combined.
         block: Number of this block, from 0.
-        blocks: How many the answer has.
+        blocks: Number of blocks of the answer.
         refused: Why there is no answer; None if there is one.
         tuples: Tuples, as `pack` wrote them; empty if refused.
     """
@@ -140,13 +140,13 @@ def encode(record: Request | Reply, *, schema_id: int) -> bytes:
 
 
 def decode_request(value: bytes | None) -> Request | None:
-    """Return the request in a framed value; None if it is not one."""
+    """Return the request in a framed value; None if it holds none."""
     content = _content(value, _REQUEST)
     return None if content is None else Request(asker=_asker(content), **content)
 
 
 def decode_reply(value: bytes | None) -> Reply | None:
-    """Return the reply in a framed value; None if it is not one."""
+    """Return the reply in a framed value; None if it holds none."""
     content = _content(value, _REPLY)
     return None if content is None else Reply(asker=_asker(content), **content)
 
@@ -161,7 +161,7 @@ def _content(value: bytes | None, schema: Any) -> dict[str, Any] | None:
 
 
 def _asker(content: dict[str, Any]) -> Asker:
-    """Take the fields that name the asker out of a record."""
+    """Remove the fields of the asker from a record, and return them as one."""
     return Asker(*(content.pop(name) for name in ("task", "attempt", "epoch")))
 
 

@@ -1,12 +1,13 @@
-"""Reports: what a task commits about itself, in the transaction of the work it speaks of.
+"""Reports: the progress that a task commits, in the same transaction as the work.
 
 A report is Timely's progress statement (consumed, produced and internal changes *together*), made
 cumulative: the newest one of a task is enough, so that the progress topic can be compacted by task.
 ``docs/protocol.md#4-reports`` gives every field.
 
 The records are of version 1. The event time up to which results are final, and the slabs in which a
-job on Spark keeps state, are fields of a `Report`; on the wire they are entries of the map
-``counts``, under the keys `WIRE_FIELDS`, as they always were. Only this module knows that.
+job on Spark keeps state, are fields of a `Report`. On the wire they are entries of the map
+``counts``, under the keys `WIRE_FIELDS`, so that older readers find them. Only this module knows
+that.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ NEVER = -(2**62)
 FOREVER = 2**62
 """A watermark beyond every event time: the source has ended."""
 IDLE = FOREVER + 1
-"""In place of a watermark: the partition does not hold the others back."""
+"""In place of a watermark: the partition is idle and does not hold the others back."""
 
 WIRE_FIELDS = SETTLED, HELD_FROM, HELD_TO = "settled_ms", "held_from", "held_to"
-"""Keys of the map ``counts`` that are no running totals: `Report.settled_ms`, `Report.held`."""
+"""Keys of the map ``counts`` that hold `Report.settled_ms` and `Report.held`, not totals."""
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
 SCHEMA: dict[str, Any] = {
@@ -123,12 +124,12 @@ _PARSED = fastavro.parse_schema(SCHEMA)
 
 
 class Floor(NamedTuple):
-    """What the watermark of some sources had been before older pairs were forgotten.
+    """The watermark of some sources as of an epoch, kept when older pairs are dropped.
 
     Args:
-        sources: The sources that it is combined of.
+        sources: The sources whose watermarks it combines.
         epoch: As of this epoch.
-        watermark: It.
+        watermark: The combined watermark.
     """
 
     sources: tuple[str, ...]
@@ -138,25 +139,25 @@ class Floor(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What one task has done so far.
+    """The cumulative progress of one task.
 
     Args:
         task: ``<scope>.<partition>``, or ``sweep.<arc>.<partition>`` for a sweeper.
-        attempt: The life that wrote it.
-        plan: Fingerprint of the plan it works by.
-        done: Last epoch processed; -1 before the first.
-        watermark: Ingest: newest event time taken, less lateness; others: wm(done).
-        committed: By attempt, the last epoch that it committed: what readers believe.
+        attempt: The attempt that wrote it.
+        plan: Fingerprint of the plan that the task works by.
+        done: Last processed epoch; -1 before the first.
+        watermark: Ingest: newest event time read, less lateness; others: wm(done).
+        committed: By attempt, the last epoch that it committed; these epochs are covered.
         ends: By output partition, own last record's offset + 1 and that record's epoch.
         resume: By input partition, the oldest record not yet processed.
         watermarks: Ingest: (epoch, watermark) pairs until every reader has passed them.
-        floors: Ingest: what readers' watermarks were when older pairs were forgotten.
-        closes: When the first of its open windows ends; until the watermark has come there, it
-            gives nothing without input. `FOREVER` if none is open.
+        floors: Ingest: readers' watermarks as of when older pairs were dropped.
+        closes: Event time at which its first open window ends. Until the watermark reaches it, the
+            task emits nothing without input. `FOREVER` if no window is open.
         counts: Running totals, exactly once like everything in a report.
-        settled_ms: No tuple of an event time before this can be revised any more.
-        held: A job on Spark, task 0: the first and the last slab in which states may be kept; None
-            if none is.
+        settled_ms: Tuples of an event time before this can't be revised any more.
+        held: Task 0 of a job on Spark: the first and the last slab in which states may be kept;
+            None if there are none.
     """
 
     task: str
@@ -175,7 +176,7 @@ class Report:
     held: tuple[int, int] | None = None
 
     def covers(self, attempt: int, epoch: int) -> bool:
-        """Whether a record of this task exists (``docs/protocol.md#5-what-a-reader-believes``)."""
+        """Whether the report covers a record (``docs/protocol.md#5-what-a-reader-believes``)."""
         return epoch <= self.committed.get(attempt, NEVER)
 
 
@@ -209,7 +210,7 @@ def encode(report: Report) -> bytes:
 
 
 def _state(report: Report) -> dict[str, int]:
-    """Return the fields that travel in the map ``counts``."""
+    """Return the fields that are written into the map ``counts``."""
     state = {} if report.settled_ms == NEVER else {SETTLED: report.settled_ms}
     if report.held is not None:
         state[HELD_FROM], state[HELD_TO] = report.held
@@ -217,10 +218,10 @@ def _state(report: Report) -> dict[str, int]:
 
 
 def decode(body: bytes, schema: Any = None) -> Report:
-    """Read a report's Avro body, written with `schema` or, if None, with today's.
+    """Read a report's Avro body, written with `schema` or, if None, with the current one.
 
     Raises:
-        ReportError: If it is none.
+        ReportError: If the bytes are no report.
     """
     try:
         plain = avro_body.read(body, _PARSED, written_by=schema)

@@ -1,7 +1,7 @@
-"""Which task: a value with one parser and one printer.
+"""Ids of tasks and scopes, with one parser and one printer.
 
-The text of a task is the key of its reports, stands in every record that it writes, and is its
-transactional id with the network's name before it.
+The text of a task id is the key of the task's reports and a field of every record that it writes;
+``<network>.<task>`` is its transactional id.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _REMEMBERED = 4096
 
 
 class TaskIdError(ErrataError, ValueError):
-    """A text is not that of a task."""
+    """A text is no task id."""
 
 
 class ScopeKind(Enum):
-    """What the tasks of a scope do; the value stands before the name, if it is not empty."""
+    """The work of a scope's tasks; the value is the prefix of the scope's name, if not empty."""
 
     INGEST = "ingest"
-    """They take in a source's topic."""
+    """They ingest a source's topic."""
     SWEEPER = "sweep"
     """They keep and serve the copy of a connection point."""
     BOXES = ""
@@ -37,11 +37,11 @@ _PREFIXED = [kind for kind in ScopeKind if kind.value]
 
 @dataclass(frozen=True, slots=True)
 class ScopeId:
-    """A scope: the part of a network that has a task for each partition.
+    """A scope: the part of a network that has one task per partition.
 
     Args:
-        kind: What its tasks do.
-        name: Of the source, of the arc, or of the scope itself.
+        kind: The work of its tasks.
+        name: Name of the source, of the arc, or of the scope itself.
 
     Example:
         >>> ScopeId.parse("ingest.trades")
@@ -59,7 +59,7 @@ class ScopeId:
 
     @classmethod
     def of_source(cls, source: str) -> ScopeId:
-        """Return the scope that takes in a source."""
+        """Return the scope that ingests a source."""
         return cls(ScopeKind.INGEST, source)
 
     @classmethod
@@ -80,7 +80,7 @@ class ScopeId:
     @staticmethod
     @lru_cache(_REMEMBERED)
     def parse(text: str) -> ScopeId:
-        """Return the scope that a text names: every text names one."""
+        """Parse a scope; every text names one."""
         kind = _prefix_of(text)
         if kind is None:
             return ScopeId(ScopeKind.BOXES, text)
@@ -91,12 +91,12 @@ class ScopeId:
 
     @property
     def is_ingest(self) -> bool:
-        """Whether its tasks take in a source, which is then its name."""
+        """Whether its tasks ingest a source; `name` is then the source's."""
         return self.kind is ScopeKind.INGEST
 
     @property
     def is_sweeper(self) -> bool:
-        """Whether its tasks serve a connection point, which is then its name."""
+        """Whether its tasks serve a connection point; `name` is then the arc's."""
         return self.kind is ScopeKind.SWEEPER
 
     def task(self, partition: int) -> TaskId:
@@ -146,6 +146,6 @@ class TaskId:
 
 
 def _prefix_of(text: str) -> ScopeKind | None:
-    """Return the kind that stands before a scope's name; None if none does."""
+    """Return the kind that prefixes a scope's name; None if none does."""
     prefix, dot, _ = text.partition(".")
     return next((kind for kind in _PREFIXED if dot and kind.value == prefix), None)
