@@ -16,7 +16,7 @@ def demo(
         bool, typer.Option("--spark/--no-spark", help="With bars of a day on Spark, or without.")
     ] = True,
 ) -> None:
-    r"""Replay a real tape of trades on an embedded Kafka, with corrections, and audit the results.
+    r"""Play a real tape of trades on an embedded Kafka, with corrections, and audit the results.
 
     Aggregates run in both modes. Needs the extras errata-streams\[broker,spark]; the first run
     downloads Kafka's jars. All processes end with the command.

@@ -71,7 +71,7 @@ def spark(
 
     Creates the network's topics and deploys it if it is not deployed yet. The job, or any executor,
     may be killed at any moment: the next run continues from the last report. With spark-submit,
-    submit `python -m errata.submit`, which prints the file to submit.
+    pass it the file that `python -m errata.submit` prints.
     """
     settings = given_settings(conf)
     check_packages()
