@@ -1,7 +1,7 @@
 """Draws a folder of the project as rooms and imports: ``python -m bench.house processors``.
 
-A room is a sub-folder, or a file that stands in the folder itself. A room stands one floor above
-the highest room that it imports. The counts are printed; ``--svg FILE`` draws the picture.
+A room is a sub-folder, or a file in the folder itself. A room is one floor above the highest room
+that it imports. The command prints the counts; ``--svg FILE`` draws the picture.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTH, ROOM_WIDTH, ROOM_HEIGHT, GAP, FLOOR = 1100, 128, 34, 10, 74
 
 @dataclass(frozen=True)
 class House:
-    """A folder's rooms and what they import of one another.
+    """The rooms of a folder, and their imports of one another.
 
     Args:
         root: The checkout.
@@ -34,7 +34,7 @@ class House:
 
     @cached_property
     def files(self) -> list[Path]:
-        """The Python files of the folder, links not followed."""
+        """Return the Python files of the folder, without following links."""
         found = sorted((self.root / self.folder).rglob("*.py"))
         inside = [path.relative_to(self.root) for path in found]
         links = [p for p in (self.root / self.folder).iterdir() if p.is_symlink()]
@@ -44,7 +44,7 @@ class House:
 
     @cached_property
     def rooms(self) -> dict[str, list[Path]]:
-        """Files by room; the file that only hands names on belongs to none."""
+        """Return the files by room; the `__init__.py` that only re-exports belongs to none."""
         rooms: dict[str, list[Path]] = defaultdict(list)
         for path in self.files:
             inner = path.relative_to(self.folder)
@@ -54,7 +54,7 @@ class House:
 
     @cached_property
     def arrows(self) -> dict[str, set[str]]:
-        """Rooms that each room imports."""
+        """Return the rooms that each room imports."""
         home = {path: room for room, paths in self.rooms.items() for path in paths}
         arrows: dict[str, set[str]] = {room: set() for room in self.rooms}
         for path, room in home.items():
@@ -84,7 +84,7 @@ class House:
 
     @cached_property
     def circles(self) -> list[set[str]]:
-        """Sets of rooms that import one another, near or far."""
+        """Return the sets of rooms that import one another, directly or indirectly."""
         reach = {room: self._reach(room) for room in self.rooms}
         found: list[set[str]] = []
         for room in self.rooms:
@@ -104,7 +104,7 @@ class House:
 
     @cached_property
     def floors(self) -> dict[str, int]:
-        """The floor of each room, from 1; the rooms of a circle share one."""
+        """Return the floor of each room, from 1; the rooms of a cycle share one."""
         together = {room: circle for circle in self.circles for room in circle}
         floors: dict[str, int] = {}
 
@@ -121,11 +121,11 @@ class House:
         return floors
 
     def lines(self, room: str) -> int:
-        """How many lines a room has."""
+        """Return how many lines a room has."""
         return sum(len((self.root / path).read_text().splitlines()) for path in self.rooms[room])
 
     def counts(self) -> dict[str, int]:
-        """Return what can be counted of it."""
+        """Return the counts of the house."""
         return {
             "files": len(self.files),
             "rooms": len(self.rooms),

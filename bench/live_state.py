@@ -1,7 +1,8 @@
-"""Live state while history grows a hundredfold (L7): ``make live-state``.
+"""Measures live state while history grows a hundredfold (L7): ``make live-state``.
 
-A feed of corrected trades goes through one aggregate, in each mode; what its task holds in memory
-is noted five times in every tenfold. Prints it, and draws it as ``docs/live_state.svg``.
+A feed of corrected trades goes through one aggregate, in each mode. The number of rows that its
+task holds in memory is recorded five times in every tenfold. Prints it, and draws it as
+``docs/live_state.svg``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def network(mode: str) -> Network:
 
 
 def lines(since: int, upto: int, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """Yield trades, and corrections of one in a hundred of all that there have been."""
+    """Yield trades, and corrections of one in a hundred of all trades so far."""
     for number in range(since, upto):
         yield {"op": "insert", "after": trade(number, int(rng.integers(1, 1000)))}
     for number in rng.integers(0, upto, (upto - since) // 100):
@@ -57,7 +58,7 @@ def lines(since: int, upto: int, rng: np.random.Generator) -> Iterator[dict[str,
 
 
 def trade(number: int, price: int) -> dict[str, Any]:
-    """Return the trade of a number."""
+    """Return the trade with a number."""
     desk = f"desk {number % GROUPS}"
     return {"key": f"{number}", "at": number * SPACING_MS, "desk": desk, "price": price}
 

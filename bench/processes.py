@@ -1,4 +1,4 @@
-"""The processes of a network that is measured, and the processor time that each takes."""
+"""Runs the processes of a measured network, and reads the processor time of each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def work(
     start: Barrier,
     stop: Event,
 ) -> None:
-    """Be one process of the network."""
+    """Run one process of the network."""
     worker = Worker(VARIANTS[variant].network(name, topic), Place(kafka, Path(state)))
     for scope in VARIANTS[variant].roles[role]:
         worker.add_scope(scope, sweep_beside=not VARIANTS[variant].apart)
@@ -81,7 +81,7 @@ def processes(
 
 
 def broker_pid() -> int:
-    """Return the process id of the broker that this process has started; 0 if it can't be told."""
+    """Return the process id of this process's broker; 0 if it is not known."""
     waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
@@ -92,7 +92,7 @@ def broker_pid() -> int:
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time of a process so far, user and system; 0 where /proc has none."""
+    """Return the processor time of a process so far, user and system; 0 if /proc has none."""
     fields = _read(pid, "stat").rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / TICKS_A_SECOND
 

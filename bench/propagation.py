@@ -1,13 +1,13 @@
-"""What the orders of propagation cost, counted, not timed: ``make bench-propagation``.
+"""Counts what the orders of propagation cost, without timing: ``make bench-propagation``.
 
 A *step* is a bytecode that CPython executes in `processors/propagation`, or a comparison in its
-queue, which is C. It is the same on every machine; other versions of Python have other bytecodes.
-What the boxes do is not in it. Three tables:
+queue, which is C. Steps are the same on every machine; other versions of Python have other
+bytecodes. The work of the boxes does not count. Three tables:
 
 * the steps of an epoch for each order, on graphs of up to 10,000 boxes;
-* hybrid beside dynamic, by the share of 100 boxes that follow another one in a chain;
-* what a box costs that has nothing to do and is run all the same, as the static order does: here
-  the bytecodes of all Python code count, and what polars does comes on top.
+* hybrid compared with dynamic, by the share of 100 boxes that follow another one in a chain;
+* the cost of running a box that has nothing to do, as the static order does: here the bytecodes of
+  all Python code count, and the work of Polars comes on top.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ WATCHED = str(Path(str(propagation.__file__)).parent)
 
 
 def chains(count: int) -> Graph:
-    """Return chains of ten boxes, a source for each."""
+    """Return chains of ten boxes, with a source for each."""
     return Graph([[] if box % CHAIN == 0 else [box - 1] for box in range(count)])
 
 
 def trees(count: int) -> Graph:
-    """Return trees of a hundred boxes, each read by two, a source for each tree."""
+    """Return trees of a hundred boxes, each read by two others, with a source for each tree."""
     placed = (divmod(box, TREE) for box in range(count))
     return Graph([[tree * TREE + (at - 1) // 2] if at else [] for tree, at in placed])
 
 
 def layers(count: int) -> Graph:
-    """Return ten layers; each box reads two or fewer near it in the layer above, or a source."""
+    """Return ten layers; each box reads one or two nearby boxes of the layer above, or a source."""
     rng, width = random.Random(count), count // LAYERS
     inputs: list[list[int]] = [[] for _ in range(width)]
     for box in range(width, LAYERS * width):
@@ -72,7 +72,7 @@ def layers(count: int) -> Graph:
 
 
 def branches(count: int, lengths: Sequence[int]) -> Graph:
-    """Return a tree of chains of these lengths in turn, each read by two others."""
+    """Return a tree of chains with these lengths in turn, each read by two others."""
     inputs: list[list[int]] = []
     ends: list[int] = []
     for length in cycle(lengths):
@@ -90,11 +90,11 @@ SHAPES: dict[str, Callable[[int], Graph]] = {"chains": chains, "trees": trees, "
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch: which sources have something, and which boxes emit if they run.
+    """An epoch: the sources that have input, and the boxes that emit if they run.
 
     Args:
         active: The boxes that read these sources.
-        emits: By box.
+        emits: Whether each box emits.
     """
 
     active: list[int]
@@ -102,7 +102,7 @@ class Epoch:
 
 
 def epochs(graph: Graph) -> dict[str, Epoch]:
-    """Return a sparse epoch (one source in a hundred), a mixed one, and one with everything.
+    """Return a sparse epoch (one source in a hundred), a mixed one, and one with all sources.
 
     In the mixed one every other source is active, and one box in four emits nothing.
     """
@@ -120,14 +120,14 @@ def epochs(graph: Graph) -> dict[str, Epoch]:
 
 @dataclass
 class Cost:
-    """What an epoch cost: its steps, and how many boxes ran."""
+    """The cost of an epoch: its steps, and how many boxes ran."""
 
     steps: int = 0
     ran: int = 0
 
 
 class Number(int):
-    """The number of a box that tells whoever counts of every comparison."""
+    """The number of a box; reports each comparison to the counter."""
 
     compared: Callable[[], None] = staticmethod(lambda: None)
 
@@ -138,7 +138,7 @@ class Number(int):
 
 @contextmanager
 def counted(cost: Cost, *, within: str) -> Iterator[None]:
-    """Count the bytecodes that are executed in files of a folder, and comparisons of numbers."""
+    """Count the bytecodes executed in files of a folder, and the comparisons of numbers."""
 
     def enter(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
         if not frame.f_code.co_filename.startswith(within):
@@ -163,7 +163,7 @@ def counted(cost: Cost, *, within: str) -> Iterator[None]:
 
 
 def measure(order: str, graph: Graph, given: Epoch) -> Cost:
-    """Return what an epoch costs in an order."""
+    """Return the cost of an epoch in an order."""
     cost, active = Cost(), [Number(box) for box in given.active]
     numbered = tuple(tuple(map(Number, readers)) for readers in graph.readers)
     with mock.patch.object(graph, "readers", numbered), counted(cost, within=WATCHED):
@@ -184,7 +184,7 @@ IDLE: dict[str, Callable[[Stream, str], object]] = {
 
 
 def measure_idle(kind: str, *, boxes: int = 4) -> int:
-    """Return the bytecodes that a box with nothing to do costs more if it is run all the same."""
+    """Return the additional bytecodes of running a box that has nothing to do."""
     fields = {"key": "string", "at": "timestamp-millis", "x": "long"}
     net = Network("idle")
     a = net.source("a", fields=fields, identity=["key"], event_time="at", keep="1d")
@@ -202,7 +202,7 @@ def measure_idle(kind: str, *, boxes: int = 4) -> int:
         run = ScopeRun(plan, replace(scope, order=order), partition=0)
         live = {name: box.no_live() for name, box in run.keeping.items()}
         memory = Memory.of(run.keeping, live, done=0, watermark=0)
-        for warm in (True, False):  # what is made once and kept is not counted
+        for warm in (True, False):  # what is created once does not count
             cost = Cost()
             epoch = run.epoch(1, given, memory=memory, watermark=0, own={}, committed=0)
             with counted(cost, within="" if not warm else WATCHED):
@@ -220,7 +220,7 @@ Rows = Iterator[tuple[str, ...]]
 
 
 def orders(sizes: Sequence[int]) -> Rows:
-    """Yield what an epoch costs in each order."""
+    """Yield the cost of an epoch in each order."""
     for shape, make in SHAPES.items():
         for size in sizes:
             graph = make(size)
@@ -232,7 +232,7 @@ def orders(sizes: Sequence[int]) -> Rows:
 
 
 def shares() -> Rows:
-    """Yield what a box costs by the share of boxes that follow another one."""
+    """Yield the cost of a box by the share of boxes that follow another one."""
     for share, lengths in SHARES.items():
         graph = branches(100, lengths)
         dense = epochs(graph)["dense"]
@@ -241,7 +241,7 @@ def shares() -> Rows:
 
 
 def idle() -> Rows:
-    """Yield what a box costs that is run for nothing."""
+    """Yield the cost of running a box that has nothing to do."""
     for kind in IDLE:
         yield kind, f"{measure_idle(kind):,}"
 

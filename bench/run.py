@@ -1,18 +1,18 @@
-"""Measures the demo's query on a million corrected trades beside raw Kafka: ``make bench``.
+"""Measures the demo's query on a million corrected trades against raw Kafka: ``make bench``.
 
-Side by side in one run, on one embedded broker, with fresh topics each time:
+All variants run one after another on one embedded broker, with fresh topics each time:
 
-* raw: one process of plain confluent-kafka consumes the tape and produces it again, nothing
-  decoded;
-* pass-through: a source and no box, so that ingest writes the tape into a connection point;
-* window: the demo's query: ingest, and the scope of the aggregate with the sweepers beside it, as
-  two processes, with transactions, reports, decimals, exact sums; also with the sweepers in a
-  process apart; and without the maximum, which can't be compensated;
+* raw: one process of plain confluent-kafka consumes the tape and produces it again, without
+  decoding;
+* pass-through: a source without boxes, so that ingest writes the tape into a connection point;
+* window: the demo's query in two processes: ingest, and the scope of the aggregate with the
+  sweepers beside it; with transactions, reports, decimals, exact sums. Also with the sweepers in a
+  separate process, and without the maximum, which can't be compensated;
 * upserts: the same query over the same trades as upserts and tombstones.
 
 Prints medians: rates, the ratio to raw, and the processor time of each process. Absolute figures
-mean little on a shared machine; processor time is disturbed less than the clock. The results of
-each run are held against a recomputation.
+mean little on a shared machine; processor time is more stable than elapsed time. The results of
+each run are compared with a recomputation.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ENVELOPES: dict[str, Callable[[pl.DataFrame], tape.Encoded]] = {
 }
 
 Taken = dict[str, float]
-"""Seconds: of the clock under ``wall``, of processors by role, and under ``all`` their sum."""
+"""Seconds: elapsed under ``wall``, of processors by role, and the sum of these under ``all``."""
 
 
 def preload(kafka: Settings, count: int) -> int:
@@ -84,7 +84,7 @@ def preload(kafka: Settings, count: int) -> int:
 
 
 class Stopwatch:
-    """Takes the time of the clock, and of the processors for each process.
+    """Measures elapsed time, and the processor time of each process.
 
     Args:
         pids: The processes.
@@ -99,19 +99,19 @@ class Stopwatch:
 
     @property
     def wall_s(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since it was created."""
         return time.perf_counter() - self.began_s
 
     def taken(self) -> Taken:
-        """Return the seconds since it was made."""
+        """Return the seconds since it was created."""
         used = {role: now - self.began[role] for role, now in self._used().items()}
         return {"wall": self.wall_s, "all": sum(used.values()), **used}
 
 
 def raw(kafka: Settings, topic: str, count: int, copy: str) -> Taken:
-    """Consume and produce the tape, nothing decoded."""
+    """Consume and produce the tape, without decoding."""
     create_topics(kafka, [TopicSpec(copy, 1)])
-    # A full queue must not make the fetcher sleep, as it does for a second by default.
+    # By default a full queue makes the fetcher sleep for a second.
     wide = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 1_000_000}
     wide |= {"fetch.message.max.bytes": 8_000_000, "fetch.queue.backoff.ms": 10}
     consumer = Consumer({**kafka, **wide, "group.id": copy, "enable.auto.commit": False})
@@ -141,7 +141,7 @@ def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
     """Run a variant from its start to its last result, all windows closed.
 
     Raises:
-        SystemExit: If it is not done in time, or its results are not those of a recomputation.
+        SystemExit: If it is not done in time, or its results differ from a recomputation.
     """
     cluster, variant = KafkaCluster(kafka), VARIANTS[what]
     topic = variant.envelope
@@ -168,7 +168,7 @@ def errata(kafka: Settings, what: str, name: str, count: int) -> Taken:
 
 
 def finished(view: View, task: str) -> bool:
-    """Whether a task has done all there is: of ingest, the last watermark it tells is the end."""
+    """Return whether a task is done; an ingest task is when it has reported the final watermark."""
     report = view.of(task)
     told = report.watermarks[-1][1] if report.watermarks else report.watermark
     return told >= FOREVER
@@ -193,12 +193,12 @@ def check(cluster: KafkaCluster, plan: Plan, variant: Variant, count: int) -> in
 
 @cache
 def expected(variant: Variant, count: int) -> pl.DataFrame:
-    """Return what a variant's arc must hold in the end."""
+    """Return the expected final content of a variant's arc."""
     return variant.wanted(trades_left(count))
 
 
 def table(taken: dict[str, list[Taken]], records: int) -> str:
-    """Return medians of the runs, a line for each thing measured."""
+    """Return medians of the runs, a line for each variant."""
     lines = [f"{'':15}{'k/s':>7}{'ratio':>7}" + "".join(f"{name:>10}" for name in COLUMNS)]
     base = statistics.median(run["wall"] for run in taken["raw"])
     for what, runs in taken.items():

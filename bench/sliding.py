@@ -1,8 +1,8 @@
-"""What a tuple costs in a sliding window, however large the window: ``make bench-sliding``.
+"""Measures the cost of a tuple in sliding windows of any size: ``make bench-sliding``.
 
-Tuples come in order, one a millisecond, in epochs; one aggregate box takes them as a scope drives
-it. Beside it stands what EEP started from: each tuple recomputes its whole window. Times are those
-of the processor, with all that an epoch does: what leaves, what is told, and what is rebuilt.
+Tuples come in order, one per millisecond, in epochs; one aggregate box processes them as a scope
+would. The baseline is the starting point of EEP: each tuple recomputes its whole window. Times are
+processor times of whole epochs: with evicted tuples, emitted results and rebuilt state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EPOCH, LEAST, NAIVE_TUPLES, NAIVE_SECONDS = 1_000, 20_000, 100, 2.0
 
 @dataclass(frozen=True)
 class Cost:
-    """What a tuple costs, in microseconds: in the box, and where its whole window is recomputed."""
+    """The cost of a tuple in µs: in the box, and with recomputation of its whole window."""
 
     size: int
     box: float
@@ -38,7 +38,7 @@ class Cost:
 
 
 def make(function: str, size: int) -> Aggregate:
-    """Return a box with one result over windows of so many tuples."""
+    """Return a box with one result over windows of a number of tuples."""
     net = Network("sliding")
     ticks = net.source("ticks", fields=FIELDS, identity=["at"], event_time="at", keep="1d")
     ticks.aggregate("moving", window=sliding(size), mode="upstream", result=function)
@@ -48,7 +48,7 @@ def make(function: str, size: int) -> Aggregate:
 
 
 def ticks(box: Aggregate, since: int, upto: int) -> pl.DataFrame:
-    """Return the tuples of some milliseconds, always the same ones."""
+    """Return the tuples of a range of milliseconds, always the same ones."""
     at = np.arange(since, upto)
     mixed = at * 0x9E3779B1 % 999_983 + 1
     return pl.DataFrame(
@@ -63,9 +63,9 @@ def ticks(box: Aggregate, since: int, upto: int) -> pl.DataFrame:
 
 
 def in_the_box(box: Aggregate, size: int, *, epoch: int, least: int) -> tuple[float, int, Any]:
-    """Return what a tuple costs in the box, over a window's worth of tuples or more.
+    """Return the cost of a tuple in the box, over a window's worth of tuples or more.
 
-    Also how many there were, and the last result.
+    Also returns the number of tuples, and the last result.
     """
     live, wm = box.restore(ticks(box, -size, 0), wm=0), 0
     spent, last = 0.0, None
@@ -88,9 +88,9 @@ def in_the_box(box: Aggregate, size: int, *, epoch: int, least: int) -> tuple[fl
 
 
 def recomputed(box: Aggregate, size: int, upto: int) -> tuple[float, Any]:
-    """Return what a tuple costs if its whole window is looked at again, by the same function.
+    """Return the cost of a tuple if its whole window is recomputed by the same function.
 
-    Also the result of the window that ends at `upto`.
+    Also returns the result of the window that ends at `upto`.
     """
     (state,) = box.states
     (result,) = box.results.values()
@@ -109,7 +109,7 @@ def measure(function: str, *, most: int, epoch: int, least: int = LEAST) -> Iter
     """Yield the costs for windows of 10 tuples, 100 and so on.
 
     Raises:
-        ArithmeticError: If a result is missing, or both ways don't end with the same one.
+        ArithmeticError: If a result is missing, or the last results of both ways differ.
     """
     for size in SIZES:
         if size <= most:

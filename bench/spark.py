@@ -1,16 +1,16 @@
-"""Measures an aggregate on Spark beside plain Spark on the same arc: ``make bench-spark``.
+"""Measures an aggregate on Spark against plain Spark on the same arc: ``make bench-spark``.
 
-A million trades of 100,000 products, 1 % replaced and 0.2 % deleted later, are taken in by Errata's
-ingest in some portions. After each portion two queries take it from the same Kafka topic, in one
+Errata's ingest processes a million trades of 100,000 products in several portions; 1 % are replaced
+and 0.2 % deleted later. After each portion two queries read it from the same Kafka topic, in one
 Spark session, one after the other:
 
-* errata: a job of ours: sum, count and maximum by product and hour, each revised;
+* errata: a job of Errata: sum, count and maximum by product and hour, each revised;
 * plain: Structured Streaming with its own Kafka source, `from_avro`, a watermark and a window; it
-  sees the inserts only, since it can revise nothing, and so its results are wrong in the end.
+  reads the inserts only, since it can't revise, so its final results are wrong.
 
-Both keep their states in RocksDB and write what changed to Kafka. What counts is the time of the
-batches, as Spark itself reports it, without the start of a query. The first portion warms both up
-and does not count. The results of ours are held against a recomputation.
+Both keep their states in RocksDB and write changes to Kafka. The measured time is that of the
+batches, as Spark reports it, without the start of a query. The first portion warms both up and does
+not count. Errata's results are compared with a recomputation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ HOUR = "1 hour"
 
 
 def network() -> Network:
-    """Return what is measured."""
+    """Return the network that is measured."""
     net = Network("bench")
     trades = net.source(
         "trades",
@@ -85,11 +85,11 @@ def network() -> Network:
 
 
 class Portions:
-    """Brings the tape into the arc, a portion after the other.
+    """Ingests the tape into the arc, portion by portion.
 
     Args:
-        kafka: The cluster.
-        cluster: The same.
+        kafka: librdkafka settings of the cluster.
+        cluster: The cluster.
         revisions: The tape.
         state: Folder of ingest's index.
     """
@@ -109,7 +109,7 @@ class Portions:
         self.sent = 0
 
     def take(self, count: int) -> None:
-        """Send the next revisions, and take them in."""
+        """Send the next revisions, and ingest them."""
         part = self.revisions.slice(self.sent, count)
         self.sent += part.height
         _, keys, bodies = tape.encoded(part)
@@ -126,7 +126,7 @@ class Portions:
         worker.run(lambda: self._is_in() or time.monotonic() > deadline)
 
     def _is_in(self) -> bool:
-        """Whether all that was sent is in complete epochs."""
+        """Return whether all sent revisions are in complete epochs."""
         self.view.poll()
         reports = [self.view.of(task) for task in self.view.tasks("ingest.trades")]
         read = sum(report.counts.get("read", 0) for report in reports)
@@ -135,7 +135,7 @@ class Portions:
 
 
 def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
-    """Run our job over all that is complete; return what Spark says of its batches."""
+    """Run Errata's job over all complete input; return Spark's progress of its batches."""
     cluster = KafkaCluster(kafka)
     view = View(cluster, plan=plan)
     driver = Driver(
@@ -154,7 +154,7 @@ def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[d
 
 
 def plain(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
-    """Run plain Spark over the same topic; return what it says of its batches."""
+    """Run plain Spark over the same topic; return Spark's progress of its batches."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro, to_avro
 
@@ -205,7 +205,7 @@ def state_bytes(folder: Path) -> int:
 
 
 def differences(cluster: KafkaCluster, plan: Plan, revisions: pl.DataFrame) -> int:
-    """Return how many of our results differ from a recomputation."""
+    """Return how many of Errata's results differ from a recomputation."""
     view = View(cluster, plan=plan)
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
     arc, box = plan.arcs[ARC], plan.boxes[ARC]
@@ -227,7 +227,7 @@ def differences(cluster: KafkaCluster, plan: Plan, revisions: pl.DataFrame) -> i
 
 
 def portions(count: int, number: int) -> Iterator[int]:
-    """Yield the sizes of portions: a tenth to warm up, then the rest in equal ones."""
+    """Yield the sizes of portions: a tenth to warm up, then the rest in equal parts."""
     first = count // 10
     yield first
     share = -(-(count - first) // number)
@@ -236,7 +236,7 @@ def portions(count: int, number: int) -> Iterator[int]:
 
 
 def main() -> int:
-    """Run the benchmark; print what each side took, and the ratio."""
+    """Run the benchmark; print the time of each side, and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rows", type=int, default=1_000_000, help="trades")
     parser.add_argument("--groups", type=int, default=100_000, help="products")

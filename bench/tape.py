@@ -1,10 +1,10 @@
-"""A seeded tape of trades with corrections, as large as wanted.
+"""A seeded tape of trades with corrections, of any size.
 
-A trade every 10 ms in event time, for one of 1,000 products, some traded far more than others (the
-k-th in proportion to 1 / (k + 10)), each in one of two currencies; one trade in ten has no index
-factor. 1 % of trades come late, by up to three minutes. 1 % are replaced, with another notional,
-and a further 0.2 % deleted, a second to an hour after they came (the logarithm of the wait is
-uniform). The same seed and count give the same tape.
+There is a trade every 10 ms in event time, for one of 1,000 products (the k-th is chosen in
+proportion to 1 / (k + 10)), each in one of two currencies; one trade in ten has no index factor. 1
+% of trades are late, by up to three minutes. 1 % are replaced, with another notional, and a further
+0.2 % deleted, a second to an hour after they arrived (the logarithm of the delay is uniform). The
+same seed and count give the same tape.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def tape(count: int, *, seed: int = 7, products: int | None = None) -> pl.DataFr
     """Return `count` trades and their corrections as a frame of revisions in order of arrival.
 
     Args:
-        count: Trades.
-        seed: Of the dice.
-        products: So many products, all traded alike; those told above when not given.
+        count: The number of trades.
+        seed: Seed of the random generator.
+        products: The number of products, all equally likely; as described above when not given.
     """
     rng = np.random.default_rng(seed)
     weight = 1 / (np.arange(PRODUCTS) + 10.0)
@@ -105,11 +105,11 @@ def encoded(revisions: pl.DataFrame) -> Encoded:
 
 
 def upserts(revisions: pl.DataFrame) -> Encoded:
-    """Return the same as upserts: the tuples' schema, keys, and Avro bodies, None for deletes."""
+    """Return the tape as upserts: the tuples' schema, keys, and Avro bodies, None for deletes."""
     schema = tuple_schema("trade", {name: FieldType.parse(kind) for name, kind in FIELDS.items()})
     dead = revisions["op"] == frames.DELETE
     tuples = frames.side(revisions, frames.AFTER, list(FIELDS))
-    # a delete has no tuple to encode: that before it stands in
+    # a delete has no tuple to encode, so its original is used
     bodies = Encoder(schema).encode(
         tuples.with_columns(
             pl.coalesce(name, revisions[frames.BEFORE + name]).alias(name) for name in FIELDS

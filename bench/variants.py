@@ -1,4 +1,4 @@
-"""What is measured: networks over the tape, and what each must come to."""
+"""The measured variants: networks over the tape, and their expected results."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Variant:
     """A network over the tape.
 
     Args:
-        envelope: How its source topic says what was revised: native or upsert.
-        arc: The arc whose content is held against a recomputation.
-        task: The task that is done last.
+        envelope: The envelope of its source topic: native or upsert.
+        arc: The arc whose content is compared with a recomputation.
+        task: The task that finishes last.
         build: Adds the boxes behind the source.
-        wanted: What the arc must hold, given the trades that are left.
-        apart: Whether the sweepers are a process of their own.
+        wanted: Computes the expected content of the arc from the surviving trades.
+        apart: Whether the sweepers run in a separate process.
     """
 
     envelope: str
@@ -44,7 +44,7 @@ class Variant:
     apart: bool = False
 
     def network(self, name: str, topic: str) -> Network:
-        """Return the network, under a name, over a topic of the tape."""
+        """Return the network with a name, over a topic of the tape."""
         net = Network(name)
         trades: Stream = net.source(
             "trades",
@@ -62,7 +62,7 @@ class Variant:
 
     @property
     def roles(self) -> dict[str, list[str]]:
-        """The scopes of each process; the one of the sweepers has none."""
+        """The scopes of each process; the sweepers' process has none."""
         if TaskId.parse(self.task).scope.is_ingest:
             return {"ingest": [ingest_scope("trades")]}
         roles = {"ingest": [ingest_scope("trades")], "scope": ["trades"]}
@@ -70,7 +70,7 @@ class Variant:
 
 
 def no_box(trades: Stream) -> None:
-    """Add nothing: the source's arc is a connection point all the same."""
+    """Add nothing: the source's arc is a connection point anyway."""
 
 
 def window(trades: Stream) -> None:
@@ -94,14 +94,14 @@ def _totals(trades: Stream, *, fields: dict[str, str]) -> None:
 
 
 def trades_left(count: int) -> pl.DataFrame:
-    """Return the trades of the tape that are left after all its corrections."""
+    """Return the trades of the tape that survive all its corrections."""
     history = tape.tape(count).with_columns(pl.coalesce("after.key", "before.key").alias("key"))
     last = history.unique(subset="key", keep="last")
     return frames.entering(last, list(tape.FIELDS))
 
 
 def totals(trades: pl.DataFrame) -> pl.DataFrame:
-    """Return the windows of these trades, computed at once and by other means."""
+    """Return the windows of these trades, computed in one pass and independently of Errata."""
     first = (pl.col("at") - SIZE_MS) // SLIDE_MS + 1
     factor = pl.coalesce("index_factor", pl.lit(10**8, pl.Int128))
     return (

@@ -1,4 +1,4 @@
-"""Arcs as Spark's users read them: ``spark.read.format("errata")`` and ``spark.readStream``."""
+"""The Spark data source: ``spark.read.format("errata")`` and ``spark.readStream``."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class OptionError(ErrataError):
 def register(session: Any) -> Any:
     """Register the data source ``errata`` with a Spark session, and return the session.
 
-    Settings that a reader is not given as options are those of this process: its environment and
-    the nearest `errata.toml` (`docs/settings.md`), as they are now.
+    Settings that are not given as options come from this process at this time: from its environment
+    and the nearest `errata.toml` (`docs/settings.md`).
 
     Args:
         session: The session; its driver runs on this machine.
@@ -73,15 +73,15 @@ def register(session: Any) -> Any:
 
 @dataclass(frozen=True)
 class Options:
-    """What a user asks for.
+    """The options of a reader.
 
     Args:
         network: The network's name.
-        arc: The arc's.
+        arc: The arc's name.
         content: `TABLE` or `REVISIONS`.
-        as_of: The last epoch that counts; None: the last complete one.
-        first: The first epoch of revisions; None: the earliest that is there.
-        settings: Of Kafka and of the schema registry, by the names that `errata.toml` has.
+        as_of: The last epoch to read; None for the last complete one.
+        first: The first epoch of revisions; None for the earliest in the topic.
+        settings: Settings of Kafka and the schema registry, by their names in `errata.toml`.
     """
 
     network: str
@@ -93,7 +93,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Options:
-        """Return options as Spark has them, their names in any case.
+        """Return Spark's options; their names may have any case.
 
         Raises:
             OptionError: If one is missing, unknown or malformed.
@@ -118,7 +118,7 @@ class Options:
         return cls(found["network"], found["arc"], content, as_of, first, settings)
 
     def open(self, environ: Mapping[str, str], folder: Path) -> Opened:
-        """Return the arc that is asked for.
+        """Return the arc that the options name.
 
         Args:
             environ: Variables with settings that are not among the options.

@@ -1,4 +1,4 @@
-"""A network without a broker, for tests: the same boxes, tasks and sweepers over logs in memory."""
+"""Runs a network without a broker, for tests: the same boxes, tasks and sweepers in memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from errata.topics.registry import Registry, SchemaRegistry
 
 Line = Mapping[str, Any] | str | bytes
 
-LAG_MS = 2**60  # nothing is ever compacted here
+LAG_MS = 2**60  # nothing is compacted here
 
 
 class UnknownNameError(ErrataError):
@@ -44,10 +44,10 @@ class UnknownNameError(ErrataError):
 
 
 class OnErrorError(ErrataError):
-    """What is to become of refused tuples is neither of the two.
+    """The choice for refused tuples is neither of the two.
 
     Args:
-        found: What it is.
+        found: The choice.
     """
 
     def __init__(self, found: str) -> None:
@@ -58,12 +58,12 @@ class Driver:
     """Runs a network in memory, epoch by epoch.
 
     Args:
-        network: What to run.
+        network: The network to run.
         mode: Overrides the mode of every aggregate.
         live: Sources get records as their topics have them (`send_raw`), in their own envelope and
             format, with the schemas of this registry. None: native revisions in JSON.
-        on_error: What becomes of a tuple that a function of yours raises for: it is left out, a
-            `dead letter <Driver.dead_letters>` (``dead-letter``), or `close_epoch` raises
+        on_error: What happens to a tuple for which a user's function raises: it is left out and
+            becomes a `dead letter <Driver.dead_letters>` (``dead-letter``), or `close_epoch` raises
             `BoxError` (``stop``).
 
     Example:
@@ -163,10 +163,10 @@ class Driver:
     # ---------------------------------------------------------------- input
 
     def send(self, source: str, lines: Line | Iterable[Line]) -> None:
-        """Give a source one line or several: ``{"op", "before", "after"}``, or ``{"epoch": True}``.
+        """Send lines to a source: ``{"op", "before", "after"}``, or ``{"epoch": True}``.
 
         A line is a mapping of plain values (int, str, float, bool, `decimal.Decimal`, times in ms
-        or `datetime`), or the JSON text of one.
+        or `datetime`), or the JSON text of one. A single line or several may be sent.
         """
         for line in [lines] if isinstance(lines, (Mapping, str, bytes)) else lines:
             text = line.encode() if isinstance(line, str) else line
@@ -178,7 +178,7 @@ class Driver:
                 self.send_raw(source, text)
 
     def send_raw(self, source: str, value: bytes | None, key: bytes | None = None) -> None:
-        """Give a source the bytes of one record, whatever they are."""
+        """Send the bytes of one record to a source; they need not be valid."""
         self.cluster.send(self._source(source).topic, partition=0, key=key, value=value)
 
     def close_epoch(self) -> int:
@@ -188,7 +188,7 @@ class Driver:
         return self.epoch
 
     def end(self) -> None:
-        """Declare the end of all sources, in an epoch of its own: every window closes."""
+        """Declare the end of all sources, in a separate epoch: every window closes."""
         self.epoch += 1
         for source in self.plan.sources:
             declare_end(self.cluster, self.plan, source)
@@ -201,7 +201,7 @@ class Driver:
         return self.plan.sources[name]
 
     def _run(self) -> None:
-        """Advance everybody until nobody has anything to do."""
+        """Advance all tasks and sweepers until none has anything to do."""
         quiet = 0
         while quiet < 2:
             busy = False
@@ -223,7 +223,7 @@ class Driver:
         return rows.revisions(self.plan.arcs[arc], fresh)
 
     def table(self, arc: str) -> list[dict[str, Any]]:
-        """Return an arc's present content, by identity."""
+        """Return an arc's current content, by identity."""
         kind = self.plan.arcs[arc]
         return rows.tuples(kind, rows.fold(kind, self._history(arc)))
 
@@ -241,7 +241,7 @@ class Driver:
         return self._read[arc]
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Return what was refused, oldest first."""
+        """Return the dead letters, oldest first."""
         place = TopicPartition(names.dead_letters_topic(self.plan.network), 0)
         reader = self.cluster.reader({place: 0})
         found: list[Records] = reader.poll()
@@ -257,7 +257,7 @@ class Driver:
         return {task.name: dict(task.report.counts) for task in self.tasks}
 
     def close(self) -> None:
-        """Give everything back; safe to call twice."""
+        """Release all resources; safe to call twice."""
         for life in self.lives:
             life.close()
         for sweeper in self.sweepers.values():

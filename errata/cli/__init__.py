@@ -1,4 +1,4 @@
-"""The command line: one command, or a few small ones, a file."""
+"""The command line: each file has one command, or a few small ones."""
 
 from errata.cli.entry import main
 

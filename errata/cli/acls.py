@@ -40,14 +40,14 @@ def acls(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what each role may do on the cluster, and needs to: command lines of kafka-acls.sh.
+    """Print the rights that each role needs on the cluster, as command lines of kafka-acls.sh.
 
-    The deployer makes topics, registers schemas and writes the plan; then each scope, each
-    connection point's sweepers, readers and operators do with less. The undeployer alone deletes.
-    Needs no cluster, unless with --deployed. A process that sweeps beside (--sweep-beside,
-    `errata up`) needs both roles.
+    The deployer creates topics, registers schemas and writes the plan. Scopes, sweepers of
+    connection points, readers and operators need fewer rights. Only the undeployer deletes. Needs
+    no cluster, except with --deployed. A process that sweeps beside (--sweep-beside, `errata up`)
+    needs both roles.
 
-    JSON: a line a role, its rules as Strimzi's KafkaUser has them.
+    JSON: a line for each role, with its rules as in Strimzi's KafkaUser.
     """
     if as_deployed:
         with deployed(net) as found:

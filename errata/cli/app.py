@@ -1,7 +1,7 @@
-"""What all commands share: how they are declared, and how they end.
+"""The declaration of commands, and their exit status.
 
-Exit status: 0 only on success; 1 a fault that the message explains; 2 wrong usage; 70 a fault of
-Errata's own; 130 after Ctrl-C; 141 if whoever reads the output stopped reading.
+Exit status: 0 only on success; 1 an error that the message explains; 2 wrong usage; 70 an internal
+error of Errata; 130 after Ctrl-C; 141 if the reader of the output stopped reading.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs, not
 
 
 DEFAULT = "list"
-"""The command of a group that is meant when none is named."""
+"""The command of a group that runs when none is named."""
 
 
 class _GroupWithDefault(TyperGroup):
-    """A group in which `DEFAULT` may be left out: what is no command is its argument."""
+    """A group in which `DEFAULT` may be left out: a word that is no command is its argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
@@ -52,7 +52,7 @@ def group(name: str, *, about: str, has_default: bool = True) -> typer.Typer:
     Args:
         name: Its name.
         about: Its help.
-        has_default: Whether the command named `DEFAULT` need not be named.
+        has_default: Whether the command `DEFAULT` may be left out.
     """
     kind = _GroupWithDefault if has_default else TyperGroup
     made = typer.Typer(name=name, cls=kind, help=prose(about), no_args_is_help=True, **_STYLE)
@@ -63,11 +63,11 @@ def group(name: str, *, about: str, has_default: bool = True) -> typer.Typer:
 def command(
     name: str, *, example: str, of: typer.Typer = app
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a function as a command; its docstring is the help, its faults end as told above.
+    """Declare a function as a command; its docstring is the help, its errors end as listed above.
 
     Args:
         name: Its name.
-        example: A command line that shows it; the last lines of its help.
+        example: An example command line; it ends the help.
         of: The group that it belongs to.
     """
 
@@ -85,5 +85,5 @@ def command(
 
 
 def prose(docstring: str | None) -> str:
-    """Return a docstring with a line a paragraph: the terminal's width decides where they break."""
+    """Return a docstring with one line for each paragraph; the terminal wraps them."""
     return "\n\n".join(" ".join(p.split()) for p in (docstring or "").split("\n\n"))

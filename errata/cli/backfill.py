@@ -1,4 +1,4 @@
-"""`errata backfill`: boxes that a deployed network has gained, as if they had been there always."""
+"""`errata backfill`: fills the history of boxes that were added to a deployed network."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def backfill(
     conf: ConfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill the history of boxes that a network has gained, on Spark, and deploy them.
+    """Fill the history of boxes that were added to a network, on Spark, and deploy them.
 
-    What runs the network ends by itself, and what has come in is processed. What the new boxes, and
-    those that they need, would have written by now is recomputed from connection points, and
-    processes of the new version go on from there, as if the boxes had been there from the start. If
-    this is cut off, run it again.
+    Running processes of the network end by themselves, and input that has arrived is processed. The
+    results that the new boxes, and those that they need, would have written by now are recomputed
+    from connection points. Processes of the new version continue from there, as if the boxes had
+    been there from the start. If this is interrupted, run it again.
     """
     settings = given_settings(conf)
     place = read_settings()

@@ -1,4 +1,4 @@
-"""What a shell completes: names of commands by itself, arcs and sources from the network's file."""
+"""Shell completion of arcs and sources, from the network's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`errata dead-letters`: what was refused, and why; and sending records again."""
+"""`errata dead-letters`: lists refused records with their reasons, and sends them again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from errata.topics.catch_up import catch_up
 from errata.topics.cluster import Cluster, TopicPartition
 
 MOST_SHOWN = 100
-"""Rows of the table for people."""
+"""The most rows of the table on a terminal."""
 
 _group = group(
     "dead-letters",
@@ -47,13 +47,13 @@ PlaceArgument = Annotated[
 
 @command(DEFAULT, of=_group, example="errata dead-letters tape.py --json > refused.jsonl")
 def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
-    """List what was refused: the record, where it lies, and why.
+    """List what was refused: the record, its place, and the reason.
 
     A tuple that a box refused (a function of yours raised for it) has the topic of its arc, and the
     offset -1.
 
-    JSON lines, or on a terminal a table of the newest hundred. Keys and values are given as text,
-    or in key_base64 and value_base64 where they are none.
+    Prints JSON lines, or on a terminal a table of the newest hundred. Keys and values are printed
+    as text, or as key_base64 and value_base64 if they are not text.
     """
     with deployed(net) as found:
         letters = believed_letters(found.cluster, found.plan)
@@ -77,7 +77,7 @@ def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
 
 @command("show", of=_group, example="errata dead-letters show tape.py 0:17")
 def show(net: NetworkArgument, place: PlaceArgument, as_json: JsonOption = False) -> None:
-    """Show one refused record in full: why, and its key and value as bytes, text and decoded."""
+    """Show one refused record: the reason, and its key and value as bytes, as text and decoded."""
     with deployed(net) as found:
         letter = _at(list(believed_letters(found.cluster, found.plan)), place)
         plain = _line(letter)
@@ -113,9 +113,9 @@ def resend(
 ) -> None:
     """Send refused records again, verbatim, to the partition of the topic that they came from.
 
-    For records that were refused for a cause that is gone: a schema that was not registered yet, an
-    insert that came too late. What is refused again is a new dead letter; the old one stays. Of
-    like records (same partition, key and value) one is sent. Tuples that a box refused are no
+    Use it when the cause of the refusal is gone: a schema that was not registered yet, an insert
+    that came too late. A record that is refused again becomes a new dead letter; the old one stays.
+    Of equal records (same partition, key and value) one is sent. Tuples that a box refused are not
     records of a source, and can't be sent.
     """
     if not (every or reason or at):
@@ -142,10 +142,10 @@ def resend(
 
 
 class NoRecordError(ErrataError):
-    """What is to be sent again is no record of a source, but a tuple that a box refused.
+    """A dead letter can't be sent again: it is a tuple that a box refused, not a source's record.
 
     Args:
-        letter: Its dead letter.
+        letter: The dead letter.
     """
 
     def __init__(self, letter: DeadLetter) -> None:
@@ -175,10 +175,10 @@ def _chosen(
 
 
 def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
-    """Return the dead letter of one refused record.
+    """Return the dead letter of the refused record at a place.
 
     Raises:
-        UnknownNameError: If there is none, or several topics have one there.
+        UnknownNameError: If there is none, or several topics have one at that place.
     """
     topic, _, rest = place.rpartition(":")[0].rpartition(":")
     partition, offset = rest, place.rpartition(":")[2]
@@ -199,7 +199,7 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
 
 
 def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
-    """Yield the dead letters that exist, oldest first: those that a report covers.
+    """Yield the dead letters that a report covers, oldest first; others were never committed.
 
     See ``docs/protocol.md#5-what-a-reader-believes``.
     """
@@ -209,7 +209,7 @@ def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
         found = list(catch_up(cluster, reader, source))
     finally:
         reader.close()
-    view = current(cluster, plan)  # read after the letters, so that it knows of all of them
+    view = current(cluster, plan)  # read after the letters, so that its reports cover all of them
     view.close()
     for records in found:
         for value in records.values:

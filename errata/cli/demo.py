@@ -16,10 +16,10 @@ def demo(
         bool, typer.Option("--spark/--no-spark", help="With bars of a day on Spark, or without.")
     ] = True,
 ) -> None:
-    r"""A real tape of trades on an embedded Kafka, corrected in both modes, audited at the end.
+    r"""Play a real tape of trades on an embedded Kafka, with corrections, and audit the results.
 
-    Needs the extras errata-streams\[broker,spark]; the first run fetches Kafka's jars. Nothing is
-    left running.
+    Aggregates run in both modes. Needs the extras errata-streams\[broker,spark]; the first run
+    downloads Kafka's jars. All processes end with the command.
     """
     from errata.demo.run import main
 

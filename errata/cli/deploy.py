@@ -1,4 +1,4 @@
-"""`errata deploy`: a network's first plan, or its next one: more partitions, or more fields."""
+"""`errata deploy`: deploys a network's first plan, or its next version."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ def deploy(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Deploy a network, or move one that is deployed to other partitions or more fields.
+    """Deploy a network, or change a deployed one: other numbers of partitions, or more fields.
 
-    What runs the old version ends by itself; what has come in is processed; what connection points
-    hold is copied into new topics, and processes of the new version go on from there. If this is
-    cut off, run it again. The old topics are left as they are. Fields that sources have gained are
-    null in what is there. Boxes that are not deployed yet are added by `errata backfill`.
+    Processes of the old version end by themselves, and input that has arrived is processed. The
+    content of connection points is copied into new topics, and processes of the new version
+    continue from there. If this is interrupted, run it again. The old topics are kept. New fields
+    of sources are null in existing tuples. `errata backfill` adds boxes that are not deployed yet.
 
-    On a terminal it shows what `errata plan` shows, and asks before it changes what is deployed. A
-    topic of its own that is gone is made again.
+    On a terminal it shows what `errata plan` shows, and asks before it changes what is deployed. It
+    recreates missing topics of the network.
 
-    A schema that the schema registry would refuse is refused before anything is made: see `errata
-    schemas check`.
+    If the schema registry would refuse a schema, nothing is created: see `errata schemas check`.
     """
     settings = given_settings(conf)
     network, place = load(net), read_settings()
@@ -72,7 +71,7 @@ def deploy(
                 subjects.register(plan, schemas)
                 where = Deployment(cluster, old, schemas, place.kafka)
                 copied = move(where, old, plan, place=place, session=session).copied
-        else:  # what of it has been lost
+        else:  # recreate what has been lost
             make_topics(plan, place, cluster)
             subjects.register(plan, schemas)
         _tell(Coming(old, plan, found.changes), copied, as_json=as_json)

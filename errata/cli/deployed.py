@@ -1,4 +1,4 @@
-"""A network as it is deployed on a cluster, for commands that look at it or tell it something."""
+"""Opens a deployed network, for commands that inspect it or write to it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from errata.settings.settings import read_settings
 
 @contextmanager
 def deployed(net: str) -> Iterator[Deployment]:
-    """Open the cluster that a network runs on, and compile its plan.
+    """Open the cluster that a network runs on, and compile the network's plan.
 
     Raises:
         NotDeployedError: If it doesn't run there.
-        PlanMismatchError: If what runs there is another network of that name.
+        PlanMismatchError: If another network of that name runs there.
     """
     with as_it_runs(open_deployment(net), start=f"errata up {net}") as found:
         yield found
 
 
 def open_deployment(net: str) -> Deployment:
-    """Return a network on the cluster that the settings name, whether it runs there or not."""
+    """Return a network on the cluster that the settings name, whether or not it runs there."""
     return open_network(load(net), read_settings())

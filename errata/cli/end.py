@@ -1,4 +1,4 @@
-"""`errata end`: nothing more comes from a source."""
+"""`errata end`: declares that a source ends."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def end(
 ) -> None:
     """Declare that a source ends where its topic ends now: once read, all its windows close.
 
-    What is written to the topic afterwards is still taken in, as revisions of closed windows.
+    Records that are written to the topic later are still ingested, as revisions of closed windows.
     """
     with deployed(net) as found:
         cluster, plan = found.cluster, found.plan
         ends = declare_end(cluster, plan, found.known("source", source, plan.sources))
         view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
-        while view.ends.get(source) != ends:  # only what can be read has been declared
+        while view.ends.get(source) != ends:  # the end counts once it can be read
             view.poll()
             sleep(_PAUSE_S)
             if monotonic() > deadline:

@@ -68,7 +68,7 @@ def _errata(
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """What comes before a command."""
+    """Options of `errata` itself."""
 
 
 for _name in _COMMANDS:
@@ -77,10 +77,10 @@ for _name in _COMMANDS:
 
 def main() -> None:
     """Run the command line."""
-    # polars' own handler has the system restart a read; Ctrl-C must end one of a silent pipe.
+    # Polars' signal handler restarts interrupted reads; Ctrl-C must end a read from a silent pipe.
     signal.siginterrupt(signal.SIGINT, True)
     logs.set_up()
-    with suppress(ErrataError):  # told by the command, if it has to do with settings at all
+    with suppress(ErrataError):  # a command that needs settings reports the error
         logs.set_up(*read_log_settings(os.environ, folder=Path.cwd()))
     with reported("errata"):
         app(prog_name="errata")

@@ -1,4 +1,4 @@
-"""`errata explain`: what a network becomes, and why."""
+"""`errata explain`: shows the plan of a network, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from errata.settings.place import DAY_MS
 
 @command("explain", example="errata explain tape.py --json")
 def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
-    """Show the plan of a network and why it is so; needs no cluster.
+    """Show the plan of a network and the reasons for it; needs no cluster.
 
-    For every box its scope, for an aggregate or a lag its mode, which others are illegal and why,
-    the connection point it replays (anchor) and how much event time that takes (radius); for every
-    source how it is partitioned; and the topics. As JSON also the order in which a scope runs its
-    boxes.
+    For every box: its scope. For an aggregate or a lag: its mode, which other modes are illegal and
+    why, the connection point that it replays (anchor) and how much event time that takes (radius).
+    For every source: its partitioning. Then the topics. JSON also has the order in which a scope
+    runs its boxes.
     """
     found = explanation(load(net))
     if as_json:
@@ -39,7 +39,7 @@ def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
 
 
 def explanation(network: Network) -> dict[str, Any]:
-    """Return what `errata explain --json` prints: times in ms, null where there is none.
+    """Return what `errata explain --json` prints; times are in ms, null if there is none.
 
     Raises:
         NetworkError: If the network can't run.
@@ -150,7 +150,7 @@ def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any
 
 
 def _topics(plan: Plan) -> list[dict[str, Any]]:
-    # Partitions that follow those of a user's topic show by being placed on two different clusters.
+    # A topic's partitions follow a user's topic if they differ between two placements of the plan.
     one, two = (
         topic_specs(plan.placed(dict.fromkeys(plan.sources, count)), compaction_lag_ms=DAY_MS)
         for count in (1, 2)
@@ -173,7 +173,7 @@ def _legality(mode: dict[str, Any]) -> str:
 
 
 def _worded(does: dict[str, Any]) -> str:
-    """Return what defines a box, in words."""
+    """Return the definition of a box in words."""
 
     def plain(value: Any) -> str:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`errata init`: a small project that runs."""
+"""`errata init`: writes a small project that runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FALLBACK = "prices"
 
 
 class OverwriteError(ErrataError):
-    """A file that would be written is there already."""
+    """A file to be written exists already."""
 
 
 @command("init", example="errata init shares")
@@ -31,7 +31,7 @@ def init(
 ) -> None:
     """Write a project that runs: a network, sample input, settings, a test and a README.
 
-    The network has the folder's name. Nothing is overwritten: if one of the files is there, none is
+    The network gets the folder's name. Nothing is overwritten: if one of the files exists, none is
     written.
     """
     name = network_name(folder.resolve().name)
@@ -55,7 +55,7 @@ def init(
 
 
 def templates() -> dict[str, str]:
-    """Return the project's files, by name."""
+    """Return the project's files by name."""
     found = files("errata").joinpath("init").iterdir()
     texts = {entry.name: entry.read_text("utf-8") for entry in found if entry.is_file()}
     return {
@@ -66,7 +66,7 @@ def templates() -> dict[str, str]:
 
 
 def network_name(folder: str) -> str:
-    """Return a network's name made from a folder's.
+    """Return a network's name made from the name of a folder.
 
     Example:
         >>> network_name("my shares (2)"), network_name("2"), network_name("..")

@@ -1,9 +1,9 @@
-"""Files of revisions: JSON lines or CSV, plain or gzipped, read piece by piece.
+"""Reads files of revisions piece by piece: JSON lines or CSV, plain or gzipped.
 
-A CSV has one of three layouts, told apart by the header: ``op`` with ``before.x`` and ``after.x``;
-``op`` with plain columns, and ``old_x`` for originals; plain columns without ``op``: inserts.
-Columns that are no fields are ignored. An empty cell is null; only in a string field, a quoted
-empty cell is an empty text. What a cell holds is judged where all input is: a cell that is no
+A CSV file has one of three layouts, recognized by the header: ``op`` with ``before.x`` and
+``after.x``; ``op`` with plain columns, and ``old_x`` for originals; plain columns without ``op``:
+inserts. Columns without a field are ignored. An empty cell is null, but in a string field a quoted
+empty cell is the empty string. Ingest checks the content of cells, as for all input: a malformed
 number becomes a dead letter.
 """
 
@@ -38,20 +38,20 @@ _BARE = {
     "double": _NUMBER,
     "boolean": "^(true|false)$",
 }
-"""What of each kind JSON takes without quotes; all else travels as text, and is judged later."""
+"""Text that JSON takes without quotes, by type; everything else is quoted and checked later."""
 
 
 class CsvError(ErrataError):
-    """A CSV file can't be read, or has no column that the source has a field for."""
+    """A CSV file can't be read, or none of its columns is a field of the source."""
 
 
 class CsvLines:
-    """Makes JSON lines of pieces of a CSV file.
+    """Converts pieces of a CSV file to JSON lines.
 
     Args:
         arc: The source's arc.
         header: The file's first line.
-        name: The file, as errors name it.
+        name: The file's name in errors.
 
     Example:
         >>> arc = Arc("a", {"k": FieldType("long"), "s": FieldType("string", optional=True)},
@@ -106,7 +106,7 @@ def _if(condition: pl.Expr, *parts: pl.Expr) -> pl.Expr:
 
 
 def _side(fields: Fields, columns: dict[str, str]) -> pl.Expr:
-    """Return the JSON object of one side: fields and the columns that they are in."""
+    """Return the JSON object of one side, given the column of each field."""
     parts: list[pl.Expr] = []
     for place, (name, column) in enumerate(columns.items()):
         parts.append(pl.lit(f'{"," if place else ""}"{name}":'))
@@ -129,7 +129,7 @@ def _value(cell: pl.Expr, kind: FieldType) -> pl.Expr:
 
 
 PIECE_BYTES = 4 << 20
-"""A file is read in pieces of about this size."""
+"""Size of the pieces in which a file is read, in bytes, approximately."""
 
 STDIN = "-"
 
@@ -154,9 +154,9 @@ def open_input(file: str) -> IO[bytes]:
 
 
 def read_input(stream: Any, *, file: str, arc: Arc) -> Iterator[list[bytes] | None]:
-    """Yield native revisions in JSON in pieces, and None wherever an epoch is closed.
+    """Yield native revisions in JSON in pieces, and None at the end of each epoch.
 
-    JSON or CSV is told by the name's ending, else by the first character.
+    The file's extension decides between JSON and CSV, else its first character.
 
     Args:
         stream: The opened file.
@@ -204,7 +204,7 @@ def _is_csv(file: str, first: bytes) -> bool:
 
 
 def _whole_rows(pieces: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """Yield pieces that end where a row ends: a quoted cell may go over several lines."""
+    """Yield pieces that end at the end of a row; a quoted cell may span several lines."""
     rest = b""
     for piece in pieces:
         rest += b"".join(piece)
@@ -216,7 +216,7 @@ def _whole_rows(pieces: Iterator[list[bytes]]) -> Iterator[bytes]:
 
 
 def _split(lines: list[bytes]) -> Iterator[list[bytes] | None]:
-    """Yield the lines between ``{"epoch": true}``, and None for each of these."""
+    """Yield the lines between ``{"epoch": true}`` marks, and None for each mark."""
     start = 0
     for place in [i for i, line in enumerate(lines) if b'"epoch"' in line]:
         if rows.is_epoch_mark(lines[place]):

@@ -1,4 +1,4 @@
-"""`errata local`: a network over files, without a broker; the same code as live."""
+"""`errata local`: runs a network over files without a broker, with the same code as live."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
 
 RECORDS_AN_EPOCH = 10_000
-"""Of a topic that is played again."""
+"""Records of an epoch when a topic is replayed."""
 
 
 class OutputError(ErrataError):
-    """Outputs can't be told apart."""
+    """The outputs could not be distinguished."""
 
 
 @command(
@@ -88,7 +88,7 @@ def local(
     ] = DEAD_LETTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a network over files, without a broker, by the same code as live.
+    """Run a network over files, without a broker, with the same code as live.
 
     JSON lines: {"op": "insert", "after": {...}}, {"op": "replace", "before": {...}, "after":
     {...}}, {"op": "delete", "before": {...}}, and {"epoch": true}, which closes an epoch. The n-th
@@ -98,13 +98,13 @@ def local(
     CSV: a header with op and before.x, after.x; or op and plain columns, with originals in old_x;
     or plain columns alone, which are inserts. An empty cell is null.
 
-    With --from, --until or both the input is what the topics of all sources, on the cluster of the
-    settings, recorded in that time, in their own envelopes and formats: a day, played again. Times
-    are ISO-8601 (UTC if they name no zone); nothing is written to the cluster.
+    With --from, --until or both, the input is what the topics of all sources recorded in that time,
+    in their own envelopes and formats, on the cluster of the settings. Times are ISO-8601 (UTC if
+    they have no zone). Nothing is written to the cluster.
 
-    Prints JSON lines (tables on a terminal, unless --json): first the revisions, with their epoch,
-    then the tables' tuples. If more than one arc is asked for, each line names its own as "arc".
-    What was refused is counted on standard error.
+    Prints JSON lines (tables on a terminal, unless --json): first the revisions with their epoch,
+    then the tuples of the tables. If more than one arc is printed, each line names its arc as
+    "arc". Refused records are counted on standard error.
     """
     people = for_people() and not as_json
     replays = since is not None or until is not None
@@ -144,11 +144,11 @@ def local(
 
 
 def play(driver: Driver, inputs: Sequence[tuple[str, Iterator[list[bytes] | None]]]) -> None:
-    """Give a driver its inputs, the n-th epochs of all as one, and declare the end.
+    """Send a driver its inputs, the n-th epochs of all as one, and declare the end.
 
     Args:
-        driver: Takes them.
-        inputs: By source, pieces of lines, and None where an epoch is closed.
+        driver: The driver.
+        inputs: By source, pieces of lines, and None at the end of each epoch.
     """
     left = list(inputs)
     while left:
@@ -174,7 +174,7 @@ def replay(
     from_ms: int | None,
     until_ms: int | None,
 ) -> None:
-    """Give a driver what the topics of its sources recorded, an epoch a piece, and the end."""
+    """Send a driver the recorded topics of its sources, one epoch for each piece, and the end."""
     left: dict[str, Iterator[Recorded]] = {}
     for name in driver.plan.sources:
         declaration = network.declarations[name]
@@ -217,7 +217,7 @@ def _source_and_file(text: str) -> tuple[str, str]:
 
 
 def _check_outputs(driver: Driver, revisions: list[str], table: list[str]) -> None:
-    """Refuse, before anything runs, what could not be printed."""
+    """Refuse outputs that can't be printed, before anything runs."""
     arcs = driver.plan.arcs
     for arc in revisions + table:
         _check_known(driver, "arc", arc, arcs)
@@ -255,7 +255,7 @@ def _progress() -> Progress:
 def _tracked(
     pieces: Iterator[list[bytes] | None], stream: IO[bytes], progress: Progress, name: str
 ) -> Iterator[list[bytes] | None]:
-    """Yield the pieces of a file, and show how far it has been read."""
+    """Yield the pieces of a file, and show the progress of reading."""
     total = os.fstat(stream.fileno()).st_size if stream.seekable() else None
     task = progress.add_task(name, total=total)
     for piece in pieces:
@@ -268,7 +268,7 @@ def _tracked(
 
 
 def _tell_refused(driver: Driver) -> None:
-    """Sum up the dead letters on standard error, a line a reason, with the first of each."""
+    """Print the dead letters on standard error: a line for each reason, with the first one."""
     letters = driver.dead_letters()
     for reason, count in Counter(letter.reason for letter in letters).items():
         first = next(letter for letter in letters if letter.reason == reason)

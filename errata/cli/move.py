@@ -1,4 +1,4 @@
-"""A network goes from one version of its plan to the next, while somebody waits and watches."""
+"""Runs the switch to a plan's next version in a command, and shows its progress."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from errata.topics.kafka import KafkaCluster
 def spark_session(
     net: str, plan: Plan, place: Place, *, master: str | None, settings: Mapping[str, str]
 ) -> Iterator[Any]:
-    """Open a Spark session for jobs of a network."""
-    from errata.spark_jobs.session import (  # it may be missing
+    """Open a Spark session for the jobs of a network."""
+    from errata.spark_jobs.session import (  # pyspark may be missing
         by_value,
         check_packages,
         open_session,
@@ -58,15 +58,15 @@ def move(
     session: Any = None,
     fill: Callable[[View], Fill] | None = None,
 ) -> Switch:
-    """Move a network to its next version; returns what was copied and filled.
+    """Switch a network to its next version; return the switch, with what it copied and filled.
 
     Args:
-        found: Where it is.
-        old: As it is deployed.
+        found: The network on its cluster.
+        old: The deployed plan.
         new: The next version.
-        place: Where this process works.
-        session: A Spark session, if the old version has jobs there.
-        fill: Returns what writes new arcs, given what the old version's tasks report.
+        place: The settings of this process.
+        session: A Spark session, if the old version has jobs on Spark.
+        fill: Returns a writer of new arcs for a view of the old version's reports.
     """
     cluster = found.cluster
     was, comes = (
@@ -97,7 +97,7 @@ def move(
 
 
 def _parts(parts: Parts) -> list[Actor]:
-    """Return the tasks of a version, and what its jobs on Spark ask over topics."""
+    """Return the tasks of a version, and the sweepers that its jobs on Spark ask over topics."""
     plan = parts.plan
     jobs = [scope for scope in plan.scopes.values() if scope.on_spark]
     ours = [scope for scope in plan.scopes.values() if not scope.on_spark]
@@ -107,19 +107,19 @@ def _parts(parts: Parts) -> list[Actor]:
 
 
 def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
-    """Return what runs jobs on Spark with the checkpoints that `errata spark` has."""
+    """Return a function that runs jobs on Spark with the checkpoints of `errata spark`."""
 
     def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
         from errata.spark_jobs.run import Options, run_jobs
         from errata.spark_jobs.sole import Sole
 
         assert isinstance(shared.cluster, KafkaCluster)
-        plan = replace(shared.plan, version=version)  # else they end, since the next one is told
+        plan = replace(shared.plan, version=version)  # the old version would end
         own = replace(shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={})
         folder = _home(plan, place) / f"spark.v{shared.plan.version}"
         rights = [Sole(shared.cluster, plan.network, plan.scope_of(box)) for box in boxes]
         try:
-            for right in rights:  # drivers of the old version leave
+            for right in rights:  # wait until drivers of the old version have ended
                 right.wait()
             run_jobs(
                 own,

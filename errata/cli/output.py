@@ -1,4 +1,4 @@
-"""What commands print: JSON lines for programs, tables for people."""
+"""Output of commands: JSON lines for programs, tables for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms
 
 
 def for_people() -> bool:
-    """Whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -33,14 +33,14 @@ def print_lines(found: Iterable[dict[str, Any]]) -> None:
 def print_table(
     title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
 ) -> None:
-    """Print a table; what could steer a terminal is escaped."""
+    """Print a table; terminal control characters are escaped."""
     Console(soft_wrap=False).print(table(title, columns, found, caption=caption))
 
 
 def table(
     title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
 ) -> Table:
-    """Return a table; what could steer a terminal is escaped."""
+    """Return a table; terminal control characters are escaped."""
     made = Table(title=title, caption=caption or None, title_justify="left", title_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")
@@ -50,13 +50,13 @@ def table(
 
 
 def cell(value: object) -> Text:
-    """Return a value as text that can't steer a terminal; nothing for None."""
+    """Return a value as text with terminal control characters escaped; None is empty."""
     text = "" if value is None else str(value)
     return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))
 
 
 def shown(fields: Fields, row: Mapping[str, Any]) -> list[object]:
-    """Return a tuple's values as people read them: times as times, bytes in hexadecimal digits."""
+    """Return a tuple's values for people: times as UTC, bytes in hexadecimal digits."""
     found: list[object] = []
     for name, value in row.items():
         kind = fields[name].kind

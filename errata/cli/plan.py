@@ -1,4 +1,4 @@
-"""`errata plan`: what `errata deploy` would do to the cluster."""
+"""`errata plan`: shows what `errata deploy` would do to the cluster."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def plan(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what `errata deploy` would make and change on the cluster; changes nothing.
+    """Show what `errata deploy` would create and change on the cluster; changes nothing.
 
-    Topics to make, topics that are there with other settings, schemas, the version of the plan and
-    what changes in it, users' topics, and what has to run. Status 1 if deploying would be refused.
+    Shows topics to create, topics that exist with other settings, schemas, the version of the plan
+    and its changes, users' topics, and the processes to run. Status 1 if the deployment would be
+    refused.
     """
     network, place = load(net), read_settings()
     cluster = KafkaCluster(place.kafka)
@@ -74,7 +75,7 @@ def as_data(found: Preview) -> dict[str, Any]:
 
 
 def show(found: Preview) -> None:
-    """Print a preview as tables; those that would be empty are left out."""
+    """Print a preview as tables; empty tables are left out."""
     users = [(u.kind, u.topic, u.partitions or "missing") for u in found.users]
     _table("users' topics", ["", "topic", "partitions"], users)
     made = [(s.name, s.partitions, _settings(dict(s.config))) for s in found.create]

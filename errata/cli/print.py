@@ -1,4 +1,4 @@
-"""`errata print`: the records of a network's topics, decoded, each with where it lies."""
+"""`errata print`: prints the decoded records of a network's topics with their offsets."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def print_(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the records of one of a network's topics as they lie there, up to its end as of now.
+    """Print the records of one of a network's topics, up to its current end.
 
-    Each with partition, offset, time of writing, key and value; tombstones have no value, what
-    can't be decoded is given in base64. For what tasks write in transactions (arcs, dead letters)
-    also whether it is believed: whether a report of its task covers it. Only such records exist to
-    readers; of exact copies one counts.
+    Prints partition, offset, timestamp, key and value of each record; tombstones have no value, and
+    a value that can't be decoded is printed in base64. Records of arcs and dead letters also show
+    whether they are believed: whether a report of their task covers them. Readers ignore all
+    others; of exact copies one counts.
     """
     with deployed(net) as found:
         name, believable = topics_of(found).get(topic, ("", False))
@@ -71,7 +71,7 @@ def print_(
         for number in wanted:
             for records in _read(found, TopicPartition(name, number), offset):
                 if view is not None:
-                    view.catch_up()  # after the records, so that it knows of all of them
+                    view.catch_up()  # read after the records, so that its reports cover all of them
                 _print(_judged(records[:left], view), as_json=as_json)
                 left = None if left is None else left - len(records)
                 if left is not None and left <= 0:
@@ -79,7 +79,7 @@ def print_(
 
 
 def topics_of(found: Deployment) -> dict[str, tuple[str, bool]]:
-    """Return the topics of a network by the name that a user gives, and whether belief matters."""
+    """Return a network's topics by the user's names, and whether their records need a report."""
     plan, net = found.plan, found.plan.network
     topics = {arc: (plan.topic(arc), True) for arc in plan.topics}
     topics["progress"] = names.progress_topic(net), False
@@ -103,7 +103,7 @@ def _read(found: Deployment, place: TopicPartition, offset: int) -> Iterator[lis
 
 
 def _judged(records: list[dict[str, Any]], view: Progress | None) -> Iterator[dict[str, Any]]:
-    """Yield records, and whether they are believed if that is a question."""
+    """Yield records; those of arcs and dead letters say whether a report covers them."""
     for record in records:
         value = record["value"]
         if view is not None and isinstance(value, dict) and all(name in value for name in _WRITER):

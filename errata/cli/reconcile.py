@@ -1,4 +1,4 @@
-"""`errata reconcile`: the audit, on Spark."""
+"""`errata reconcile`: audits arcs on Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from errata.spark_jobs.reconcile import Audit, Finding
 from errata.spark_jobs.session import by_value, check_packages, open_session
 
 _STATUS = {"insert": "missing", "delete": "unexpected", "replace": "different"}
-"""What is wrong with a tuple, by the operation that would put it right."""
+"""What is wrong with a tuple, by the operation that would correct it."""
 _COLUMNS = ("arc", "epoch", "tuples", "missing", "unexpected", "different", "left out", "status")
 
 
@@ -55,14 +55,14 @@ def reconcile(
     conf: ConfOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recompute arcs from the connection points above them, on Spark, and compare.
+    """Recompute arcs from the connection points upstream of them, on Spark, and compare.
 
-    An arc's content as of an epoch is compared with what its boxes make of the content of the
-    nearest connection points above, as of the same epoch: it shows a record that was altered by
-    hand, or lost. Whether the network runs or not does not matter. Sources are the truth, and are
-    not audited. Values have to be equal, floats within 1e-9 of the larger one.
+    Recomputes each arc as of an epoch from the nearest connection points upstream, as of the same
+    epoch, and compares it with the arc's content: this finds records that were lost, or altered by
+    hand. The network may run or not. Sources are not audited, since they are the input. Values have
+    to be equal, floats within 1e-9 of the larger one.
 
-    Results of tuples that retention may have taken are left out. Exit status 0 if there is no
+    Results of tuples that retention may have removed are left out. Exit status 0 if there is no
     difference, 1 if there is one or an arc could not be audited.
     """
     settings = given_settings(conf)
@@ -84,7 +84,7 @@ def reconcile(
                 f"network {plan.network!r} has no arc that can be audited: boxes write to topics "
                 "what other scopes read, and arcs with keep="
             )
-        if as_of is not None:  # what is wrong with it shows before Spark is started
+        if as_of is not None:  # report a wrong epoch before Spark is started
             for name in wanted:
                 auditor.as_of(name, asked=as_of)
         found.require_order()
@@ -112,7 +112,7 @@ def reconcile(
 
 
 def _audited(audit: Audit, arcs: list[str], *, as_of: int | None, sample: int) -> Iterator[Finding]:
-    """Yield the findings, with a bar for people who wait."""
+    """Yield the findings, with a progress bar on a terminal."""
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
@@ -133,7 +133,7 @@ def _tell(
     """Print findings; return the arcs that differ."""
     if as_json:
         wrong = []
-        for finding in findings:  # as they come
+        for finding in findings:  # print each one as it comes
             print_lines([as_data(arcs[finding.arc], finding)])
             wrong += [finding.arc] if finding.differences else []
         return wrong
@@ -170,10 +170,10 @@ def as_data(kind: Arc, finding: Finding) -> dict[str, Any]:
 
 
 def samples(kind: Arc, finding: Finding) -> Iterator[dict[str, Any]]:
-    """Yield differences: status, identity, and by field what the arc says and what was recomputed.
+    """Yield differences: status, identity, and by field the arc's value and the recomputed one.
 
-    Of a tuple that one side lacks all fields are told, with None for the other side; an arc without
-    a visible identity has none.
+    If one side lacks the tuple, all fields are listed, with None for that side. The identity is
+    empty if the arc has no visible one.
     """
     sides = [
         rows.tuples(kind, finding.samples, prefix=side) for side in (frames.BEFORE, frames.AFTER)

@@ -1,6 +1,6 @@
 """The page of all commands: ``python -m errata.cli.reference > docs/reference/cli.md``.
 
-It is written from the declarations of the commands, so it says what ``--help`` says.
+It is generated from the declarations of the commands, so it has the same text as ``--help``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def page() -> str:
 
 
 def _commands(path: str, group: Any) -> Iterator[tuple[str, Any, str]]:
-    """Return the commands below a group: how each is called, the command, and its help."""
+    """Yield the commands below a group: command line, command, and help."""
     for name, command in group.commands.items():
         called = f"{path} {name}"
         if hasattr(command, "commands"):
@@ -81,7 +81,7 @@ def _wrapped(text: str) -> str:
 
 
 def _name(parameter: Any) -> str:
-    """Return the name that an argument has in the usage line, without brackets."""
+    """Return an argument's name in the usage line, without brackets."""
     return str(parameter.metavar or parameter.name.upper()).strip("[]{}")
 
 

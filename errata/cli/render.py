@@ -1,4 +1,4 @@
-"""`errata render`: a network as files for Kubernetes, Strimzi or compose."""
+"""`errata render`: writes a network as files for Kubernetes, Strimzi or compose."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MADE = "# Made by `errata render"
 
 
 class What(StrEnum):
-    """What can be made."""
+    """The kinds of files."""
 
     K8S = "k8s"
     TOPICS = "topics"
@@ -50,7 +50,7 @@ _FILES = {
 
 
 class NotOursError(ErrataError):
-    """A file would be written over that somebody else wrote."""
+    """A file to be written exists, and was not made by `errata render`."""
 
 
 @command("render", example="errata render k8s tape.py --image registry/tape:1 -o deploy")
@@ -104,12 +104,12 @@ def render(
         ),
     ] = None,
 ) -> None:
-    """Print what runs a network on Kubernetes or by compose, or its topics as Strimzi wants them.
+    """Print the manifests that run a network on Kubernetes or compose, or its topics for Strimzi.
 
-    `k8s`: a Deployment a scope, a StatefulSet a sweeper and one for Spark, a Job that deploys.
-    `compose`: the same as services. `topics`: every topic that the network needs, for a cluster on
-    which no one else makes topics; `errata deploy` then finds them. The network's file is handed
-    over with them; one that is a module has to be in the image.
+    `k8s`: a Deployment for each scope, a StatefulSet for each sweeper and one for Spark, and a Job
+    that deploys. `compose`: the same as services. `topics`: every topic that the network needs, for
+    a cluster on which only Strimzi creates topics; `errata deploy` then uses them. The network's
+    file is included; a network in a module has to be in the image.
     """
     network = load(net)
     found: Sequence[dict[str, Any]]
@@ -138,7 +138,7 @@ def render(
 
 
 def _plan(network: Network) -> Plan:
-    """Return a network's plan; a cluster is asked only for what sources leave to a registry."""
+    """Return a network's plan; asks a cluster only for what sources leave to a registry."""
     sources = [d for d in network.declarations.values() if isinstance(d, Source)]
     if all(source.fields is not None and source.identity is not None for source in sources):
         return compile_network(network)
@@ -151,9 +151,9 @@ def _plan(network: Network) -> Plan:
 
 
 def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
-    """Return the topics of a network: those of the version that is deployed, and of the next one.
+    """Return the topics of a network: those of the deployed version, and of the next one.
 
-    The former are needed until `errata deploy` has moved what is in them.
+    The deployed version's topics are needed until `errata deploy` has copied their content.
     """
     if counts:
         return topic_specs(_placed(_plan(network), counts), compaction_lag_ms=DAY_MS)
@@ -180,7 +180,7 @@ def _placed(plan: Plan, counts: Mapping[str, int]) -> Plan:
 
 
 def _counts(pairs: Sequence[str] | None, option: str, *, least: int = 1) -> dict[str, int]:
-    """Return numbers by name; "" for one that stands alone."""
+    """Return counts by name; the name is "" for a count without one."""
     found = {}
     for pair in pairs or ():
         name, _, count = pair.rpartition("=")

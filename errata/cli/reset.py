@@ -1,4 +1,4 @@
-"""`errata reset`: a network is given up, so that it can begin anew."""
+"""`errata reset`: removes a network, so that it can start again from the beginning."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WARNING = (
 
 
 class StillRunningError(ErrataError):
-    """Processes of a network that is to be given up run."""
+    """Processes of a network that is to be removed still run."""
 
 
 class NotConfirmedError(ErrataError):
-    """Nobody has said that a network is to be given up."""
+    """The user has not confirmed that a network is to be removed."""
 
 
 @command("reset", example="errata reset tape.py --dry-run")
@@ -48,10 +48,10 @@ def reset(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a network up: delete its own topics, its consumer groups and its state on this machine.
+    """Remove a network: delete its own topics, its consumer groups and its state on this machine.
 
-    End its processes first. Sources' topics are never deleted, schemas stay. `errata deploy` and
-    `run` then start from the sources' beginning. If this is cut off, run it again.
+    End its processes first. Sources' topics are never deleted, and schemas are kept. `errata
+    deploy` and `run` then start from the sources' beginning. If this is interrupted, run it again.
     """
     network, place = load(net), read_settings()
     cluster = KafkaCluster(place.kafka)
@@ -87,10 +87,10 @@ def _show(found: Remains) -> None:
 
 
 def _confirm(name: str, given: str | None) -> None:
-    """See that somebody has typed the network's name.
+    """Check that the user has typed the network's name.
 
     Raises:
-        NotConfirmedError: If not.
+        NotConfirmedError: If they have not.
     """
     if given is None:
         if not sys.stdin.isatty():

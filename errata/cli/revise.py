@@ -1,6 +1,6 @@
-"""`errata revise`: a revision of a source, sent by hand.
+"""`errata revise`: sends a revision of a source by hand.
 
-The tuple is given on the command line: as JSON, or field by field.
+The tuple is on the command line: as JSON, or field by field.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _TEXTS = {"string", "uuid", "bytes", "date", "timestamp-millis", "timestamp-micr
 
 
 class RefusedRevisionError(ErrataError):
-    """A revision does not fit what its source holds, or is no revision of it."""
+    """A revision does not match the content of its source, or is malformed."""
 
 
 def given_fields(source: Source, text: str | None, sets: list[str]) -> dict[str, Any]:
-    """Return the fields that the user gave, as JSON has them.
+    """Return the fields of a command line, as JSON values.
 
     Args:
-        source: Whose fields they are.
-        text: A JSON object of some of them.
-        sets: ``FIELD=VALUE`` of others; these win.
+        source: The source that has the fields.
+        text: A JSON object with some of them.
+        sets: ``FIELD=VALUE`` for others; these override the JSON object.
 
     Raises:
-        RefusedRevisionError: If there is no such field.
+        RefusedRevisionError: If the source has no such field.
     """
     found: Any = {}
     if text is not None:
@@ -74,15 +74,15 @@ def given_fields(source: Source, text: str | None, sets: list[str]) -> dict[str,
 
 
 def given_identity(source: Source, given: dict[str, Any], keys: list[str]) -> dict[str, Any]:
-    """Return the identity that the user means, as JSON has it.
+    """Return the identity of a command line, as JSON values.
 
     Args:
-        source: Whose identity it is.
-        given: The fields that were given.
-        keys: Its value, or ``FIELD=VALUE`` for each of its fields.
+        source: The source that has the identity.
+        given: The fields of the command line.
+        keys: The value of the identity, or ``FIELD=VALUE`` for each of its fields.
 
     Raises:
-        RefusedRevisionError: If it is not whole, or the fields given say another one.
+        RefusedRevisionError: If the identity is incomplete, or the fields contradict it.
     """
     names = source.arc.identity
     found = {name: given[name] for name in names if name in given}
@@ -121,7 +121,7 @@ def _field(source: Source, name: str) -> FieldType:
 
 
 def _value(kind: FieldType, text: str) -> Any:
-    """Return a value that was given as text, as JSON has it.
+    """Return a value of the command line as a JSON value.
 
     Example:
         >>> _value(FieldType.parse("decimal(9,2)"), "22.50"), _value(FieldType.parse("string"), "1")
@@ -134,7 +134,7 @@ def _value(kind: FieldType, text: str) -> Any:
     try:
         return json.loads(text, parse_float=Decimal)
     except ValueError:
-        return text  # what it is is judged where all input is
+        return text  # ingest checks it, as it checks all input
 
 
 @command("revise", example="errata revise tape.py trades replace --key T1 --set price=22 --dry-run")
@@ -178,11 +178,12 @@ def revise(
 ) -> None:
     """Send a revision of a source to its topic, in the envelope and format that it declares.
 
-    A replace or delete names a tuple that is there; fields that are not given stay as they are. The
+    A replace or delete names an existing tuple; a replace keeps fields that are not given. The
     tuple is looked up in the source's arc, and the revision goes to the partition of the topic that
-    it came from; a new one goes where Kafka's default partitioner puts its identity, unless
-    --partition says otherwise. Only --dry-run tells what it changes: it reads the sources' arcs,
-    and computes every box with the revision and without it, at the watermark as it stands.
+    the tuple came from. A new tuple goes to the partition that Kafka's default partitioner chooses
+    for its identity, unless --partition is given. Only --dry-run prints what the revision changes:
+    it reads the sources' arcs, and computes every box with the revision and without it, at the
+    current watermark.
     """
     if op not in frames.OPS:
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
@@ -216,7 +217,7 @@ def revise(
 
 
 class _Reader:
-    """Reads what the user gave as ingest reads a record."""
+    """Decodes the user's tuple as ingest decodes a record."""
 
     def __init__(self, found: Deployment, source: Source) -> None:
         self.source, self.codec = source, found.codec(source.arc.name)
@@ -246,7 +247,7 @@ class _Reader:
 def _revision(
     intake: _Reader, content: Content, op: str, given: dict[str, Any], wanted: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the revision, and the last one of its identity that the arc has, if any."""
+    """Return the revision, and the last revision of its identity in the arc, if any."""
     arc = intake.source.arc
     identity = list(arc.identity)
     named = frames.identities(content.last, identity).with_row_index("@row")
@@ -281,14 +282,14 @@ def _revision(
 def place_of(
     found: Deployment, source: Source, revision: pl.DataFrame, last: pl.DataFrame, asked: int | None
 ) -> tuple[TopicPartition, str]:
-    """Return the partition of the source's topic to send to, and where that is known from.
+    """Return the partition of the source's topic to send to, and how it was determined.
 
     Args:
-        found: Where the source is deployed.
-        source: Its topic is sent to.
-        revision: What is to be sent.
-        last: The last revision of its identity, if any: its task is that of the partition.
-        asked: The partition that the user wants, if any.
+        found: The network of the source.
+        source: The source whose topic is sent to.
+        revision: The revision to send.
+        last: The last revision of its identity, if any; the task in it determines the partition.
+        asked: The partition that the user asks for, if any.
     """
     count = found.plan.topic_partitions[source.arc.name]
     if asked is not None:
@@ -350,7 +351,7 @@ def _show_consequences(
 
 
 def _lines(arc: Arc, revisions: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return revisions as plain values; they have no epoch yet."""
+    """Return revisions as plain values without an epoch, since they have none yet."""
     found = rows.revisions(arc, revisions.with_columns(epoch=pl.lit(0)))
     return [{name: side for name, side in line.items() if name != "epoch"} for line in found]
 

@@ -1,4 +1,4 @@
-"""`errata run` and `errata sweep`: one process of a network, as a container runs it."""
+"""`errata run` and `errata sweep`: run one process of a network, for example in a container."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def run(
 ) -> None:
     """Run the tasks of one scope until SIGTERM (status 0) or Ctrl-C (status 130).
 
-    Makes the network's topics and deploys it if nobody has. Kill it at any moment: the next run
-    goes on where the last commit was.
+    Creates the network's topics and deploys it if it is not deployed yet. It may be killed at any
+    moment: the next run continues from the last commit.
     """
     if shared and partitions is not None:
         raise typer.BadParameter("needs --shared or --partitions, found both")
@@ -64,9 +64,9 @@ def sweep(
         typer.Option(help="A connection point; may be repeated. By default all that boxes ask."),
     ] = None,
 ) -> None:
-    """Serve the history of connection points to the boxes that ask for it.
+    """Serve the history of connection points to the boxes that request it.
 
-    Ends as `errata run` does. Copies are kept in the state folder; a lost one is read again.
+    Ends as `errata run` does. Copies are kept in the state folder; a lost copy is read again.
     """
     _work(net, lambda worker: worker.add_sweepers(arc))
 

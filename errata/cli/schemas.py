@@ -1,4 +1,4 @@
-"""`errata schemas`: what the schema registry would say to a network's schemas."""
+"""`errata schemas`: checks a network's schemas against the schema registry."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _group = group(
 def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
     """Compare the schemas that a deploy would register with those that the registry has.
 
-    Per subject: new (nothing is there), same (it is there), compatible (it becomes the latest), or
-    INCOMPATIBLE, by the compatibility level of the subject, with the reason; the exit status is 1
-    then, and `errata deploy` would refuse. Nothing is made or registered.
+    For each subject: new (there is no schema yet), same (the registry has this schema), compatible
+    (it would become the latest), or INCOMPATIBLE by the subject's compatibility level, with the
+    reason. Then the exit status is 1, and `errata deploy` would refuse. Nothing is created or
+    registered.
     """
     place = read_settings()
     cluster = KafkaCluster(place.kafka)

@@ -1,4 +1,4 @@
-"""`errata spark`: the jobs of aggregates that are placed on Spark."""
+"""`errata spark`: runs the jobs of aggregates that are placed on Spark."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def spark(
 ) -> None:
     """Run Structured Streaming jobs until SIGTERM (status 0) or Ctrl-C (status 130).
 
-    Makes the network's topics and deploys it if nobody has. Kill it, or any executor, at any
-    moment: the next run goes on where the last report was. Under spark-submit give it
-    `python -m errata.submit`, which prints the file to submit.
+    Creates the network's topics and deploys it if it is not deployed yet. The job, or any executor,
+    may be killed at any moment: the next run continues from the last report. With spark-submit,
+    pass it the file that `python -m errata.submit` prints.
     """
     settings = given_settings(conf)
     check_packages()
@@ -91,7 +91,7 @@ def spark(
             boxes = check_boxes(shared, box or list(plan.spark))
             for name in boxes:
                 cluster.require(needs.of_scope(plan, plan.scope_of(name)))
-            # The group notices a dead driver in the time that Java takes to start.
+            # Join before Spark starts: the group notices a dead driver while Java starts.
             rights = [Sole(cluster, plan.network, plan.scope_of(name)) for name in boxes]
             by_value(network)
             home = place.state / plan.network / plan.deployment
@@ -132,7 +132,7 @@ def spark(
 
 
 def given_settings(pairs: list[str] | None) -> dict[str, str]:
-    """Return Spark's settings as a user gave them."""
+    """Return the settings of Spark from a command line."""
     found = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""`errata status`: every task's frontier, and who holds it back since when."""
+"""`errata status`: shows every task's frontier, and the task that holds it back, since when."""
 
 from __future__ import annotations
 
@@ -47,10 +47,9 @@ def status_(
 ) -> None:
     """Show how far every task has come, and which task holds which frontier back, since when.
 
-    The frontier is the last epoch that a task can no longer change; its lag is told in the time
-    between epochs. The watermark is event time. A task that has something to do and has not
-    reported for 1.5 seconds is busy, or not running. A report that can't be true is not believed,
-    and named for ten seconds.
+    The frontier is the last epoch that a task can no longer change; its lag is shown as the time
+    between epochs. The watermark is event time. A task with work to do that has not reported for
+    1.5 seconds is busy, or not running. Invalid reports are ignored, and listed for ten seconds.
     """
     with Stop() as stop, deployed(net) as found:
         progress = Progress(found.cluster, plan=found.plan)
@@ -83,7 +82,7 @@ def _now_ms() -> int:
 
 
 def as_data(found: NetworkStatus) -> dict[str, Any]:
-    """Return a status as plain data for programs, with why each frontier is held back."""
+    """Return a status as plain data, with the reason why each frontier is held back."""
     plain = asdict(found)
     plain["tasks"] = [asdict(task) | {"held": why_held(task) or None} for task in found.tasks]
     plain["holds"] = [asdict(hold) | {"told": why_watermark(hold)} for hold in found.holds]
@@ -91,7 +90,7 @@ def as_data(found: NetworkStatus) -> dict[str, Any]:
 
 
 def shown_to_people(found: NetworkStatus, *, now_ms: int) -> Group:
-    """Return tables of a status, and a line for each thing that holds the network back."""
+    """Return tables of a status, and a line for each task that holds the network back."""
     newest = "nothing taken in yet" if found.newest_epoch is None else f"epoch {found.newest_epoch}"
     title = f"{found.network}: {newest}"
     arcs = table(title, _ARC_COLUMNS, (_arc_row(arc, now_ms) for arc in found.arcs))
@@ -154,7 +153,7 @@ def _seconds(ms: int) -> str:
 
 
 def why_held(task: TaskStatus) -> str:
-    """Say who keeps a task's frontier back, since when, and what to do; "" if nobody does."""
+    """Return who holds a task's frontier back, since when, and what to do; "" if nobody does."""
     if task.held_by is None:
         return ""
     since = "it has never reported"
@@ -168,7 +167,7 @@ def why_held(task: TaskStatus) -> str:
 
 
 def why_watermark(hold: Hold) -> str:
-    """Say which partition holds a watermark back, since when, and what to do."""
+    """Return which partition holds a watermark back, since when, and what to do."""
     peers = "have ended" if hold.peers_ms is None else f"are at {as_time(hold.peers_ms)}"
     has = "has never had a record"
     if hold.since_ms is not None:

@@ -1,4 +1,4 @@
-"""`errata tail`: an arc's revisions as they come."""
+"""`errata tail`: prints an arc's revisions as they become complete."""
 
 from __future__ import annotations
 
@@ -53,23 +53,24 @@ def tail(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print an arc's revisions as they become certain, epoch by epoch, with before and after.
+    """Print an arc's revisions as epochs become complete, with before and after.
 
-    Only revisions that exist are shown: those that a report of their task covers. The topic of a
-    connection point is compacted: of what is long past it holds each tuple's last revision.
+    Only committed revisions are printed: those that a report of their task covers. The topic of a
+    connection point is compacted: for old epochs it holds only the last revision of each tuple.
 
-    Epochs come in order, in each of them deletes first. With --complete a line {"epoch": 7,
-    "complete": true} follows the last revision of each epoch of which all are there: from the
-    beginning, the lines up to it say what the arc holds after that epoch.
+    Epochs come in order, with deletes first in each epoch. With --complete, a line {"epoch": 7,
+    "complete": true} follows the last revision of each epoch whose revisions are all still in the
+    topic. From the beginning, the lines up to it give the content of the arc after that epoch.
 
-    JSON lines, or on a terminal a line a revision: what it names, then what has changed.
+    Prints JSON lines, or on a terminal a line for each revision: the identity, then what has
+    changed.
     """
     with Stop() as stop, deployed(net) as found:
         kind = found.plan.arcs[found.written(arc)]
         over_from = _intact_from(found, arc, from_beginning) if complete else None
         progress = current(found.cluster, found.plan)
         reading = Tail(progress, found.codec(arc), from_beginning=from_beginning)
-        stop.running = True  # a KeyboardInterrupt is lost if it comes amidst a callback
+        stop.running = True  # a KeyboardInterrupt inside a callback would be lost
         try:
             frames = reading.until(stop) if follow else reading.upto_now()
             for lines in limited(kind, frames, epochs=epochs, limit=limit, over_from=over_from):
@@ -85,7 +86,7 @@ def tail(
 
 
 def _intact_from(found: Deployment, arc: str, from_beginning: bool) -> int:
-    """Return the epoch since which an arc's topic has all that is to be told of it."""
+    """Return the epoch since which an arc's topic still has all revisions."""
     is_compacted, kept_ms = found.kept(arc) if from_beginning else (False, 0)
     return (time.time_ns() // 1_000_000 - kept_ms) // INTERVAL_MS if is_compacted else 0
 
@@ -98,14 +99,15 @@ def limited(
     limit: int | None,
     over_from: int | None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield revisions as plain values until there are as many, or of as many epochs, as wanted.
+    """Yield revisions as plain values until the limit of revisions or epochs is reached.
 
     Args:
         kind: The arc.
-        frames: Its revisions, each frame of whole epochs.
-        epochs: How many epochs are wanted; None: all.
-        limit: How many revisions are wanted; None: all.
-        over_from: From this epoch on a line follows the last revision of each; None: never.
+        frames: Its revisions, each frame with whole epochs.
+        epochs: The number of epochs; None for all.
+        limit: The number of revisions; None for all.
+        over_from: From this epoch on, a line follows the last revision of each epoch; None for
+            never.
     """
     left, seen = limit, 0
     for frame in frames:
@@ -125,7 +127,7 @@ def limited(
 
 
 def print_coloured(kind: Arc, lines: list[dict[str, Any]]) -> None:
-    """Print a line a revision, or a complete epoch, for people."""
+    """Print a line for each revision and each complete epoch."""
     console = Console(soft_wrap=True, highlight=False)
     for line in lines:
         over = "complete" in line
@@ -133,7 +135,7 @@ def print_coloured(kind: Arc, lines: list[dict[str, Any]]) -> None:
 
 
 def told(kind: Arc, revision: dict[str, Any]) -> Text:
-    """Return a revision as a line: its epoch if known, op, the identity, and what was and is.
+    """Return a revision as a line: its epoch if known, op, the identity, and the changed values.
 
     Example:
         >>> from errata.schemas.fields import FieldType

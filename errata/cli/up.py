@@ -1,4 +1,4 @@
-"""`errata up`: all processes of a network on this machine."""
+"""`errata up`: runs all processes of a network on this machine."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _POLL_S = 0.1
 
 @command("up", example="KAFKA_BOOTSTRAP_SERVERS=localhost:9092 errata up tape.py")
 def up(net: NetworkArgument) -> None:
-    """Run a whole network on this machine: a process a source, and one a scope.
+    """Run a whole network on this machine: a process for each source, and one for each scope.
 
-    Makes the topics and deploys the network if nobody has. A process that dies is started again;
-    one with a fault that a restart does not cure ends them all (status 1). SIGTERM ends them with
-    status 0, Ctrl-C with 130; nothing is left behind even if this process is killed.
+    Creates the topics and deploys the network if it is not deployed yet. A process that dies is
+    restarted. An error that a restart does not fix ends all processes (status 1). SIGTERM ends them
+    with status 0, Ctrl-C with 130. No process is left running, even if this one is killed.
     """
     with Stop() as stop:
         network, place = load(net), read_settings()
         cluster = connect(place)
         try:
-            plan = prepare(network, place, cluster)  # faults are told here, once
+            plan = prepare(network, place, cluster)  # reports errors once, here
         finally:
             cluster.close()
         commands, pulse = network_commands(net, plan), Pulse()

@@ -1,4 +1,4 @@
-"""Sending records to users' topics by hand, and knowing that they have arrived."""
+"""Sends records to users' topics by hand, and waits until they can be read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Parcel(NamedTuple):
 
 
 def deliver(cluster: Cluster, records: Sequence[Parcel], *, limit_s: float = _LIMIT_S) -> list[int]:
-    """Send records, outside any transaction, and return the offset of each once it can be read.
+    """Send records outside any transaction, and return the offset of each once it can be read.
 
     Args:
-        cluster: Where to.
-        records: In the order in which each partition is to have them.
-        limit_s: How long they may take to be readable.
+        cluster: The cluster to send to.
+        records: The records, in the order that each partition is to have them.
+        limit_s: How long they may take to become readable.
 
     Raises:
         ClusterError: If they can't be sent, or are not readable in time.
@@ -38,7 +38,7 @@ def deliver(cluster: Cluster, records: Sequence[Parcel], *, limit_s: float = _LI
         cluster.send(
             record.place.topic, partition=record.place.partition, key=record.key, value=record.value
         )
-    cluster.flush()  # raises what is refused
+    cluster.flush()  # raises if a record is refused
     wanted: dict[Parcel, list[int]] = {}
     for number, record in enumerate(records):
         wanted.setdefault(record, []).append(number)
@@ -51,9 +51,7 @@ def deliver(cluster: Cluster, records: Sequence[Parcel], *, limit_s: float = _LI
                 rows = zip(found.offsets, found.keys, found.values, strict=True)
                 for offset, key, value in rows:
                     record = Parcel(found.source, key, value)
-                    if left[
-                        record
-                    ]:  # another producer's like record does as well: it says the same
+                    if left[record]:  # another producer's equal record counts too
                         offsets[wanted[record][-left[record]]] = offset
                         left[record] -= 1
             if left.total() and monotonic() > deadline:

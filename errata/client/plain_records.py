@@ -1,4 +1,4 @@
-"""Records of any of our topics as plain values, whoever wrote them."""
+"""Records of any topic of Errata as plain values."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from errata.topics.registry import Registry
 
 _EXACT = decimal.Context(prec=60)
 _FRAMES = {"ranges", "tuples"}
-"""Fields of requests and replies that hold a frame (`processors.wire.replay.pack`)."""
+"""Fields of requests and replies that hold a packed frame (`processors.wire.replay.pack`)."""
 
 
 class PlainDecoder:
     """Decodes keys and values: framed Avro by its schema, a report, JSON, text, or else base64.
 
     Args:
-        registry: Where the schemas are.
+        registry: The registry with their schemas.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -55,7 +55,7 @@ class PlainDecoder:
         ]
 
     def decode(self, values: Sequence[bytes | None]) -> list[Any]:
-        """Return each value as plain data; one that fits no form is ``{"base64": ...}``."""
+        """Return each value as plain data; ``{"base64": ...}`` if it has none of the forms."""
         there = [(place, value) for place, value in enumerate(values) if value is not None]
         found: list[Any] = [None] * len(values)
         taken = framing.unframe([value for _, value in there])
@@ -70,7 +70,7 @@ class PlainDecoder:
         return found
 
     def _of_schema(self, schema_id: int, bodies: list[bytes]) -> list[Any]:
-        """Return the decoded records of one schema, None for those that can't be decoded."""
+        """Return the decoded records of one schema; None for each that can't be decoded."""
         decoder = None if schema_id == framing.UNFRAMED else self._decoder(schema_id)
         if decoder is None:
             return [_report(body) for body in bodies]
@@ -84,7 +84,7 @@ class PlainDecoder:
         if schema_id not in self._decoders:
             try:
                 self._decoders[schema_id] = Decoder(self.registry.schema(schema_id))
-            except ErrataError as error:  # unknown, or not flat as reports are not
+            except ErrataError as error:  # the schema is unknown, or nested like that of reports
                 self._decoders[schema_id] = str(error)
         found = self._decoders[schema_id]
         return found if isinstance(found, Decoder) else None
@@ -161,7 +161,7 @@ def _unframed(value: bytes) -> Any:
 
 
 def as_text(value: bytes) -> str | dict[str, str]:
-    r"""Return bytes as text, or as base64 where they are none.
+    r"""Return bytes as text, or as base64 if they are not text.
 
     Example:
         >>> as_text(b"IBM"), as_text(b"\xff")

@@ -1,4 +1,4 @@
-"""What an arc holds after an epoch: whole and believed, however busy the network is."""
+"""Reads the content of an arc after an epoch: complete and committed, while the network runs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class Table:
-    """What an arc holds after an epoch.
+    """The content of an arc after an epoch.
 
     Args:
         arc: The arc.
         epoch: The epoch; -1 before the first.
         watermark_ms: Event time up to which the arc's sources had been seen by then; None if they
-            had not been, have ended, or no report tells it (any more).
-        tuples: By identity, as dicts of plain values, without hidden fields.
+            had not been, have ended, or no report holds it (any more).
+        tuples: The tuples by identity, as dicts of plain values, without hidden fields.
     """
 
     arc: str
@@ -54,29 +54,31 @@ def read(
     settings: Settings | None = None,
     wait_s: float = WAIT_S,
 ) -> Table:
-    """Return what an arc of a deployed network holds after an epoch.
+    """Return the content of an arc of a deployed network after an epoch.
 
-    The epoch is complete in all partitions, and what no task has reported does not count: no half
-    of an epoch is ever seen (Timely Dataflow's frontiers). Arcs that are read as of one epoch fit
-    together: ``now = errata.read(paid)``, then ``errata.read(got, as_of=now.epoch)``. Each call
-    connects to the cluster and reads the arc's whole topic; `errata tail --complete` follows it.
+    The epoch is complete in all partitions, and data that no task has reported is ignored, so that
+    a part of an epoch is never seen (Timely Dataflow's frontiers). Arcs that are read as of one
+    epoch are consistent: ``now = errata.read(paid)``, then ``errata.read(got, as_of=now.epoch)``.
+    Each call connects to the cluster and reads the arc's whole topic; `errata tail --complete`
+    follows it.
 
     Args:
         arc: The arc; it needs a topic.
-        as_of: The epoch; None: the last one that is known to be complete. That can be an earlier
-            one than at the last call: how far a task had been that has just been given work, only
-            its next report tells.
-        settings: By the names that `errata.toml` has, as ``kafka.bootstrap.servers``; they win over
-            that file and the environment.
+        as_of: The epoch; None for the last one that is known to be complete. That can be an earlier
+            epoch than in the last call: after a task has got new input, only its next report shows
+            how far it had come.
+        settings: Settings by their names in `errata.toml`, as ``kafka.bootstrap.servers``; they
+            override that file and the environment.
         wait_s: How long to wait for `as_of` to be complete, in seconds.
 
     Raises:
-        UnknownNameError: If the arc has no topic; tells which have one.
+        UnknownNameError: If the arc has no topic; the message lists those that have one.
         NotDeployedError: If the network doesn't run there.
-        PlanMismatchError: If what runs there is another network of that name.
-        EpochAheadError: If the epoch is not complete in time; tells who holds it back.
-        HistoryLostError: If something that was there then may be gone: compaction, retention or a
-            new version of the plan came between. What is returned is whole.
+        PlanMismatchError: If another network of that name runs there.
+        EpochAheadError: If the epoch is not complete in time; the message names the task that holds
+            it back.
+        HistoryLostError: If tuples of that epoch may be gone because of compaction, retention or a
+            new version of the plan. A returned table is complete.
     """
     place = read_settings(overlaid(os.environ, settings or {}))
     with as_it_runs(open_network(arc.network, place)) as found:
@@ -92,7 +94,7 @@ def read(
 
 @dataclass(frozen=True)
 class _Reader(ArcReader):
-    """An arc that is read over a connection at hand."""
+    """An arc that is read over an existing connection."""
 
     here: Cluster
 
@@ -116,7 +118,7 @@ def _reader(found: Deployment, arc: str) -> _Reader:
 
 
 def _complete(progress: ArcProgress, as_of: int | None, *, wait_s: float) -> tuple[int, list[int]]:
-    """Return the epoch to read, and by partition where all of it lies before."""
+    """Return the epoch to read, and for each partition the offset before which all of it lies."""
     deadline = monotonic() + wait_s
     while (found := progress.complete())[0] < (NOTHING if as_of is None else as_of):
         if monotonic() > deadline:
@@ -144,7 +146,7 @@ def _content(progress: ArcProgress, epoch: int, ends: list[int]) -> pl.DataFrame
 
 
 def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
-    """Return wm(epoch): from its scope's reports, or from those of one over the same sources."""
+    """Return wm(epoch), from the reports of the arc's scope or of a scope over the same sources."""
     plan = view.plan
     own, sources = plan.scope_of(arc), set(plan.sources_of[arc])
     for scope in plan.scopes:

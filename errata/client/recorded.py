@@ -1,6 +1,6 @@
-"""What a topic recorded between two moments, in the order of its record timestamps.
+"""The records of a topic between two times, in the order of their timestamps.
 
-For `errata local --from ... --until ...`: a day of a live source, played again without touching it.
+Used by `errata local --from ... --until ...` to replay a day of a live source without changing it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from errata.topics.cluster import Cluster, TopicPartition
 from errata.topics.registry import Registry, UnknownSchemaError
 
 LIMIT_S = 60.0
-"""Without a record for so long, the partition that is behind is named, and it ends."""
+"""Without a record for this long, reading ends with an error that names the slow partition."""
 _PAUSE_S = 0.01
 
 Recorded = tuple[list[bytes | None], list[bytes | None]]
@@ -30,10 +30,10 @@ class StuckReadError(ErrataError):
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A registry of one's own that also knows what another one holds, and never writes there.
+    """A registry of its own that also reads another registry, and never writes there.
 
     Args:
-        own: Takes what is registered.
+        own: Stores what is registered.
         other: Is asked for schemas first.
     """
 
@@ -41,7 +41,7 @@ class Borrowed:
     other: Registry
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
-        """Return the id of a schema, new or not."""
+        """Return the id of a schema, which is registered if it is new."""
         return self.own.register(subject, schema)
 
     def schema(self, schema_id: int) -> dict[str, Any]:
@@ -59,18 +59,18 @@ class Borrowed:
 def recorded(
     cluster: Cluster, topic: str, *, from_ms: int | None, until_ms: int | None
 ) -> Iterator[Recorded]:
-    """Yield the records of a topic, oldest first, in pieces.
+    """Yield the records of a topic in pieces, oldest first.
 
-    Records of one partition stay in their order.
+    Records of one partition keep their order.
 
     Args:
-        cluster: Where the topic is.
+        cluster: The cluster of the topic.
         topic: The topic.
-        from_ms: Record timestamp to begin at; None: the start of the log.
-        until_ms: Record timestamp to end before; None: the end of the log, as it is now.
+        from_ms: Record timestamp to begin at; None for the start of the log.
+        until_ms: Record timestamp to end before; None for the current end of the log.
 
     Raises:
-        StuckReadError: If a partition is not read to its end for a minute.
+        StuckReadError: If no record arrives for a minute before a partition's end is reached.
     """
     places = [TopicPartition(topic, p) for p in range(cluster.partitions(topic))]
     ends = {
@@ -109,7 +109,7 @@ def recorded(
 
 
 class _Waiting:
-    """Records of one partition that wait for those of others; times never fall."""
+    """Records of one partition that wait for those of others; their times never fall."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -127,7 +127,7 @@ class _Waiting:
         self.reached = self.times[-1] if self.times else self.reached
 
     def take(self, horizon: int | None) -> tuple[list[int], Recorded]:
-        """Return what is no later than a time; None: everything."""
+        """Return the records no later than a time; None for all."""
         count = len(self.times)
         if horizon is not None:
             count = int(np.searchsorted(self.times, horizon, side="right"))
@@ -137,7 +137,7 @@ class _Waiting:
 
 
 def _piece(left: dict[TopicPartition, _Waiting], horizon: int | None) -> Iterator[Recorded]:
-    """Yield what every partition has up to a time, by time."""
+    """Yield the records of all partitions up to a time, in the order of their times."""
     parts = [waiting.take(horizon) for waiting in left.values()]
     times = [time for part, _ in parts for time in part]
     if times:

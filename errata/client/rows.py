@@ -1,4 +1,4 @@
-"""Frames as what people and programs read: plain values, hidden parts left out.
+"""Converts frames to plain values for people and programs, without hidden fields.
 
 A decimal is a `decimal.Decimal` with its scale, a timestamp int ms or us UTC, a date a
 `datetime.date`, a uuid its text; in JSON a decimal is a number, a date ISO-8601, bytes are base64.
@@ -69,13 +69,13 @@ def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def fold(arc: Arc, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the tuples that revisions leave: by epoch, in an epoch deletes first."""
+    """Return the tuples that result from revisions, by epoch; in an epoch deletes come first."""
     left = frames.fold(frame, arc.identity, list(arc.fields))
     return left.sort(list(arc.identity), nulls_last=True)
 
 
 def json_line(row: dict[str, Any]) -> bytes:
-    """Return one JSON object; decimals as numbers with all their digits."""
+    """Return one JSON object; decimals are numbers with all their digits."""
     return _JSON.encode(row)
 
 
@@ -85,7 +85,7 @@ def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
 
 
 def is_epoch_mark(line: bytes) -> bool:
-    """Whether a JSON line closes an epoch: ``{"epoch": true}``.
+    """Return whether a JSON line closes an epoch: ``{"epoch": true}``.
 
     Example:
         >>> is_epoch_mark(b'{"epoch": true}'), is_epoch_mark(b'{"op": "insert"}')

@@ -19,30 +19,30 @@ Record = tuple[bytes, bytes | None]
 
 
 class NoSuchRecordError(ErrataError):
-    """A source's envelope has no record that says what is to be said."""
+    """A source's envelope has no record for the revision."""
 
 
 def declared(source: Source) -> Fields:
-    """Return the fields that a source's records have: those that were declared."""
+    """Return the declared fields of a source, which its records have."""
     return {name: source.arc.fields[name] for name in source.arc.visible}
 
 
 def source_records(
     source: Source, revision: pl.DataFrame, *, registry: Registry, time_ms: int
 ) -> list[Record]:
-    """Return keys and values of the records that make a source's ingest take in a revision.
+    """Return keys and values of the records for which a source's ingest emits a revision.
 
-    The key is the identity. There is one record, and a tombstone behind a delete of Debezium's.
-    Avro schemas are registered under the topic's subjects, as producers do.
+    The key is the identity. There is one record; after a delete of Debezium there is a tombstone,
+    too. Avro schemas are registered under the topic's subjects, as producers do.
 
     Args:
-        source: Whose topic it is for.
+        source: The source whose topic the records are for.
         revision: One revision of the source's arc.
-        registry: Where Avro schemas are.
-        time_ms: What a Debezium record gives as its time.
+        registry: The registry for Avro schemas.
+        time_ms: The time of a Debezium record.
 
     Raises:
-        NoSuchRecordError: If it is a delete, and the source is ``append``.
+        NoSuchRecordError: If the revision is a delete, and the envelope is ``append``.
     """
     envelope, form = source.envelope, source.format
     if envelope == "append":
@@ -63,7 +63,7 @@ def source_records(
 
 
 class _Digits(str):
-    """A number as JSON has it, digit by digit."""
+    """A number with its digits as JSON has them."""
 
 
 _DIGITS: dict[str, Any] = {"parse_int": _Digits, "parse_float": _Digits}

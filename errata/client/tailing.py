@@ -1,4 +1,4 @@
-"""An arc's revisions as they become certain: believed ones only, epoch by epoch."""
+"""Follows an arc's revisions epoch by epoch, as epochs become complete."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PAUSE_S = 0.02
 
 
 class Tail:
-    """Reads all partitions of an arc, and gives the epochs that are complete in all of them.
+    """Reads all partitions of an arc, and returns the epochs that are complete in all of them.
 
     Args:
-        progress: What the tasks have reported.
-        codec: How to read the arc.
-        from_beginning: Whether to begin with what its topic holds, instead of the epochs to come.
+        progress: The reports of the tasks.
+        codec: The codec of the arc.
+        from_beginning: Whether to begin with the content of the topic instead of new epochs.
     """
 
     def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
@@ -35,10 +35,10 @@ class Tail:
         ]
 
     def step(self) -> pl.DataFrame | None:
-        """Return the revisions that have become certain; None if nothing has moved.
+        """Return the revisions that have become complete; None if nothing has changed.
 
-        They are of whole epochs, in order, deletes first in each: what moves between
-        partitions goes before it comes, so that they can be folded one by one.
+        They are whole epochs in order, with deletes first in each epoch: a tuple that moves between
+        partitions is deleted before it is inserted, so that the revisions can be folded one by one.
         """
         self.progress.poll()
         read = sum(source.poll() for source in self.inputs)
@@ -57,7 +57,7 @@ class Tail:
 
     @property
     def done(self) -> int:
-        """The last epoch that has been given."""
+        """The last epoch that has been returned."""
         return self.inputs[0].done
 
     def frontier(self) -> int:
@@ -65,7 +65,7 @@ class Tail:
         return min(source.frontier() for source in self.inputs)
 
     def upto_now(self) -> Iterator[pl.DataFrame]:
-        """Yield what is certain now, and end."""
+        """Yield the revisions that are complete now, then end."""
         places = [self.progress.complete(s.codec.arc.name, s.place.partition) for s in self.inputs]
         goal = min(epoch for epoch, _ in places)
         while self.done < goal:
@@ -76,7 +76,7 @@ class Tail:
                 yield found
 
     def until(self, stop: Callable[[], bool]) -> Iterator[pl.DataFrame]:
-        """Yield what becomes certain, as it does, until told to stop."""
+        """Yield revisions as they become complete, until `stop` returns true."""
         while not stop():
             found = self.step()
             if found is None:

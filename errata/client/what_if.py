@@ -1,4 +1,4 @@
-"""What a revision of a source would change, worked out from what its topics hold."""
+"""Computes what a revision of a source would change, from the content of the topics."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from errata.schemas.arc import Arc
 
 @dataclass(frozen=True)
 class Content:
-    """What an arc's topic says is there.
+    """The content of an arc's topic.
 
     Args:
         last: The last revision of each identity, with task and epoch; a delete if it is gone.
-        read: How many revisions were read for it.
+        read: How many revisions were read.
     """
 
     last: pl.DataFrame
     read: int
 
     def tuples(self, arc: Arc) -> pl.DataFrame:
-        """Return the tuples that are there."""
+        """Return the current tuples."""
         return frames.entering(self.last, list(arc.fields))
 
 
@@ -39,9 +39,9 @@ def content_of(
     """Read an arc's topic up to now.
 
     Args:
-        progress: What the tasks have reported.
-        codec: How to read the arc.
-        identities: The only ones that are wanted; None: all.
+        progress: The reports of the tasks.
+        codec: The codec of the arc.
+        identities: The identities to read; None for all.
     """
     identity = list(codec.arc.identity)
     last, read = codec.empty.with_columns(pl.lit(0, pl.Int32).alias("partition")), 0
@@ -62,16 +62,16 @@ def content_of(
 def consequences(
     progress: Progress, contents: Mapping[str, pl.DataFrame], *, source: str, revision: pl.DataFrame
 ) -> dict[str, pl.DataFrame]:
-    """Return the revisions of every arc that a revision of a source would make.
+    """Return the revisions of every arc that a revision of a source would cause.
 
-    All boxes are computed from scratch, at the watermark as it stands, over the sources' tuples
-    with the revision and without it.
+    All boxes are computed from scratch, at the current watermark, over the sources' tuples with the
+    revision and without it.
 
     Args:
-        progress: What runs, and its watermarks.
+        progress: The plan that runs, and its watermarks.
         contents: Tuples by source.
         source: The source that is revised.
-        revision: One revision of its arc, that fits its content.
+        revision: One revision of its arc, which matches its content.
     """
     arc = progress.plan.arcs[source]
     held, identity = contents[source], list(arc.identity)
@@ -92,7 +92,7 @@ def _computed(
     """Return the content of every arc."""
     found = dict(contents)
     left = [scope for scope in progress.plan.scopes.values() if scope.boxes]
-    while left:  # scopes never read each other in a circle
+    while left:  # scopes never form a cycle
         scope = next(s for s in left if all(arc in found for arc in s.inputs))
         left.remove(scope)
         inputs = {arc: found[arc] for arc in scope.inputs}

@@ -1,1 +1,1 @@
-"""The demo: a real trade tape with real corrections, both modes, and an audit by a stranger."""
+"""The demo: a real trade tape with real corrections, in both modes, with an independent audit."""

@@ -1,7 +1,7 @@
-"""The demo's network with bars of a day on Spark: open, high, low, close and p99 of what is traded.
+"""The demo's network with daily bars on Spark: open, high, low, close and p99 of trades.
 
-A percentile needs all values of a group and day, where state outgrows one machine; Spark's store
-keeps them. Nothing else is different: the bars are revised as every other result is.
+A percentile needs all values of a group and day, and this state can outgrow one machine, so Spark's
+store keeps it. The bars are revised like all other results.
 """
 
 from errata import Network, Stream, ohlc, tumbling

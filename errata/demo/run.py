@@ -1,8 +1,7 @@
 """`errata demo`: a real tape with real corrections on a real broker, in both modes, audited.
 
-Ingest, the two modes, the sweepers and Spark's job are processes of their own, as they would be in
-earnest; so is the ticker, which plays a user's producer. All of it goes when the demo ends, however
-it does.
+Ingest, the two modes, the sweepers and Spark's job run in separate processes, as in production; so
+does the ticker, which acts as a user's producer. All of them end with the demo, however it ends.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ _TICK_S = 0.1
 
 
 class DemoError(ErrataError):
-    """The demo can't go on."""
+    """The demo can't continue."""
 
 
 class Stage:
-    """The demo's network at work: broker, processes, and what there is to see of them.
+    """The running network of the demo: its broker, its processes, and readers of its results.
 
     Args:
-        broker: A broker that runs.
+        broker: A running broker.
         state: Folder for local state.
-        say: Where lines of the processes go.
+        say: Writes lines of the processes.
         spark: Whether there are bars on Spark.
-        spark_options: Of `errata spark`.
+        spark_options: Options for `errata spark`.
     """
 
     def __init__(
@@ -85,21 +84,21 @@ class Stage:
         self.bars = Watch(self.cluster, self.plan, results=BARS, live=True) if spark else None
 
     def ready(self) -> list[str]:
-        """Return the tasks that have not begun yet."""
+        """Return the tasks that have not started yet."""
         scopes = [ingest_scope(TRADES), *self.plan.scopes]
         tasks = [task for scope in scopes for task in self.watch.view.tasks(scope)]
         return [task for task in tasks if not self.watch.view.of(task).attempt]
 
     @contextmanager
     def ticker(self, *, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-        """Play the tape, in a process of its own."""
+        """Play the tape in a separate process."""
         command = [sys.executable, "-m", "errata.demo.ticker", f"--seconds={seconds}"]
         process = subprocess.Popen(
             [*command, "--bootstrap", self.broker.bootstrap_servers],
             env=self.environ,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
+            start_new_session=True,  # the parent handles Ctrl-C
         )
         try:
             yield process
@@ -108,11 +107,11 @@ class Stage:
             process.communicate()
 
     def end(self) -> None:
-        """Declare that the tape ends here."""
+        """Declare that the tape ends."""
         declare_end(self.cluster, self.plan, TRADES)
 
     def behind(self) -> list[str]:
-        """Return the tasks that have not processed the end yet, and where they are."""
+        """Return the tasks that have not processed the end yet, and their frontiers."""
         told = [
             self.watch.view.of(t).watermarks for t in self.watch.view.tasks(ingest_scope(TRADES))
         ]
@@ -125,7 +124,7 @@ class Stage:
         return self.watch.poll() + (self.bars.poll() if self.bars is not None else [])
 
     def progress(self) -> str:
-        """Return how far it is, in a line."""
+        """Return the progress as a line."""
         counts = self.watch.counts()
         told = {
             "records": counts.get("read", 0),
@@ -146,7 +145,7 @@ class Stage:
 
 
 def environment(bootstrap: str, *, state: Path) -> dict[str, str]:
-    """Return the environment of the demo's processes: this one's, but none of its settings."""
+    """Return the environment of the demo's processes: this process's, without its settings."""
     ours = Path(__file__).parents[2]
     kept = {n: v for n, v in os.environ.items() if not (n.startswith("ERRATA_") and "__" in n)}
     kept.pop("SCHEMA_REGISTRY_URL", None)
@@ -161,11 +160,11 @@ def environment(bootstrap: str, *, state: Path) -> dict[str, str]:
 def stage(
     say: Callable[[str], None], *, spark: bool = False, spark_options: Sequence[str] = ()
 ) -> Iterator[Stage]:
-    """Set up broker and network in a temporary folder, and clear them away."""
+    """Set up broker and network in a temporary folder, and remove them afterwards."""
     with (
         EmbeddedBroker() as broker,
         tempfile.TemporaryDirectory(prefix="errata-demo-") as folder,
-        chdir(folder),  # no errata.toml of the user's
+        chdir(folder),  # so that no errata.toml of the user applies
     ):
         found = Stage(broker, state=Path(folder), say=say, spark=spark, spark_options=spark_options)
         try:
@@ -175,7 +174,7 @@ def stage(
 
 
 def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
-    """Play the tape to its end, show what happens, and have it audited.
+    """Play the tape to its end, show the progress, and audit the results.
 
     Raises:
         DemoError: If a process does not keep up, or the ticker fails.
@@ -203,10 +202,10 @@ def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
 
 
 def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, what: str) -> None:
-    """Wait until nothing is missing any more.
+    """Wait until nothing is missing.
 
     Raises:
-        DemoError: If that takes too long; names what is missing.
+        DemoError: If that takes too long; the message names what is missing.
     """
     deadline = monotonic() + limit_s
     while True:
@@ -221,7 +220,7 @@ def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, 
 
 
 def check_spark() -> None:
-    """See that Spark can run here.
+    """Check that Spark can run on this machine.
 
     Raises:
         DemoError: If it can't.
@@ -241,7 +240,7 @@ def main(*, fast: bool = False, spark: bool = True) -> int:
     """Run the demo.
 
     Args:
-        fast: Play the tape in 12 s, not at a pace to watch.
+        fast: Play the tape in 12 s, not at a watchable pace.
         spark: Whether there are bars on Spark.
 
     Returns:

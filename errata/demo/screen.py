@@ -1,4 +1,4 @@
-"""What the demo shows: a live table of corrections on a terminal, plain lines elsewhere."""
+"""The demo's output: a live table of corrections on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rich.text import Text
 from errata.demo.watch import Correction, Value
 
 SHOWN = 14
-"""Corrections that the live table shows, the newest last."""
+"""Number of corrections in the live table, the newest last."""
 WIDTH = 110
-"""Columns where there is no terminal."""
+"""Width in columns without a terminal."""
 _YEAR = 2026
 _THOUSAND = Decimal("0.001")
 _ARROW = " → "
@@ -32,14 +32,14 @@ _COLUMNS = {
     "largest": (7, 20),
     "because of": (8, 0),
 }
-"""Least width on a terminal, and width where there is none."""
+"""Minimal width on a terminal, and width without one."""
 
 
 class Screen:
-    """Shows how far the tape is, and the results that are corrected, as it happens.
+    """Shows the progress of the tape, and results as they are corrected.
 
     Args:
-        console: Where to; by default standard output.
+        console: The console; by default standard output.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -74,7 +74,7 @@ class Screen:
         self.console.print(line, markup=False, soft_wrap=True)
 
     def show(self, progress: str, corrections: Sequence[Correction]) -> None:
-        """Show how far it is, and what was corrected since."""
+        """Show the progress, and the corrections since the last call."""
         told = [row(correction) for correction in corrections]
         self._rows.extend(told)
         if self.console.is_terminal:
@@ -99,9 +99,9 @@ class Screen:
 
 
 def row(correction: Correction) -> list[str]:
-    """Return a correction as cells: window, product, three results, what did it.
+    """Return a correction as cells: window, product, three results, and the cause.
 
-    Of a bar of a day that is its 99th percentile instead of what is traded.
+    For a daily bar the first result is its 99th percentile instead of the traded amount.
     """
     result, causes = correction.result, correction.causes
     is_bar = "p99" in (correction.before or {}) or "p99" in (correction.after or {})
@@ -129,7 +129,7 @@ def _day(ms: int) -> str:
 
 
 def moved(before: Value, after: Value) -> str:
-    """Return a value, or how it moved: counts as they are, amounts in millions.
+    """Return a value, or its change: counts unchanged, amounts in millions.
 
     Example:
         >>> moved(Decimal("1500000"), Decimal("1234567")), moved(3, 3), moved(3, None)

@@ -1,4 +1,4 @@
-"""What the demo prints at the end."""
+"""The demo's summary at the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODES = {
 
 
 def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
-    """Print what came in, what was refused, what each mode cost, and the audit's verdict."""
+    """Print the input, the refusals, the cost of each mode, and the audit's verdict."""
     refused = [f"{op} {key}: {reason}" for reason, op, key in verdict.refused.values()]
     if refused:
         console.print("\nwhat the tape could not be corrected by, kept as dead letters:")
@@ -59,7 +59,7 @@ _ARCS = {"upstream": UPSTREAM, "downstream": DOWNSTREAM}
 
 
 def _mode(watch: Watch, scope: str, emitted: int) -> dict[str, int]:
-    """Return what the tasks of a mode reported, and what a stranger counted of it."""
+    """Return what the tasks of a mode reported, and how many revisions the audit found."""
     counts = watch.counts(ScopeId.of_boxes(scope).__eq__)
     return {CountKey.parse(name).what: n for name, n in counts.items()} | {"emitted": emitted}
 

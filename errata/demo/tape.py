@@ -1,8 +1,8 @@
-"""The demo's network: what is traded per product and currency, in windows of half an hour.
+"""The demo's network: trades per product and currency, in windows of half an hour.
 
 Trades are cancelled, corrected and reported late, some by four years; every total that this
-invalidates is revised. The same aggregate runs twice: revised once by replaying the inputs
-of a window (upstream), once by correcting the result emitted before (downstream).
+invalidates is revised. The same aggregate runs twice: one is revised by replaying the inputs of a
+window (upstream), the other by correcting the result emitted before (downstream).
 """
 
 from errata import Network, hopping

@@ -1,8 +1,7 @@
 """Plays the tape of real trades into the user's topic, as a user's own producer would.
 
-A revision is an Avro record of op, before and after. Trades from before the tape begins are
-corrected
-too: nobody can apply those revisions, and nobody may choke on them.
+A revision is an Avro record of op, before and after. The tape also corrects trades from before its
+start: no reader can apply those revisions, and they must not stop anything.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from errata.topics.settings import TopicSpec
 
 TOPIC = "swaps.credits"
 WATCHABLE_S, FAST_S = 75.0, 12.0
-"""How long playing takes, to be watched and with ``--fast``."""
+"""How long playing takes, in s: at a watchable pace, and with ``--fast``."""
 
 _LONGEST_GAP = timedelta(minutes=6)
 _OPS = {"NEWT": "insert", "MODI": "replace", "CORR": "replace", "TERM": "delete", "EROR": "delete"}
@@ -80,7 +79,7 @@ Line = dict[str, str]
 
 
 def tape() -> Iterator[Line]:
-    """Yield the lines of the tape in the order of arrival, unlinked ones among them."""
+    """Yield the lines of the tape in the order of arrival, including unlinked ones."""
     folder = files("errata.demo") / "data"
 
     def lines(name: str) -> Iterator[Line]:
@@ -92,9 +91,9 @@ def tape() -> Iterator[Line]:
 
 
 def revision(line: Line) -> dict[str, Any]:
-    """Return the revision that a line of the tape is.
+    """Return a line of the tape as a revision.
 
-    An unlinked line tells nothing of what was before; a delete repeats the trade.
+    An unlinked line has no original; a delete repeats the trade.
 
     Example:
         >>> ops = [revision(line)["op"] for line in tape()]
@@ -123,9 +122,9 @@ def _trade(line: Line, old: str = "") -> dict[str, Any]:
 
 
 def moments(lines: list[Line], *, seconds: float) -> list[float]:
-    """Return when each line is to be played, in seconds from the start, the last at `seconds`.
+    """Return when to play each line, in seconds from the start; the last is at `seconds`.
 
-    In proportion to the time of the report, which never goes back here; long silences are cut.
+    Times are proportional to the report times, which never decrease here; long gaps are shortened.
 
     Example:
         >>> clock = ["09:00", "09:02", "09:01", "12:00"]
@@ -141,12 +140,12 @@ def moments(lines: list[Line], *, seconds: float) -> list[float]:
 
 
 def play(place: Place, *, seconds: float, topic: str = TOPIC) -> int:
-    """Send the tape to a topic that exists; return how many records it has.
+    """Send the tape to an existing topic; return its number of records.
 
     Args:
         place: The cluster, and the schema registry if there is one.
-        seconds: How long it takes, at least.
-        topic: Where to; all records of a trade go to one partition.
+        seconds: How long playing takes at least.
+        topic: The topic; all records of a trade go to one partition.
     """
     cluster = connect(place)
     schemas = registry(cluster, place.registry)
@@ -191,7 +190,7 @@ def _delivered(error: KafkaError | None, message: Message) -> None:
 
 
 def main() -> None:
-    """Play the tape, as a process of its own."""
+    """Play the tape, in a separate process."""
     parser = argparse.ArgumentParser(description="Play the swap trade tape into a Kafka topic.")
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="by default that of the settings")
     parser.add_argument("--topic", default=TOPIC)

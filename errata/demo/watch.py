@@ -1,4 +1,4 @@
-"""Follows the demo's results while they are corrected, and which trades did it."""
+"""Follows the demo's results as they are corrected, and finds the trades that caused it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Value = Decimal | int | float | None
 
 @dataclass(frozen=True)
 class Correction:
-    """A result that changed, or came up, after its window had closed.
+    """A result that was changed or inserted after its window had closed.
 
     Args:
         result: The result's group and window.
-        before: What was emitted; None if nothing was.
-        after: What it is now; None if nothing is left of it.
+        before: The emitted result; None if there was none.
+        after: The result now; None if it is deleted.
         causes: Op and key of the trades of this epoch that are, or were, in the window.
     """
 
@@ -45,24 +45,24 @@ class Correction:
 
     @property
     def is_old_news(self) -> bool:
-        """Whether something that had been told was changed."""
+        """Whether an emitted result was changed by something other than inserts."""
         return self.before is not None and any(op != "insert" for op, _ in self.causes)
 
     def moved(self, name: str) -> tuple[Value, Value]:
-        """Return a named result before and after."""
+        """Return a result field before and after."""
         before, after = self.before or {}, self.after or {}
         return before.get(name), after.get(name)
 
 
 class Watch:
-    """Reads the results of one mode, as any reader would that goes by the reports.
+    """Reads the results of one mode, as any reader would that follows the reports.
 
     Args:
-        cluster: Where the topics are.
-        plan: What is deployed.
-        results: The arc that is watched.
-        live: Whether its results are there before their windows close, and take several epochs at
-            once: then only those are shown that something but new trades has changed.
+        cluster: The cluster of the topics.
+        plan: The deployed plan.
+        results: The arc to watch.
+        live: Whether results are emitted before their windows close, and over several epochs; then
+            only changes that are not caused by inserts alone are shown.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Watch:
         return found
 
     def _is_correction(self, line: dict[str, Any]) -> bool:
-        """Whether a revision speaks of a window that had closed, as far as is known here.
+        """Return whether a revision is of a window that had closed, as far as this reader knows.
 
-        The watermark is one for all: an earlier epoch that closed a later window closed this one.
+        There is one watermark: if an earlier epoch closed a later window, it closed this one, too.
         """
         if line["op"] != "insert":
             return True
@@ -134,7 +134,7 @@ class Watch:
         return Correction(result, before, after, named)
 
     def counts(self, among: Callable[[ScopeId], bool] = lambda _: True) -> dict[str, int]:
-        """Return the totals of what the tasks of some scopes have reported so far."""
+        """Return the totals of the reports of some scopes' tasks so far."""
         found: dict[str, int] = {}
         for task, report in self.view.reports.items():
             if among(TaskId.parse(task).scope):
@@ -143,7 +143,7 @@ class Watch:
         return found
 
     def behind(self, epoch: int) -> list[str]:
-        """Return the tasks that may still produce something up to an epoch, and where they are."""
+        """Return the tasks that may still produce epochs up to a given one, and their frontiers."""
         tasks = [task for scope in self.plan.scopes for task in self.view.tasks(scope)]
         held = {task: self.view.frontier(task) for task in tasks}
         return [f"{task} (at {at} of {epoch})" for task, at in held.items() if at < epoch]

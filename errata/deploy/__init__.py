@@ -1,1 +1,1 @@
-"""Deploying a network, changing it, giving it up."""
+"""Deploy a network, change it, and remove it."""

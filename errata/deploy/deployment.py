@@ -1,4 +1,4 @@
-"""A network as it is deployed on a cluster, for whoever looks at it or tells it something."""
+"""A network as it is deployed on a cluster, for commands that inspect it or write to it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Deployment:
     """A network on a cluster.
 
     Args:
-        cluster: Where it runs.
-        plan: What runs.
-        registry: Where the schemas of its records are.
-        kafka: librdkafka settings by which the cluster is reached.
-        there: What the plan topic says of it, where that has been read.
+        cluster: The cluster that it runs on.
+        plan: The plan that it runs.
+        registry: The registry with the schemas of its records.
+        kafka: librdkafka settings for the cluster.
+        there: What the plan topic holds for it; None if that has not been read.
     """
 
     cluster: Cluster
@@ -46,22 +46,22 @@ class Deployment:
     there: Deployed | None = None
 
     def require_order(self, arcs: Iterable[str] | None = None) -> None:
-        """See that arcs are written as this plan has them, before anybody reads them by it.
+        """Check that arcs are written with this plan's field order, before they are read with it.
 
         Raises:
-            PlanMismatchError: If their fields are deployed in another order.
+            PlanMismatchError: If the arcs are deployed with another order of fields.
             ForeignSchemaError: If the registry does not have their schemas.
         """
         if self.there is not None:
             check_order(self.plan, self.there, self.registry, arcs)
 
     def codec(self, arc: str) -> ArcCodec:
-        """Return the codec of an arc's topic; raises as `require_order` does."""
+        """Return the codec of an arc's topic; raises the errors of `require_order`."""
         self.require_order([arc])
         return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
 
     def written(self, arc: str) -> str:
-        """Return an arc's name if it is one that has a topic.
+        """Return an arc's name if the arc has a topic.
 
         Raises:
             UnknownNameError: If there is no such arc, or it stays inside its process.
@@ -79,14 +79,14 @@ class Deployment:
         )
 
     def kept(self, arc: str) -> tuple[bool, int]:
-        """Return whether an arc's topic is compacted, and how long its records are safe, in ms."""
+        """Return whether an arc's topic is compacted, and for how many ms its records are safe."""
         return log_settings(self.kafka, self.plan.topic(arc))
 
     def known(self, what: str, name: str, known: Iterable[str]) -> str:
-        """Return a name if it is among those that are known.
+        """Return a name if it is among the known ones.
 
         Raises:
-            UnknownNameError: If it is not; those that are there are told.
+            UnknownNameError: If it is not; the message lists the known ones.
         """
         if name not in known:
             there = ", ".join(known) or "none"
@@ -95,7 +95,7 @@ class Deployment:
 
 
 def open_network(network: Network, place: Place) -> Deployment:
-    """Return a network on a cluster, whether it runs there or not."""
+    """Return a network on a cluster, whether or not it runs there."""
     cluster = KafkaCluster(place.kafka)
     try:
         schemas = registry(cluster, place.registry)
@@ -108,15 +108,15 @@ def open_network(network: Network, place: Place) -> Deployment:
 
 @contextmanager
 def as_it_runs(found: Deployment, *, start: str = "errata up") -> Iterator[Deployment]:
-    """Give a network with the plan that is deployed, and close its cluster afterwards.
+    """Yield a network with the plan that is deployed, and close its cluster afterwards.
 
     Args:
         found: The network as it is declared.
-        start: The command that would run it.
+        start: The command that starts it, for the error message.
 
     Raises:
         NotDeployedError: If it doesn't run there.
-        PlanMismatchError: If what runs there is another network of that name.
+        PlanMismatchError: If another network of that name runs there.
     """
     try:
         there = require_plan(found.cluster, found.plan.network, remedy=f"run `{start}`")

@@ -1,4 +1,4 @@
-"""What the tasks of a new version of a plan begin with: their first reports."""
+"""The first reports of the tasks of a new version of a plan."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from errata.topics.cluster import TopicPartition
 
 @dataclass(frozen=True)
 class FirstReports:
-    """As of the last epoch of the old version, up to which all of that has been run.
+    """First reports as of the last epoch of the old version, by which it has processed all input.
 
     Args:
         old: What the old version's tasks have reported.
-        new: The same, by the new version's plan.
-        last: The epoch.
+        new: The same, read with the new version's plan.
+        last: That epoch.
     """
 
     old: View
@@ -26,11 +26,11 @@ class FirstReports:
     last: int
 
     def report(self, task: str, *, filled: Mapping[TopicPartition, tuple[int, int]]) -> Report:
-        """Return a task's report; who claims the task fills in `attempt` and `committed`.
+        """Return a task's first report; whoever claims the task sets `attempt` and `committed`.
 
         Args:
             task: The task.
-            filled: The ends of what is written anew in the name of its scope.
+            filled: End positions of what is rewritten on behalf of its scope.
         """
         plan = self.new.plan
         own_id = TaskId.parse(task)
@@ -56,10 +56,10 @@ class FirstReports:
         )
 
     def watermark(self, scope: str) -> int:
-        """Return wm(last) of a scope of boxes, as whoever reads the same sources knows it.
+        """Return wm(last) of a scope of boxes, as every reader of the same sources knows it.
 
-        Reports of sources forget what all readers have passed: that a watermark was higher once
-        only its readers know.
+        Reports of sources drop watermarks that all readers have passed. Only the readers then know
+        that the watermark was higher before.
         """
         plan, view = self.old.plan, self.old
         behind = set(self.new.plan.sources_behind(scope))
@@ -76,7 +76,7 @@ class FirstReports:
         return self.old.tasks(scope) if there else []
 
     def _unread(self, task: str) -> dict[TopicPartition, int]:
-        """Return where a task begins to read what it has not read before: nothing old is there."""
+        """Return the offsets where a task starts in topics that it has not read before."""
         old, new = self.old.plan, self.new.plan
         own, found = TaskId.parse(task), dict[TopicPartition, int]()
         scope = new.scopes.get(str(own.scope))

@@ -1,4 +1,4 @@
-"""What `errata deploy` would deploy: a network's first plan, or the next version of it."""
+"""What `errata deploy` would deploy: the first plan of a network, or its next version."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Coming:
     """What would be deployed.
 
     Args:
-        old: What is deployed; None: nothing is.
-        plan: What would be; if nothing changes, what is.
-        changes: The differences.
+        old: The deployed plan; None if there is none.
+        plan: The plan that would be deployed; `old` if nothing changes.
+        changes: The differences between them.
     """
 
     old: Plan | None
@@ -34,12 +34,12 @@ class Coming:
 
 
 def coming(network: Network, cluster: Cluster, registry: Registry) -> Coming:
-    """Return what would be deployed, without making anything.
+    """Return what would be deployed, without creating anything.
 
     Raises:
         NetworkError: If the network can't work.
         ClusterError: If the cluster or the registry can't be used.
-        PlanMismatchError: If what is deployed can't become what is declared.
+        PlanMismatchError: If the deployed plan can't be changed to the declared one.
     """
     there = deployed.read_plan(cluster, network.name)
     if there is None:
@@ -57,7 +57,7 @@ def coming(network: Network, cluster: Cluster, registry: Registry) -> Coming:
 
 
 def _with_fields(before: Network, there: Deployed, new: Plan, cluster: Cluster) -> Plan:
-    """Return the deployed plan of a network of which sources have gained fields since."""
+    """Return the deployed plan of a network whose sources have gained fields since."""
     part = deployed_part(before, there)
     try:
         old = deployed.as_deployed(place_plan(compile_network(part), cluster), there)

@@ -1,4 +1,4 @@
-"""What comes before the work: a network is judged, and deployed unless it is."""
+"""Preparation of a process: the network is checked, and deployed if it is not deployed yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("errata")
 
 
 def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
-    """Judge a network, and deploy it unless it is; of one that is nothing is made or written.
+    """Check a network, and deploy it if it is not deployed; otherwise write nothing.
 
     Raises:
         NetworkError: If it can't work.
@@ -45,10 +45,10 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
 
 
 def deploy_first(plan: Plan, place: Place, cluster: Cluster, schemas: JudgingRegistry) -> Deployed:
-    """Make the topics of a network, register its schemas, and deploy its first plan.
+    """Create a network's topics, register its schemas, and deploy its first plan.
 
     Raises:
-        IncompatibleSchemaError: If the registry would refuse its schemas; nothing is made then.
+        IncompatibleSchemaError: If the registry would refuse its schemas; nothing is created then.
     """
     subjects.check(plan, schemas)
     make_topics(plan, place, cluster)
@@ -57,7 +57,7 @@ def deploy_first(plan: Plan, place: Place, cluster: Cluster, schemas: JudgingReg
 
 
 def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:
-    """Make the topics of a plan that are not there."""
+    """Create the topics of a plan that do not exist yet."""
     create_topics(place.kafka, _specs(plan, place, cluster))
 
 
@@ -67,7 +67,7 @@ def _specs(plan: Plan, place: Place, cluster: Cluster) -> list[TopicSpec]:
 
 
 def _settled(cluster: Cluster, network: str) -> Deployed | None:
-    """Return what is deployed; while it is being switched to a new version, wait."""
+    """Return what is deployed; wait while it is being switched to a new version."""
     found, waits = read_plan(cluster, network), False
     while found is not None and found.under_way is not None:
         if not waits:
@@ -82,13 +82,14 @@ def _settled(cluster: Cluster, network: str) -> Deployed | None:
 
 
 def place_plan(plan: Plan, cluster: Cluster) -> Plan:
-    """Return a plan with the users' topics as they are found on a cluster.
+    """Return a plan with the partition counts that the users' topics have on a cluster.
 
-    What this client may not look at is taken as it was when the network was deployed: not its own.
+    If this client may not describe a source's topic, its partition count is taken from the deployed
+    plan. (The topic belongs to the user, not to the network.)
 
     Raises:
-        MissingTopicError: If the topic of a source is not there.
-        RefusedError: If it may not be looked at, and the network is not deployed.
+        MissingTopicError: If the topic of a source does not exist.
+        RefusedError: If it may not be described, and the network is not deployed.
     """
     sinks = {sink.topic: _partitions(cluster, sink.topic) for sink in plan.sinks}
     return plan.placed(
@@ -108,7 +109,7 @@ def _source_partitions(cluster: Cluster, plan: Plan, source: str) -> int:
 
 
 def _partitions(cluster: Cluster, topic: str) -> int:
-    """Return how many partitions a sink's topic has; 0 if it is not there, or not to be seen."""
+    """Return the partition count of a sink's topic; 0 if it does not exist or may not be seen."""
     try:
         return cluster.partitions(topic)
     except (MissingTopicError, RefusedError):

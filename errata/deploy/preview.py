@@ -1,6 +1,6 @@
-"""What `errata deploy` would do to a cluster: found without changing anything.
+"""What `errata deploy` would do to a cluster, computed without changing anything.
 
-Deploying goes by the same plan (`next_plan`) and the same lists of topics and schemas.
+Deployment uses the same plan (`next_plan`) and the same lists of topics and schemas.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from errata.topics.settings import TopicSpec
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting of a topic that is there, and that would have been made otherwise.
+    """A setting of an existing topic that differs from the one it would be created with.
 
     Args:
         topic: The topic.
         key: The setting; ``partitions`` for their number.
-        found: As it is.
-        wanted: As it would have been made.
-        remedy: What to do, if a law depends on it; "": it may stay.
+        found: The value it has.
+        wanted: The value it would be created with.
+        remedy: What to do, if a law depends on the setting; "" if it may stay.
     """
 
     topic: str
@@ -50,7 +50,7 @@ class UserTopic:
     Args:
         kind: ``source`` or ``sink``.
         topic: Its name.
-        partitions: How many it has; None: it is not there.
+        partitions: Its partition count; None if it does not exist.
     """
 
     kind: str
@@ -63,18 +63,18 @@ class Preview:
     """What a deployment would do.
 
     Args:
-        network: Its name.
-        deployed: The version that is; None: none is.
-        version: The one that would be.
+        network: Name of the network.
+        deployed: The deployed version; None if there is none.
+        version: The version that would be deployed.
         users: Topics of users.
-        create: Topics that would be made; those of sinks, too.
+        create: Topics that would be created, including those of sinks.
         differ: Settings in which existing topics differ.
-        schemas: By subject, what becomes of it, as `Verdict` has it.
-        changes: What of the plan changes.
+        schemas: For each subject, what becomes of it, as in `Verdict`.
+        changes: Changes of the plan.
         scopes: What `errata run` has to run.
         sweepers: What `errata sweep` has to run.
         jobs: What `errata spark` has to run.
-        refused: Why it would be refused; empty: it would not.
+        refused: Why the deployment would be refused; empty if it would not.
     """
 
     network: str
@@ -92,7 +92,7 @@ class Preview:
 
     @property
     def does_something(self) -> bool:
-        """Whether deploying would make or change anything."""
+        """Whether deploying would create or change anything."""
         made = [subject for subject, kind in (self.schemas or {}).items() if kind != SAME]
         return bool(self.create or self.changes or made or self.deployed is None)
 
@@ -103,7 +103,7 @@ class Preview:
 
 
 def preview(network: Network, place: Place, cluster: Cluster, registry: JudgingRegistry) -> Preview:
-    """Return what deploying a network would do; see `look` for that of a known plan.
+    """Return what deploying a network would do; see `look` for a known plan.
 
     Raises:
         ClusterError: If the cluster or the registry can't be used.
@@ -123,7 +123,7 @@ def preview(network: Network, place: Place, cluster: Cluster, registry: JudgingR
 
 
 def users_of(network: Network, there: Mapping[str, int]) -> list[UserTopic]:
-    """Return the users' topics of a network, given the partitions of all that are there."""
+    """Return the users' topics of a network, given the partition counts of all existing topics."""
     sources = [d for d in network.declarations.values() if isinstance(d, Source)]
     found = [("source", s.topic) for s in sources] + [("sink", s.topic) for s in network.sinks]
     return [UserTopic(kind, topic, there.get(topic)) for kind, topic in found]
@@ -140,10 +140,10 @@ def look(
 
     Args:
         found: The plan.
-        users: What is known of users' topics.
-        there: Partitions by topic, of all that the cluster has.
-        place: Where it is deployed.
-        registry: Where schemas are.
+        users: The users' topics.
+        there: Partition counts by topic, of all topics of the cluster.
+        place: The cluster and settings to deploy with.
+        registry: The schema registry.
     """
     plan = found.plan
     sunk = [sink.topic for sink in plan.sinks if sink.topic in there]

@@ -1,6 +1,6 @@
-"""Giving a network up: what there is of it on a cluster and on this machine, and its end.
+"""Removal of a network: what of it exists on a cluster and on this machine, and its deletion.
 
-Topics of sources are never among it, those of sinks only if they are asked for.
+Topics of sources are never deleted; topics of sinks only on request.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SEEN_MS = 10_000
 
 @dataclass(frozen=True)
 class Remains:
-    """What there is of a network.
+    """What exists of a network.
 
     Args:
         network: Its name.
-        topics: Its topics; the plan's is the last, which says what the others are.
+        topics: Its topics; the plan topic is the last, since it says what the others are.
         groups: Its consumer groups.
-        folder: Local state on this machine; None: there is none.
-        running: Signs that processes of it run.
+        folder: Local state on this machine; None if there is none.
+        running: Signs that processes of it still run.
     """
 
     network: str
@@ -55,13 +55,13 @@ class Remains:
 
 
 def remains(network: Network, place: Place, cluster: Cluster, *, sinks: bool = False) -> Remains:
-    """Return what there is of a network.
+    """Return what exists of a network.
 
     Args:
-        network: As it is declared now.
-        place: Where it works.
-        cluster: The same place.
-        sinks: Whether the topics of its sinks are given up, too.
+        network: The network as it is declared now.
+        place: The settings of its cluster and state folder.
+        cluster: The cluster of `place`.
+        sinks: Whether to include the topics of its sinks.
 
     Raises:
         ClusterError: If the cluster can't be used.
@@ -94,9 +94,9 @@ def remains(network: Network, place: Place, cluster: Cluster, *, sinks: bool = F
 
 
 def give_up(found: Remains, place: Place) -> Iterator[str]:
-    """Delete what there is of a network, and yield what has been done; the plan goes last.
+    """Delete what exists of a network, and yield a line for each step; the plan topic goes last.
 
-    What is cut off can be done again.
+    An interrupted removal can be repeated.
 
     Raises:
         ClusterError: If the cluster refuses.
@@ -114,9 +114,9 @@ def give_up(found: Remains, place: Place) -> Iterator[str]:
 def _known(
     network: Network, found: Deployed | None
 ) -> tuple[set[str], set[str], set[str], set[str]]:
-    """Return names of arcs and scopes, and topics of sinks and sources: deployed or declared."""
+    """Return names of arcs and scopes, and topics of sinks and sources, deployed and declared."""
     descriptions = [found.plan] if found is not None else []
-    with suppress(NetworkError):  # what is declared now may not work; what is deployed did
+    with suppress(NetworkError):  # the declared network may not compile; the deployed one did
         descriptions.append(compile_network(network).describe())
     arcs, scopes, sunk, sources = set[str](), set[str](), set[str](), set[str]()
     for plan in descriptions:
@@ -134,7 +134,7 @@ def _any(parts: set[str]) -> str:
 
 
 def _has_news(cluster: Cluster, topic: str, there: dict[str, int]) -> bool:
-    """Whether something was written to a topic just now."""
+    """Return whether a record was written to a topic in the last `SEEN_MS`."""
     if topic not in there:
         return False
     place, now_ms = TopicPartition(topic, 0), time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
-"""What each role of a network may do on its cluster, and needs to: the least that works.
+"""The least rights that each role of a network needs on its cluster.
 
-The deployer alone makes topics and writes schemas and the plan. `errata acls` prints this; each
-process sees at its start that it has its own.
+Only the deployer creates topics and writes schemas and the plan. `errata acls` prints these rights;
+each process checks its own when it starts.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from errata.topics.refused import (
 DEPLOYER, READER, OPERATOR = "deployer", "reader", "operator"
 UNDEPLOYER = "undeployer"
 SCOPE, SPARK = "scope.", "spark."
-"""Before the name of a scope of boxes, here or on Spark; others have their `ScopeId`."""
+"""Prefix of a scope of boxes, here or on Spark; the other roles are named by their `ScopeId`."""
 
 
 def roles(plan: Plan) -> dict[str, list[Right]]:
-    """Return the rights of every role of a network, by the role's name."""
+    """Return the rights of every role of a network, by role name."""
     found = {DEPLOYER: of_deployer(plan)}
     entries = map(ingest_scope, plan.sources)
     found |= {scope: of_scope(plan, scope) for scope in entries}
@@ -47,7 +47,7 @@ def roles(plan: Plan) -> dict[str, list[Right]]:
 
 
 def of_scope(plan: Plan, scope: str) -> list[Right]:
-    """Return what the tasks of a scope need, that of a source or on Spark too."""
+    """Return what the tasks of a scope need; also for a source's scope and a scope on Spark."""
     name, own_id = f"{plan.network}.{scope}", ScopeId.parse(scope)
     if own_id.is_ingest:
         source = plan.sources[own_id.name]
@@ -60,7 +60,7 @@ def of_scope(plan: Plan, scope: str) -> list[Right]:
         asks = plan.asked_by(found)
         sinks = [sink for arc in (*found.boxes, *found.outputs) for sink in plan.sinks_of(arc)]
     own = [plan.topic(arc) for arc in written]
-    # What a new life reads of its own: an index is made of it, and tombstones depend on it.
+    # A new attempt reads its own topics: its index is built from them, and tombstones need them.
     kept = [arc for arc in written if arc in plan.sources or plan.arcs[arc].is_connection_point]
     reads += map(plan.topic, kept)
     writes = [*own, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
@@ -73,7 +73,7 @@ def of_scope(plan: Plan, scope: str) -> list[Right]:
         *(Right(WRITE, TOPIC, topic) for topic in writes),
         *_settings(plan, [*reads, *writes]),
         Right(WRITE, TRANSACTIONAL_ID, f"{name}.", True),
-        Right(READ, GROUP, name),  # of --shared
+        Right(READ, GROUP, name),  # for --shared
         Right(READ, GROUP, f"{name}.", True),
     ]
 
@@ -92,18 +92,18 @@ def of_sweeper(plan: Plan, arc: str) -> list[Right]:
 
 
 def of_reader(plan: Plan) -> list[Right]:
-    """Return what is needed to look at a network: status, tail, print, read, dead letters."""
+    """Return what inspecting a network needs: status, tail, print, read, dead letters."""
     topics = [*map(plan.topic, plan.topics), names.dead_letters_topic(plan.network)]
     return [
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in topics),
         *_settings(plan, topics),
-        *(Right(READ, TOPIC, source.topic) for source in plan.sources.values()),  # what waits
+        *(Right(READ, TOPIC, source.topic) for source in plan.sources.values()),  # to count
     ]
 
 
 def of_operator(plan: Plan) -> list[Right]:
-    """Return what is needed to look at a network, to revise its sources, and to end them."""
+    """Return what inspecting a network, revising its sources and ending them needs."""
     sources = [source.topic for source in plan.sources.values()]
     return [
         *of_reader(plan),
@@ -113,7 +113,7 @@ def of_operator(plan: Plan) -> list[Right]:
 
 
 def of_deployer(plan: Plan) -> list[Right]:
-    """Return what is needed to deploy a network, and to take over all of it when it is moved."""
+    """Return what deploying a network needs, and taking over all its tasks when it is switched."""
     whole, sinks = f"{plan.network}.", [sink.topic for sink in plan.sinks]
     everything = (CREATE, READ, WRITE, DESCRIBE_CONFIGS)
     return [
@@ -127,7 +127,7 @@ def of_deployer(plan: Plan) -> list[Right]:
 
 
 def of_undeployer(plan: Plan) -> list[Right]:
-    """Return what is needed to give a network up; whoever may delete something may look at it."""
+    """Return what removing a network needs; the right to delete includes the right to describe."""
     whole = f"{plan.network}."
     return [
         Right(READ, TOPIC, names.plan_topic(plan.network)),
@@ -137,9 +137,10 @@ def of_undeployer(plan: Plan) -> list[Right]:
 
 
 def _common(plan: Plan) -> list[Right]:
-    """Return what everybody needs: the plan, reports, and schemas if they are kept in a topic.
+    """Return what every role needs: the plan, the reports, and schemas if they are kept in a topic.
 
-    A report is believed only if the records that it tells of are there: hence the ends of all arcs.
+    A report is accepted only if the records that it refers to exist; so every role describes all
+    arcs.
     """
     net = plan.network
     topics = [names.plan_topic(net), names.progress_topic(net), names.SCHEMAS_TOPIC]
@@ -152,7 +153,7 @@ def _common(plan: Plan) -> list[Right]:
 
 
 def _settings(plan: Plan, topics: Iterable[str]) -> list[Right]:
-    """Return the rights to see how those of some topics are kept that are not the user's."""
+    """Return the rights to read the configurations of those topics that are not the user's."""
     users = {source.topic for source in plan.sources.values()}
     users |= {sink.topic for sink in plan.sinks}
     wanted = dict.fromkeys(topic for topic in topics if topic not in users)

@@ -1,8 +1,8 @@
-"""The fields of a deployed network's sources: those that it was deployed with, and new ones.
+"""The fields of a deployed network's sources: those it was deployed with, and new ones.
 
-Nothing but `errata deploy` changes them. A source that declares no fields has those that it was
-deployed with, whatever its producers register later; one that declares more has them once they are
-deployed. What a source gains is optional: the tuples that are there have no value for it.
+Only `errata deploy` changes them. A source that declares no fields keeps those that it was deployed
+with, whatever its producers register later. If it declares more, it has them once they are
+deployed. New fields are optional, since existing tuples have no value for them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from errata.topics.registry import Registry
 def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> Network:
     """Return a network whose sources all have fields and an identity.
 
-    What a source does not declare is as it is deployed; if it isn't, as the registry's latest
-    schemas have it (`registry_fields.resolve`).
+    What a source does not declare comes from its deployed plan, or, if it is not deployed, from the
+    registry's latest schemas (`registry_fields.resolve`).
 
     Raises:
         NetworkError: If a source can't be completed.
@@ -42,11 +42,11 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
 def before_and_after(
     network: Network, registry: Registry, found: Deployed
 ) -> tuple[Network, Network]:
-    """Return a network with its sources' fields as they are deployed, and with all of them.
+    """Return a network with its sources' deployed fields, and with all their fields.
 
     Args:
-        network: As it is declared.
-        registry: Where the users' schemas are, and those of the arcs.
+        network: The network as it is declared.
+        registry: The registry with the schemas of users and of arcs.
         found: What is deployed.
 
     Raises:
@@ -74,19 +74,19 @@ def before_and_after(
 def check_order(
     plan: Plan, found: Deployed, registry: Registry, arcs: Iterable[str] | None = None
 ) -> None:
-    """See that a plan's arcs have their fields in the order in which they are written.
+    """Check that a plan's arcs have their fields in the order in which they are written.
 
-    A plan's description does not tell it, but the schemas do; of records by another schema nothing
-    is read.
+    The plan's description does not hold that order, but the schemas do. Records with another schema
+    are not read.
 
     Args:
         plan: The plan.
         found: What is deployed.
-        registry: Where the schemas are.
-        arcs: Arcs with a topic; None: all.
+        registry: The schema registry.
+        arcs: Arcs with a topic; None for all.
 
     Raises:
-        PlanMismatchError: If they have another order.
+        PlanMismatchError: If an arc has another order.
         ForeignSchemaError: If the registry does not have the arcs' schemas.
     """
     there = described(found)
@@ -111,13 +111,13 @@ def _completed(network: Network, registry: Registry, found: Deployed) -> Network
 
 
 def _written(plan: DescribedPlan, source: str, registry: Registry) -> dict[str, FieldType]:
-    """Return the fields of a source in the order that its arc's records have them."""
+    """Return the fields of a source in the order of its arc's records."""
     arc, _ = plan.written(source, registry)
     return {n: kind for n, kind in arc.fields.items() if not n.startswith(HIDDEN_PREFIX)}
 
 
 def _typed(box: Source) -> Fields:
-    """Return a source's fields; none if they can't be understood, which the planner tells."""
+    """Return a source's fields; none if they can't be parsed, which the planner reports."""
     try:
         return {name: FieldType.parse(kind) for name, kind in (box.fields or {}).items()}
     except ErrataError:

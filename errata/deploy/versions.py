@@ -1,7 +1,8 @@
-"""What the next version of a deployed plan may have that this one has not.
+"""What the next version of a deployed plan may change.
 
-Other numbers of partitions; more optional fields of sources, with all arcs that pass them on; or
-more boxes: with their arcs, exchanges, sinks and scopes. All else has to be as it is deployed.
+It may have other numbers of partitions; more optional fields of sources, and of all arcs that pass
+them on; or more boxes with their arcs, exchanges, sinks and scopes. Everything else must stay as it
+is deployed.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from errata.schemas.errors import ErrataError
 
 
 class NotFilledError(ErrataError):
-    """Boxes were added that nobody asked to fill."""
+    """Boxes were added that the user did not ask to fill."""
 
 
 def deployed_part(network: Network, found: Deployed) -> Network:
     """Return a network without the boxes that are not deployed.
 
     Args:
-        network: One of which everything that is deployed is the same (`plan.deployed.added`).
+        network: A network whose deployed parts are all unchanged (`plan.deployed.added`).
         found: What is deployed.
     """
     there = {owner_of(name) for name in found.plan["arcs"]}
@@ -35,11 +36,11 @@ def deployed_part(network: Network, found: Deployed) -> Network:
 
 
 def check_asked(plan: Plan, *, asked: Collection[str], added: Collection[str]) -> None:
-    """See that the boxes that were added are those that were asked for, and what they need.
+    """Check that the added boxes are those that were asked for, and those that they need.
 
     Args:
         plan: The network's plan with all boxes.
-        asked: Boxes that are to be filled.
+        asked: Boxes to fill.
         added: Boxes that are not deployed.
 
     Raises:
@@ -57,20 +58,20 @@ def check_asked(plan: Plan, *, asked: Collection[str], added: Collection[str]) -
 
 
 def _above(plan: Plan, box: str) -> Iterator[str]:
-    """Yield a box and all arcs that it comes from."""
+    """Yield a box and all arcs upstream of it."""
     yield box
     for arc in plan.boxes[box].inputs if box in plan.boxes else ():
         yield from _above(plan, arc)
 
 
 def new_arcs(old: Plan, new: Plan) -> list[str]:
-    """Return the arcs that have to be filled: those that go to topics, and that were not there."""
+    """Return the arcs to fill: new arcs that are written to topics."""
     emitted = [arc for scope in new.scopes.values() for arc in new.emitted(scope)]
     return [arc for arc in emitted if arc not in old.arcs and not new.arcs[arc].exchange]
 
 
 def new_fields(old: Plan, new: Plan) -> list[Change]:
-    """Return the fields of sources that were not there."""
+    """Return the new fields of sources."""
     return [
         Change("field", f"{name}.{field}", None, str(kind))
         for name, source in new.sources.items()
@@ -80,17 +81,17 @@ def new_fields(old: Plan, new: Plan) -> list[Change]:
 
 
 def next_version(old: Plan, new: Plan) -> Plan:
-    """Return a plan as the version after the one that is deployed.
+    """Return a plan as the version after the deployed one.
 
     Args:
-        old: As it is deployed.
+        old: The deployed plan.
         new: The same network with other numbers of partitions, more optional fields of sources, or
             more boxes.
 
     Raises:
-        PlanMismatchError: If a source is among those that can't be moved, or a box is added in a
-            way that changes where others write.
-        CannotRebuildError: If a job on Spark can't make its states anew.
+        PlanMismatchError: If a source can't be moved, or an added box changes where other boxes
+            write.
+        CannotRebuildError: If a job on Spark can't rebuild its states.
     """
     _check_sources(old, new)
     _check_topics(old, new)
@@ -135,7 +136,7 @@ def _check_sources(old: Plan, new: Plan) -> None:
 
 
 def _check_topics(old: Plan, new: Plan) -> None:
-    """See that what is deployed is written to topics as it was."""
+    """Check that deployed arcs keep their topics, or stay without one."""
     for arc in old.arcs:
         was, comes = arc in old.topics, arc in new.topics
         readers = [box for box in new.boxes if arc in new.boxes[box].inputs]

@@ -1,1 +1,1 @@
-"""What processes tell of themselves: progress, health, metrics."""
+"""What processes report about themselves: progress, health, metrics."""

@@ -1,4 +1,4 @@
-"""Tasks that tell what is not believed, or nothing although something waits for them."""
+"""Tasks whose reports are invalid, or that don't report although input waits for them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from errata.observe.frontier_holders import STALE_MS
 from errata.processors.reports.progress_view import View
 
 NAMED_MS = 10_000
-"""A report that is not believed is named for so long, and until its task reports better."""
+"""An invalid report is listed for this time, and until its task sends a valid one."""
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """What is wrong with what a task reports.
+    """What is wrong with a task's reports.
 
     Args:
         task: The task, as the key of its report names it.
         reason: What is wrong.
-        since_ms: When it was written, or when the task last reported; None if it never has.
+        since_ms: When the report was written, or when the task last reported; None if never.
     """
 
     task: str
@@ -28,12 +28,12 @@ class Complaint:
 
 
 def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> list[Complaint]:
-    """Return what is wrong with what tasks report.
+    """Return what is wrong with the reports of tasks.
 
     Args:
-        view: What has been read of reports.
+        view: The reports that have been read.
         silent: Tasks that hold themselves back, and when each last reported.
-        now_ms: The time.
+        now_ms: The current time.
     """
     found = [
         Complaint(task, f"its report is not believed: {invalid.reason}", invalid.time_ms)

@@ -1,4 +1,4 @@
-"""Filters that never match: what a network silently leaves out is worth a line."""
+"""Finds filters that never match, so that a network does not drop tuples unnoticed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from errata.processors.wire.count_key import CountKey
 
 
 def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:
-    """Return a sentence for each filter that has judged tuples and let none of them pass.
+    """Return a sentence for each filter that has judged tuples and passed none.
 
     Args:
         plan: The network.
-        counts: Running totals of its tasks.
+        counts: Running totals of each of its tasks.
     """
     total: Counter[CountKey] = Counter()
     for own in counts:

@@ -1,4 +1,4 @@
-"""Who keeps a frontier, or a watermark, from moving, and since when."""
+"""Finds the task that holds a frontier or a watermark back, and since when."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER
 from errata.processors.wire.task_id import TaskId
 
 STALE_MS = 1_500
-"""A task that has something to do and has not reported for so long is busy, or not running."""
+"""A task with work to do that has not reported for this long is busy, or not running."""
 SLOW_MS = 5_000
-"""A partition whose watermark has stood for so long, while its peers' rose, holds them back."""
+"""A partition holds its peers back if its watermark stands this long while theirs rise."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Hold:
     Args:
         source: The source.
         task: The ingest task of the partition.
-        watermark_ms: Where it stands; None if it never had a record.
-        since_ms: When it last rose, by the number of its epoch; None if it never has.
+        watermark_ms: Its watermark; None if the partition never had a record.
+        since_ms: When it last rose, taken from the number of its epoch; None if it never has.
         peers_ms: The highest watermark among its peers; None if they have ended.
     """
 
@@ -40,7 +40,7 @@ class Hold:
 
 
 def holder(view: View, task: str) -> str:
-    """Return the task that keeps a frontier from moving: the task itself, or one that it awaits."""
+    """Return the task that holds a frontier back: the task itself, or one that it waits for."""
     own = TaskId.parse(task)
     if (scope := str(own.scope)) in view.plan.scopes:
         frontier = view.frontier(task)
@@ -72,11 +72,11 @@ def watermark_holds(view: View) -> Iterator[Hold]:
 
 
 def last_pair(view: View, task: str) -> tuple[int, int]:
-    """Return the epoch of an ingest task's last watermark, and that; -1 and NEVER before it."""
+    """Return the epoch and value of an ingest task's last watermark; -1 and NEVER before it."""
     pairs = view.of(task).watermarks
     return pairs[-1] if pairs else (-1, NEVER)
 
 
 def moment(watermark: int) -> int | None:
-    """Return a watermark as a time; None if it is none."""
+    """Return a watermark as a time; None if it is not a time."""
     return watermark if NEVER < watermark < FOREVER else None

@@ -1,4 +1,4 @@
-"""The metrics of a process's work (`errata.observe.metrics`): names, labels and what they tell."""
+"""Catalogue of the metrics of `errata.observe.metrics`: names, labels and meanings."""
 
 from __future__ import annotations
 

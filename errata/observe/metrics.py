@@ -1,7 +1,7 @@
-"""The metrics of a process's work: of its tasks, of its sweepers, and of what it hears of others.
+"""The metrics of a process: of its tasks, of its sweepers, and of other tasks' invalid reports.
 
-What tasks count in their reports is exactly once and goes on where the last process ended; totals
-of `processors.tasks.meter` begin at 0 with the process.
+Counts from the reports of tasks are exactly-once and continue across processes. Totals of
+`processors.tasks.meter` start at 0 with the process.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _BY_BOX = (
 def work(
     shared: Shared, names: Iterable[str], tasks: Iterable[Task], sweepers: Iterable[Sweeper]
 ) -> Samples:
-    """Return the metrics of what a process does.
+    """Return the metrics of a process's work.
 
     Args:
         shared: What its tasks share.
         names: Names of the tasks that it runs.
-        tasks: Those of them that are in this process itself, not in Spark's.
+        tasks: The tasks that run in this process itself, not on Spark.
         sweepers: The sweepers that it runs.
     """
     samples = Samples()
@@ -63,7 +63,7 @@ def _labels(shared: Shared, task: str) -> tuple[str, str, str]:
 
 
 def _counted(samples: Samples, shared: Shared, task: str) -> None:
-    """Tell what a task counts in its reports."""
+    """Add the counts of a task's reports."""
     counts, labels = shared.view.of(task).counts, _labels(shared, task)
     if TaskId.parse(task).scope.is_ingest:
         samples.add(catalogue.RECORDS, counts.get("read", 0), *labels)
@@ -90,7 +90,7 @@ def _counted(samples: Samples, shared: Shared, task: str) -> None:
 
 
 def _told(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int) -> None:
-    """Tell how far a task is."""
+    """Add how far a task has come."""
     view, labels = shared.view, _labels(shared, task)
     report, frontier = view.of(task), view.frontier(task)
     scope = labels[1]
@@ -111,7 +111,7 @@ def _told(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int)
 
 
 def _held(samples: Samples, task: Task) -> None:
-    """Tell what a task has in memory, and what waits for it."""
+    """Add what a task holds in memory, and how much input waits for it."""
     labels = _labels(task.shared, task.name)
     samples.add(catalogue.WORKING, int(task.started), *labels)
     if isinstance(task, IngestTask | OwnerTask) and task.held_tuples is not None:
@@ -127,7 +127,7 @@ def _held(samples: Samples, task: Task) -> None:
 
 
 def _metered(samples: Samples, shared: Shared) -> None:
-    """Tell what the process has counted."""
+    """Add what the process has counted."""
     meter, network = shared.meter, shared.plan.network
     for (arc, op), count in tuple(meter.revisions.items()):
         samples.add(catalogue.REVISIONS, count, network, arc, op)
@@ -147,7 +147,7 @@ def _metered(samples: Samples, shared: Shared) -> None:
 
 
 def _copied(samples: Samples, sweeper: Sweeper) -> None:
-    """Tell of a sweeper's copy."""
+    """Add the metrics of a sweeper's copy."""
     labels = sweeper.shared.plan.network, sweeper.arc.name, str(sweeper.partition)
     files = list(sweeper.folder.glob("segment-*.arrow"))
     if sweeper.store.upto >= 0:
@@ -158,7 +158,7 @@ def _copied(samples: Samples, sweeper: Sweeper) -> None:
 
 
 def _heard(samples: Samples, shared: Shared) -> None:
-    """Tell of others."""
+    """Add invalid reports of other tasks, and the state of the schema registry."""
     samples.add(catalogue.LIES, shared.view.invalid_count, shared.plan.network)
     outage = getattr(shared.registry, "outage", None)
     if outage is not None:

@@ -1,6 +1,6 @@
-"""How far a network has come: every task's frontier, and who holds it back since when.
+"""How far a network has come: every task's frontier, and the task that holds it back.
 
-An epoch's number is a clock's reading: lags between epochs are shown as time
+The number of an epoch is a clock reading, so lags between epochs are shown as time
 (``docs/protocol.md#9-epochs-frontiers-and-watermarks``).
 """
 
@@ -27,24 +27,24 @@ _COUNTED, _COUNT_S = 1_000, 2.0
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One task, or a sweeper, as its reports tell it. Times are ms since the epoch.
+    """Status of a task or a sweeper, from its reports. Times are ms since the epoch.
 
     Args:
         task: Its name.
-        attempt: Its life; 0 before the first.
-        done: The last epoch it has processed; None before the first.
+        attempt: Its attempt; 0 before the first.
+        done: The last epoch that it has processed; None before the first.
         frontier: The last epoch that it can no longer produce; None before the first.
         lag_ms: How far the frontier is behind the newest epoch of ingest; None before the first.
         watermark_ms: Event time up to which its input has been seen; None if not known.
         idle: Whether it is an idle partition of a source, which does not hold the watermark.
         ended: Whether its input has ended.
-        waiting: Records of its input that it has not processed; of many, marks of transactions'
-            ends count too.
+        waiting: Records of its input that it has not processed; of many, transaction markers count
+            too.
         counts: Running totals.
         reported_ms: When it last reported; None if it never has.
-        held_by: The task that keeps its frontier from the newest epoch: itself, or one above it;
+        held_by: The task that holds its frontier behind the newest epoch: itself, or one upstream;
             None if nothing does.
-        held_since_ms: When that one last reported; None if it never has.
+        held_since_ms: When that task last reported; None if it never has.
     """
 
     task: str
@@ -62,21 +62,21 @@ class TaskStatus:
     held_since_ms: int | None
 
     def total(self, name: str) -> int:
-        """Return a running total; for those of boxes, the sum over the boxes."""
+        """Return a running total, summed over the boxes if each box has its own."""
         return sum(n for key, n in self.counts.items() if CountKey.parse(key).what == name)
 
 
 @dataclass(frozen=True)
 class ArcStatus:
-    """An arc with a topic, as readers see it. Times are ms since the epoch.
+    """Status of an arc with a topic, as readers see it. Times are ms since the epoch.
 
     Args:
         arc: Its name.
         frontier: The last epoch that is complete in all its partitions; None before the first.
         lag_ms: How far that is behind the newest epoch of ingest; None before the first.
         watermark_ms: Event time up to which its sources have been seen by then; None if not known.
-        held_by: The task that keeps its frontier from the newest epoch; None if nothing does.
-        held_since_ms: When that one last reported; None if it never has.
+        held_by: The task that holds its frontier behind the newest epoch; None if nothing does.
+        held_since_ms: When that task last reported; None if it never has.
     """
 
     arc: str
@@ -89,10 +89,10 @@ class ArcStatus:
 
 @dataclass(frozen=True)
 class NetworkStatus:
-    """A network: the newest epoch of any ingest task, its tasks, and who holds watermarks back.
+    """Status of a network: its newest epoch of ingest, its tasks and arcs, and what holds it back.
 
-    `silent` has a sentence for each filter that has let nothing pass, `complaints` tells of tasks
-    that report what is not believed, or nothing.
+    `silent` has a sentence for each filter that has passed no tuple. `complaints` lists tasks whose
+    reports are invalid or missing. `holds` lists the partitions that hold watermarks back.
     """
 
     network: str
@@ -105,14 +105,14 @@ class NetworkStatus:
 
 
 class _TimedReader:
-    """A reader that notes when the newest record of each key was written."""
+    """A reader that keeps the time at which the newest record of each key was written."""
 
     def __init__(self, reader: Reader, written_ms: dict[str, int]) -> None:
         self._reader, self._written_ms = reader, written_ms
         self.position, self.add, self.close = reader.position, reader.add, reader.close
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
-        """Return what has arrived."""
+        """Return the records that have arrived."""
         found = self._reader.poll(limit=limit, timeout_s=timeout_s)
         for records in found:
             for key, time_ms in zip(records.keys, records.times_ms, strict=True):
@@ -125,8 +125,8 @@ class Progress(View):
     """A view that also knows when each report was written.
 
     Args:
-        cluster: Where the network runs.
-        plan: What runs.
+        cluster: The cluster that the network runs on.
+        plan: The plan that it runs.
     """
 
     def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
@@ -153,11 +153,11 @@ def current(cluster: Cluster, plan: Plan) -> Progress:
 
 
 def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
-    """Return how far a network has come, from what has been read of its reports.
+    """Return how far a network has come, from the reports that have been read.
 
     Args:
-        progress: What has been read.
-        now_ms: The time; the clock's when None.
+        progress: The reports that have been read.
+        now_ms: The time; None for the clock's.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     ingests = [task for s in progress.plan.sources for task in progress.tasks(ingest_scope(s))]
@@ -228,7 +228,7 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
 
 
 def _waiting(progress: Progress, task: str) -> int:
-    """Return how many records of a task's input lie behind the position that it reported."""
+    """Return how many records of a task's input lie behind the position of its report."""
     report = progress.of(task)
     own = TaskId.parse(task)
     if own.scope.is_ingest:
@@ -239,9 +239,9 @@ def _waiting(progress: Progress, task: str) -> int:
 
 
 def waiting_behind(view: View, task: str) -> int:
-    """Return how many records of the input of a scope's task lie behind its position.
+    """Return how many input records of a scope's task lie behind its position.
 
-    Of those that reports tell of, marks of transactions' ends among them.
+    Only records covered by reports count; transaction markers among them count too.
     """
     report, count, own = view.of(task), 0, TaskId.parse(task)
     for arc in view.plan.scopes[own.scope.name].inputs:
@@ -253,10 +253,10 @@ def waiting_behind(view: View, task: str) -> int:
 
 
 def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
-    """Return how many records lie at an offset and behind it.
+    """Return how many records lie at and behind an offset.
 
-    Up to a thousand are counted; of more, the marks of transactions' ends and aborted records are
-    counted too. Records of an open transaction are not there yet.
+    Up to 1000 records are counted exactly. Beyond that, transaction markers and aborted records
+    count too. Records of an open transaction don't count.
     """
     end, count = cluster.end(place), 0
     if end - offset > _COUNTED:
@@ -266,7 +266,7 @@ def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
         while reader.position(place) < end and monotonic() < deadline:
             count += sum(map(len, reader.poll(timeout_s=0.1)))
     except LostOffsetError:
-        return end - offset  # retention was faster: its ingest will stop over it, and say so
+        return end - offset  # retention was faster: the ingest task will stop with an error
     finally:
         reader.close()
     return count

@@ -1,4 +1,4 @@
-"""The port of a process: `/healthz`, `/readyz` and `/metrics`, for probes and for Prometheus."""
+"""The HTTP port of a process: `/healthz`, `/readyz` and `/metrics`, for probes and Prometheus."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _PATIENCE_S = 5.0
 
 
 class PortError(ErrataError):
-    """The address can't be listened on."""
+    """The process can't listen on the address."""
 
 
 def told_of(pulse: Pulse, path: str) -> Answer:
-    """Return the answer to a question about a process."""
+    """Return the response of a process to a request path."""
     if path == "/healthz":
         stuck = pulse.stuck()
         return (503, _TEXT, f"{stuck}\n") if stuck else (200, _TEXT, f"ok: {pulse.doing}\n")
@@ -50,7 +50,7 @@ def metrics_of(pulse: Pulse, work: Samples) -> Answer:
 
 
 def ready(waits: Sequence[str]) -> Answer:
-    """Return the answer of something that waits, or does not."""
+    """Return the `/readyz` response for a list of reasons to wait; empty means ready."""
     return (503, _TEXT, "".join(f"{why}\n" for why in waits)) if waits else (200, _TEXT, "ready\n")
 
 
@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
     answer: Callable[[str], Answer]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that went away."""
+        """Log clients that disconnected at debug level only."""
         log.debug("a client of the port went away", exc_info=True)
 
 
@@ -87,17 +87,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def listening(address: Address | None, answer: Callable[[str], Answer]) -> Iterator[Address | None]:
-    """Answer at an address for as long as the block runs.
+    """Serve HTTP at an address for as long as the block runs.
 
     Args:
-        address: Host and port; port 0: one that is free, which is logged. None: nowhere.
-        answer: Gives the answer for a path; called in threads of the port's own.
+        address: Host and port; port 0 picks a free one, which is logged. None: no port is opened.
+        answer: Returns the response for a path; runs in the server's threads.
 
     Yields:
-        Where it listens.
+        The address that it listens on.
 
     Raises:
-        PortError: If it can't.
+        PortError: If it can't listen there.
     """
     if address is None:
         yield None
@@ -130,7 +130,7 @@ def listening(address: Address | None, answer: Callable[[str], Answer]) -> Itera
 
 @contextmanager
 def told(address: Address | None) -> Iterator[Pulse]:
-    """Yield the pulse of a process, told at an address for as long as the block runs."""
+    """Yield the pulse of a process, served at an address for as long as the block runs."""
     pulse = Pulse(watched=address is not None)
     with listening(address, lambda path: told_of(pulse, path)):
         yield pulse

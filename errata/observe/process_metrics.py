@@ -1,4 +1,4 @@
-"""What any process tells of itself."""
+"""Metrics of any process: version, readiness and main loop."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ LIBRARY_METRICS = (
     Metric("process_open_fds", GAUGE, (), "Number of open file descriptors."),
     Metric("process_max_fds", GAUGE, (), "Maximum number of open file descriptors."),
 )
-"""What Prometheus' client library tells of a process, on Linux; listed here for the page."""
+"""Metrics that Prometheus' client library adds on Linux; listed here for the page of metrics."""
 
 
 def process_metrics(pulse: Pulse) -> Samples:
-    """Return the metrics of this process as they are now, but for the library's own."""
+    """Return the current metrics of this process, without those of the client library."""
     samples = Samples()
     samples.add(BUILD, 1, VERSION, platform.python_version(), libversion()[0])
     samples.add(READY, int(not pulse.not_ready()))

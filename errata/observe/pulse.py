@@ -1,6 +1,6 @@
-"""What a process tells those who watch it: that its loop turns, what it waits for, what it counts.
+"""The state of a process that its port serves: whether its loop turns, what it waits for, metrics.
 
-The main loop writes it, the threads of the port read it: each field is set in one piece.
+The main loop writes it and the port's threads read it, so each field is set by one assignment.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from time import monotonic
 from errata.observe.samples import Samples
 
 STUCK_S = 120.0
-"""A step that takes longer is stuck: the longest one in order waits for brokers for a minute."""
+"""A step that takes longer is stuck. The longest regular step waits a minute for brokers."""
 LOOK_S = 1.0
-"""How often a process that is watched looks at itself."""
+"""Interval at which a process with a port refreshes its state."""
 
 
 class Pulse:
     """The signs of life of one process.
 
     Args:
-        watched: Whether anybody can ask.
+        watched: Whether a port serves it.
     """
 
     def __init__(self, *, watched: bool = False) -> None:
         self.watched = watched
         self.doing = "starting"
-        """What the loop is at."""
+        """The current step of the loop."""
         self.turned_s: float | None = None
-        """When the loop last turned; None before it does."""
+        """When the loop last turned; None before the first time."""
         self.waits: Sequence[str] = ("it is starting",)
         """Why the process is not ready; empty if it is."""
         self.metrics = Samples()
-        """Metrics of the work."""
+        """Metrics of the process's work."""
         self._looked_s = float("-inf")
 
     def turn(self) -> bool:
-        """Note that the loop turns; return whether it is time to `tell`."""
+        """Record that the loop turns; return whether it is time to call `tell`."""
         self.turned_s = now = monotonic()
         if not self.watched or now - self._looked_s < LOOK_S:
             return False
@@ -44,20 +44,20 @@ class Pulse:
         return True
 
     def tell(self, waits: Sequence[str], metrics: Samples) -> None:
-        """Take what the process found when it looked at itself."""
+        """Store what the process waits for and its metrics."""
         self.waits, self.metrics = waits, metrics
 
     def stopping(self) -> None:
-        """Note that the process is about to end."""
+        """Record that the process is about to end."""
         self.doing, self.waits = "stopping", ("it is stopping",)
 
     @property
     def age_s(self) -> float:
-        """Seconds since the loop last turned; 0 before it does."""
+        """Seconds since the loop last turned; 0 before the first time."""
         return 0.0 if self.turned_s is None else monotonic() - self.turned_s
 
     def stuck(self) -> str:
-        """Return what the loop is stuck at; "" if it turns."""
+        """Return the step that the loop is stuck at; "" if the loop turns."""
         age_s = self.age_s
         if age_s <= STUCK_S:
             return ""

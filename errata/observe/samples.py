@@ -30,13 +30,13 @@ _BOUNDS = (*map(str, BOUNDS_S), "+Inf")
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, for the process that tells it and for the page that lists it.
+    """A metric, for the process that reports it and for the page that lists it.
 
     Args:
-        name: Its name; that of a counter ends in ``_total``.
+        name: Its name; the name of a counter ends in ``_total``.
         kind: `COUNTER`, `GAUGE` or `HISTOGRAM`.
-        labels: Their names.
-        about: What it tells, in one line.
+        labels: The names of its labels.
+        about: What it means, in one line.
         since_start: Whether a counter begins at 0 with the process.
     """
 
@@ -64,7 +64,7 @@ class Samples(Collector):
         self._families: dict[Metric, Family] = {}
 
     def add(self, metric: Metric, value: float, *labels: str) -> None:
-        """Add the value of a counter or gauge under values of its labels, in their order."""
+        """Add the value of a counter or gauge, with the values of its labels in their order."""
         family = self._family(metric, labels)
         assert not isinstance(family, HistogramMetricFamily), metric
         family.add_metric(labels, value)
@@ -77,7 +77,7 @@ class Samples(Collector):
         family.add_metric(labels, [*zip(_BOUNDS, counts, strict=True)], durations.total_s)
 
     def _family(self, metric: Metric, labels: tuple[str, ...]) -> Family:
-        # The library takes fewer or more values than labels, and says nothing.
+        # The library accepts a wrong number of label values without an error.
         assert len(labels) == len(metric.labels), (metric, labels)
         if metric not in self._families:
             made = _FAMILIES[metric.kind](metric.name, metric.about, labels=metric.labels)
@@ -85,12 +85,12 @@ class Samples(Collector):
         return self._families[metric]
 
     def collect(self) -> Iterable[Family]:
-        """Return the values, a metric's together."""
+        """Return the values, grouped by metric."""
         return self._families.values()
 
 
 def text_of(*collectors: Collector) -> str:
-    """Return the values that collectors have now, in Prometheus' text format."""
+    """Return the current values of collectors in Prometheus' text format."""
     page = CollectorRegistry()
     for collector in collectors:
         page.register(collector)

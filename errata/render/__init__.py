@@ -1,1 +1,1 @@
-"""A network's processes and topics as those who deploy by files want them told."""
+"""Renders a network's processes and topics as files for Kubernetes, Strimzi and compose."""

@@ -1,4 +1,4 @@
-"""Where containers find a network: in their image, or in a file that is handed to them."""
+"""Finds a network for containers: in their image, or in a mounted file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _LARGEST = 1_000_000
 
 
 class NotOneFileError(ErrataError):
-    """A network can't be handed to containers as one file."""
+    """A network can't be mounted in containers as one file."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """A network as containers name it.
+    """A network as containers refer to it.
 
     Args:
-        reference: What command lines in containers call it.
-        file: Its file; None: it is a module, in the image.
+        reference: Its reference on command lines in containers.
+        file: Its file; None if it is a module in the image.
     """
 
     reference: str
@@ -32,7 +32,7 @@ class Code:
 
     @property
     def text(self) -> str:
-        """What is in the file."""
+        """The content of the file."""
         assert self.file is not None
         return self.file.read_text(encoding="utf-8")
 

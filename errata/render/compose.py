@@ -1,4 +1,4 @@
-"""A network's processes as services of a compose file: v2, or docker-compose from 1.29."""
+"""Renders a network's processes as services of a compose file: v2, or docker-compose from 1.29."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = (
     "ERRATA_KAFKA__SASL_USERNAME",
     "ERRATA_KAFKA__SASL_PASSWORD",
 )
-"""Variables that are passed on if they are set; empty ones don't count (docs/settings.md)."""
+"""Variables that are passed on if they are set; empty ones are ignored (docs/settings.md)."""
 
 
 def compose_file(roles: Sequence[Role], *, code: Code, image: str, folder: Path) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def compose_file(roles: Sequence[Role], *, code: Code, image: str, folder: Path)
         roles: The processes.
         code: Where containers find the network.
         image: The image of all of them; ``ERRATA_IMAGE`` is used instead if it is set.
-        folder: Where the file is to lie.
+        folder: The folder of the file.
     """
     deploy = Role("deploy", ("deploy", code.reference))
     once = {"restart": "no"}

@@ -1,7 +1,7 @@
-"""A network on Kubernetes: a Deployment a scope, a StatefulSet for what has a disk.
+"""Renders a network for Kubernetes: a Deployment for each scope, a StatefulSet for each disk.
 
-All of it is restricted as the Pod Security Standards' strictest profile asks. Only memory has a
-limit: one on the processor makes a task wait in the middle of a commit.
+All Pods meet the strictest profile of the Pod Security Standards. Only memory is limited: a CPU
+limit would make a task wait in the middle of a commit.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from errata.render.code import FOLDER, Code
 from errata.render.roles import Role, digest, labels
 
 PORT = 9464
-"""Where every process tells of its health and metrics."""
+"""The port for health and metrics of every process."""
 
 _STATE = {"name": "state", "mountPath": "/var/lib/errata"}
 _UNIT = {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
 _SPARK = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
 _GRACE_S = 30
-"""A process ends within 10 s of SIGTERM."""
+"""The grace period; a process ends within 10 s of SIGTERM."""
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the manifests are to say.
+    """The parameters of the manifests.
 
     Args:
         network: The network's name.
-        code: Where containers find it.
+        code: Where containers find the network.
         image: The image of all processes.
-        settings: Name of the ConfigMap whose entries are their environment.
-        secrets: Name of the Secret whose entries are, too, if it is there.
+        settings: Name of the ConfigMap whose entries are environment variables.
+        secrets: Name of the Secret whose entries are, too, if it exists.
         disk: Size of a sweeper's volume.
     """
 
@@ -51,19 +51,19 @@ class Wanted:
         return self.of()
 
     def of(self, part: str = "") -> str:
-        """Return the name of an object of the network's."""
+        """Return the name of an object of the network."""
         name = f"{self.network}.{part}"
         return labels([name])[name]
 
 
 def manifests(wanted: Wanted, roles: Sequence[Role]) -> Iterator[Object]:
-    """Yield the objects, in the order in which they are needed."""
+    """Yield the objects in the order of their dependencies."""
     name = wanted.name
     if wanted.code.file is not None:
         data = {wanted.code.file.name: wanted.code.text}
         yield _object(wanted, "v1", "ConfigMap", wanted.of("network")) | {"data": data}
     yield _object(wanted, "v1", "Service", name) | {
-        "spec": {  # gives the StatefulSets' Pods names, and Prometheus something to scrape
+        "spec": {  # names the StatefulSets' Pods, and lets Prometheus scrape all Pods
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "ports": [{"name": "http", "port": PORT}],
@@ -71,7 +71,7 @@ def manifests(wanted: Wanted, roles: Sequence[Role]) -> Iterator[Object]:
         }
     }
     on_spark = any(role.arguments[0] == "spark" for role in roles)
-    yield _job(wanted, _SPARK if on_spark else _UNIT)  # a move runs the old version's jobs
+    yield _job(wanted, _SPARK if on_spark else _UNIT)  # a new version needs the old version's jobs
     for role in roles:
         if role.replicas is None:
             yield _stateful_set(wanted, role)
@@ -114,7 +114,7 @@ def _deployment(wanted: Wanted, role: Role) -> Object:
 
 
 def _stateful_set(wanted: Wanted, role: Role) -> Object:
-    """Return what runs in one process, with a volume that follows it."""
+    """Return a StatefulSet: one process with its own volume."""
     claim = {
         "metadata": {"name": _STATE["name"]},
         "spec": {
@@ -134,9 +134,9 @@ def _stateful_set(wanted: Wanted, role: Role) -> Object:
 
 
 def _job(wanted: Wanted, resources: Object) -> Object:
-    """Return what deploys the plan: another Job for another image or file, since none is altered.
+    """Return the Job that deploys the plan; Jobs can't change, so each image or file has its own.
 
-    It is gone an hour after it succeeded; a fault that no repetition cures shows as its failure.
+    It is deleted an hour after it succeeded. It fails if repetitions don't help.
     """
     role = Role("deploy", ("deploy", wanted.code.reference))
     told = f"{wanted.image} {wanted.code.reference} {_digest(wanted)}"
@@ -153,7 +153,7 @@ def _pod(
     is_file = wanted.code.file is not None
     volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
     mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}, _STATE]
-    if not claimed:  # what is in it is read again from the topics
+    if not claimed:  # its content can be read again from the topics
         volumes.append({"name": _STATE["name"], "emptyDir": {}})
     if is_file:
         volumes.append({"name": "network", "configMap": {"name": wanted.of("network")}})
@@ -192,13 +192,13 @@ def _pod(
         "volumes": volumes,
     }
     metadata: Object = {"labels": _labels(wanted, role.name)}
-    if is_file:  # another file starts the Pods anew
+    if is_file:  # a changed file restarts the Pods
         metadata["annotations"] = {"errata/network": _digest(wanted)}
     return {"metadata": metadata, "spec": spec}
 
 
 def _served() -> Object:
-    """Return the port of a process, and how it is asked there (docs/operations.md)."""
+    """Return the port of a process, and its probes (docs/operations.md)."""
     return {
         "env": [{"name": "ERRATA_HTTP__LISTEN", "value": f"0.0.0.0:{PORT}"}],
         "ports": [{"name": "http", "containerPort": PORT}],

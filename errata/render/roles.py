@@ -1,4 +1,4 @@
-"""What runs a network in containers: a process for each scope, for each sweeper, and for Spark."""
+"""The processes of a network in containers: one for each scope, each sweeper, and Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from errata.processors.plan.scope import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 
 LONGEST = 52
-"""Of a name: with what Kubernetes adds for a StatefulSet's or a Job's Pods it has 63 at most."""
+"""Longest name: with the suffixes of a StatefulSet's or Job's Pods it has 63 characters at most."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Role:
 
     Args:
         name: Its name, a DNS label, different from those of a network's other roles.
-        arguments: What `errata` is told.
-        replicas: How many share the work; None: it is for one process only, which has a disk.
+        arguments: The arguments of `errata`.
+        replicas: How many share the work; None if only one process may run, which has a disk.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Role:
 def roles(
     plan: Plan, reference: str, *, replicas: Mapping[str, int], master: str | None = None
 ) -> list[Role]:
-    """Return all roles; every task of a plan, and every sweeper it asks, is run by one of them.
+    """Return all roles; together they run every task of a plan and every sweeper that it asks.
 
     Args:
         plan: The plan; it need not be placed.
-        reference: The network, as the container's command line names it.
-        replicas: By scope, how many processes share it; "" for those that are not named.
-        master: Where Spark runs; None: in its role's own container.
+        reference: The network's reference on the container's command line.
+        replicas: How many processes share each scope; "" for scopes that are not named.
+        master: Where Spark runs; None for its role's own container.
 
     Raises:
         UnknownNameError: If a scope is named that the network does not have, or that is on Spark.
@@ -70,7 +70,7 @@ def roles(
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """Return a DNS label by name: lower case, with a digest where two would be one, or too long.
+    """Return a DNS label for each name: lower case; with a digest if it is ambiguous or too long.
 
     Example:
         >>> labels(["ingest.trades", "Big_sums"])
@@ -89,7 +89,7 @@ def labels(names: Iterable[str]) -> dict[str, str]:
 
 
 def digest(text: str) -> str:
-    """Return eight letters and digits that another text does not have."""
+    """Return a digest of a text, eight hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

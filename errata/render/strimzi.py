@@ -1,4 +1,4 @@
-"""The topics of a network for Strimzi's Topic Operator, where only that makes topics."""
+"""Renders the topics of a network for Strimzi, if only its Topic Operator may create topics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def topic_resources(
 
     Args:
         specs: The topics.
-        cluster: Name of the Kafka resource they belong to.
-        copies: Copies of each partition; None: the broker's default.
+        cluster: Name of the Kafka resource that they belong to.
+        copies: Copies of each partition; None for the broker's default.
     """
     for spec in specs:
         yield {
@@ -35,7 +35,7 @@ def topic_resources(
 
 
 def _name(topic: str) -> str:
-    """Return a topic's name if a resource can have it, else one that no other topic gets."""
+    """Return a topic's name if it is valid for a resource, else a unique name."""
     if re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", topic):
         return topic
     return f"{re.sub('[^a-z0-9]+', '-', topic.lower()).strip('-')[:200]}-{digest(topic)}"

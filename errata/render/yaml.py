@@ -1,4 +1,4 @@
-"""Writing YAML in block style, as people read it."""
+"""Writes YAML in block style, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 _TAKEN = frozenset(["true", "false", "yes", "no", "on", "off", "null", "y", "n"])
-"""Words that some version of YAML takes for something else than text, in any case."""
+"""Words that some version of YAML does not read as text, in any case."""
 
 
 def to_yaml(value: Any) -> str:
@@ -31,7 +31,7 @@ def to_yaml(value: Any) -> str:
 
 
 class _Readable(yaml.SafeDumper):
-    """Indents sequences, shows texts of several lines as they are, and makes no anchors."""
+    """Indents sequences, writes multi-line texts as blocks, and makes no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -41,7 +41,7 @@ class _Readable(yaml.SafeDumper):
 
     def analyze_scalar(self, scalar: str) -> Any:
         found = super().analyze_scalar(scalar)
-        # The library quotes a text with a space before a line break, which blocks can hold.
+        # The library quotes texts with a space before a line break, but blocks can hold them.
         found.allow_block = all(c.isprintable() or c == "\n" for c in scalar)
         return found
 

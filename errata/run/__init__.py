@@ -1,1 +1,1 @@
-"""Running the processes of a network."""
+"""Runs the processes of a network."""

@@ -1,4 +1,4 @@
-"""What a supervisor says, and what it passes on of what its processes say."""
+"""Forwards the output of child processes, prefixed with their names."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def tell(line: str) -> None:
 
 
 def pass_on(process: str, line: str, say: Callable[[str], None]) -> str:
-    """Pass on a line that a process wrote, with its name; return the message in it.
+    """Forward a line of a process with its name; return the message in it.
 
     Args:
-        process: Its name.
-        line: The line; one of JSON stays one, if that is what is logged here.
-        say: Where other lines go.
+        process: The name of the process.
+        line: The line; a line of JSON stays JSON if this process logs JSON.
+        say: Writes other lines.
     """
     told = logs.read_line(line) if logs.is_json() else None
     if told is None:

@@ -1,4 +1,4 @@
-"""What a process still does when it is told to end: what is in hand is committed."""
+"""Commits the open transactions of a process that is asked to end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from errata.processors.tasks.task import Task
 from errata.run.parts import Actor
 
 DRAIN_S = 4.0
-"""How long that may take; a commit that hangs is left to the next life, which aborts it."""
+"""How long that may take; the next attempt aborts a commit that hangs."""
 
 
 def drain(actors: Iterable[Actor], advance: Callable[[Actor], bool]) -> None:
     """Let every task commit the transaction that it has open.
 
     Args:
-        actors: All that the process runs.
-        advance: Takes a step of one.
+        actors: All tasks and sweepers of the process.
+        advance: Advances one of them by a step.
     """
     until = monotonic() + DRAIN_S
     for task in [actor for actor in actors if isinstance(actor, Task)]:

@@ -1,7 +1,7 @@
-"""How a command ends: one message on standard error, and an exit status that tells the truth.
+"""How a command ends: with one message on standard error, and an exit status.
 
-Exit status: 0 only on success; 1 a fault that the message explains; 2 wrong usage; 70 a fault of
-Errata's own; 130 after Ctrl-C; 141 if whoever reads the output stopped reading.
+Exit status: 0 only on success; 1 an error that the message explains; 2 wrong usage; 70 an internal
+error of Errata; 130 after Ctrl-C; 141 if the reader of the output stopped reading.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_CURED = (TopicSettingsError, RefusedError)
 
 @contextmanager
 def reported(name: str) -> Iterator[None]:
-    """Turn what a command raises into one message on standard error and an exit status."""
+    """Turn an exception of a command into one message on standard error and an exit status."""
     try:
         yield
     except (SystemExit, GeneratorExit, typer.Exit, typer.Abort, typer.BadParameter):
@@ -52,7 +52,7 @@ def reported(name: str) -> Iterator[None]:
         text = _without_number(error) if isinstance(error, OSError) else str(error)
         complain(text, error if os.environ.get(DEBUG) else None)
         raise SystemExit(_status(error)) from error
-    except BaseException as error:  # a panic of the columnar engine is no Exception
+    except BaseException as error:  # a panic of Polars is not an Exception
         text = f"internal error in `{name}`: {type(error).__name__}: {' '.join(str(error).split())}"
         shown = logs.is_json() or os.environ.get(DEBUG)
         complain(text, error if shown else None)
@@ -62,11 +62,11 @@ def reported(name: str) -> Iterator[None]:
 
 
 def complain(text: str, error: BaseException | None = None) -> None:
-    """Write a message to standard error, without secrets; what could steer a terminal is escaped.
+    """Write a message to standard error, without secrets; terminal control characters are escaped.
 
     Args:
         text: The message.
-        error: Whose traceback is shown with it.
+        error: An error whose traceback is shown with it.
     """
     if logs.is_json():
         logging.getLogger("errata").error(text, exc_info=error)
@@ -89,7 +89,7 @@ def _status(error: BaseException) -> int:
 
 
 def _drop_output() -> None:
-    """If what is left of the output can't be written, let the last flush go nowhere."""
+    """If the rest of the output can't be written, redirect the last flush to the null device."""
     try:
         sys.stdout.flush()
     except OSError:

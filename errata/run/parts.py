@@ -1,4 +1,4 @@
-"""What processes run: the tasks and sweepers of a network, made from its plan."""
+"""Makes the tasks and sweepers of a process from the plan of its network."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class NoSuchPartError(ErrataError):
 
 
 class Actor(Protocol):
-    """Something with a life that is advanced step by step."""
+    """A task or sweeper that is advanced step by step."""
 
     name: str
 
     def life(self) -> Life:
-        """Start a life; yields whether there was something to do."""
+        """Start an attempt; yields whether there was something to do."""
 
     def close(self) -> None:
-        """Give connections and files back; safe to call twice."""
+        """Close connections and files; safe to call twice."""
 
 
 class Parts:
@@ -43,19 +43,19 @@ class Parts:
 
     Args:
         shared: What they share.
-        state: Folder of their local state.
+        state: The folder of their local state.
     """
 
     def __init__(self, shared: Shared, state: Path) -> None:
         self.shared, self.plan, self.state = shared, shared.plan, state
         self.beside: set[str] = set()
-        """Scopes whose tasks ask sweepers in this process instead of over topics."""
+        """Scopes whose tasks use sweepers in this process instead of requests over topics."""
 
     def check(self, scope: str, partitions: Sequence[int]) -> None:
-        """See that there is such a scope with such partitions.
+        """Check that the scope and its partitions exist.
 
         Raises:
-            NoSuchPartError: If not.
+            NoSuchPartError: If one does not.
         """
         known = [ingest_scope(source) for source in self.plan.sources] + list(self.plan.scopes)
         if scope not in known:
@@ -70,7 +70,7 @@ class Parts:
             raise NoSuchPartError(f"scope {scope!r} has partitions 0 to {count - 1}")
 
     def tasks(self, scope: str, partition: int) -> list[Actor]:
-        """Return what works on one partition of a scope: its task, and sweepers beside it."""
+        """Return the actors of one partition of a scope: its task, and sweepers beside it."""
         own = ScopeId.parse(scope)
         folder = self.state / str(own.task(partition))
         if own.is_ingest:
@@ -97,7 +97,7 @@ class Parts:
         return [ScopeTask(self.shared, found, partition=partition, replays=replays), *sweepers]
 
     def _near(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
-        """Return sweepers of all that a task asks, of its own."""
+        """Return a task's own sweepers of all connection points that it asks."""
         everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
         folder = f"beside.{ScopeId.of_boxes(scope.name).task(partition)}"
         return {
@@ -111,7 +111,7 @@ class Parts:
         }
 
     def services(self, arcs: Sequence[str] | None) -> list[Actor]:
-        """Return the sweepers of connection points, all partitions; None: all that are asked.
+        """Return the sweepers of all partitions of connection points; None for all that are asked.
 
         Raises:
             NoSuchPartError: If an arc is not a connection point that some box asks.

@@ -1,4 +1,4 @@
-"""How a process looks at itself: whether it can do its work, and what that has come to."""
+"""A process's own view of itself: whether it is ready, and its metrics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger("errata")
 
 
 class Look:
-    """Looks at the tasks and sweepers of a process.
+    """Inspects the tasks and sweepers of a process.
 
     Args:
         shared: What they share.
-        shares: The scopes that it shares with other processes.
+        shares: The scopes that the process shares with other processes.
     """
 
     def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
@@ -32,7 +32,7 @@ class Look:
         self._named: dict[str, InvalidReport] = {}
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
-        """Return why the process is not ready, and its metrics, as they are now."""
+        """Return why the process is not ready, and its current metrics."""
         tasks = [actor for actor in actors if isinstance(actor, Task)]
         sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
         self._name_lies()
@@ -40,7 +40,7 @@ class Look:
         return list(self._waits(tasks, sweepers)), told
 
     def _name_lies(self) -> None:
-        """Log what of reports is not believed here, once, and what a task told last only."""
+        """Log each invalid report once; of one task only the last."""
         for task, invalid in self.shared.view.invalid.items():
             if self._named.get(task) is not invalid:
                 self._named[task] = invalid

@@ -1,4 +1,4 @@
-"""A scope whose partitions several processes share: more may come, or some go, at any time."""
+"""A scope whose partitions are shared by a changing set of processes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ GiveUp = Callable[[Collection[int]], None]
 
 
 class Share:
-    """What a consumer group has given to this process of one scope.
+    """The partitions of a scope that a consumer group has assigned to this process.
 
     Args:
         scope: The scope.
-        join: Makes a member of the group, given what is to happen to partitions it loses.
-        start: Starts what works on one partition.
-        stop: Ends it.
+        join: Joins the group; its argument handles partitions that are revoked.
+        start: Starts the actors of one partition.
+        stop: Ends them.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Share:
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has ever told this process what it has, if only nothing."""
+        """Whether the group has assigned partitions to this process at least once, if only none."""
         return self._membership.joined
 
     def follow(self) -> None:
-        """Take on what the group has given since the last call, and give up what it has taken."""
+        """Start newly assigned partitions, and stop revoked ones."""
         self._membership.poll()
         for partition in sorted(self._membership.partitions - self._running.keys()):
             log.info("%s: takes on partition %d", self.scope, partition)
@@ -54,11 +54,11 @@ class Share:
                 self._stop(self._running.pop(partition))
 
     def lost(self, actor: Actor) -> bool:
-        """End the work on a partition whose task another process has fenced, if it is one here."""
+        """Stop a partition whose task another process has fenced; return whether it was here."""
         mine = [p for p, actors in self._running.items() if actor in actors]
         self._give_up(mine)
         return bool(mine)
 
     def close(self) -> None:
-        """Leave the group, so that others take over at once."""
+        """Leave the group, so that other processes take over at once."""
         self._membership.close()

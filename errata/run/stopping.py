@@ -1,4 +1,4 @@
-"""Ending a process in good order: on a signal, or when the process that started it is gone."""
+"""Ends a process in good order: on a signal, or when its parent process is gone."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from types import FrameType
 from typing import Any, Self
 
 WATCH_PARENT = "ERRATA_WATCH_PARENT"
-"""Variable that tells a process that its standard input is a pipe of its parent's: when the pipe
-ends, the parent is gone, however it died."""
+"""Variable that says that standard input is a pipe of the parent process.
+
+When the pipe ends, the parent is gone, however it died.
+"""
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it; after SIGTERM it is 0."""
+"""Exit status after Ctrl-C, as in shells; after SIGTERM it is 0."""
 
 GRACE_S = 5.0
-"""How long a process without a parent may take to end in good order."""
+"""How long a process may take to end in good order after its parent is gone."""
 
 LIMIT_S = 9.0
-"""How long after its first signal a process is at most; Docker kills it after 10 s."""
+"""The longest a process lives after its first signal; Docker kills it after 10 s."""
 
 OVERDUE = 75
-"""Exit status of a process that could not end in good order in that time (EX_TEMPFAIL)."""
+"""Exit status of a process that could not end in good order within that time (EX_TEMPFAIL)."""
 
 
 class Stop:
-    """Tells a loop when to end; a context manager that listens to SIGINT and SIGTERM.
+    """Says when a loop should end; a context manager that handles SIGINT and SIGTERM.
 
-    Before the loop starts (`running` is false), and on a second signal, the process ends at once.
-    Whatever it is at, a call that does not come back among it, after `LIMIT_S` it has ended: a
-    commit that hangs is aborted by the next life, as after a kill.
+    The process ends at once before the loop starts (`running` is false), and on a second signal. It
+    always ends within `LIMIT_S`, even in a call that does not return: the next attempt aborts a
+    commit that hangs, as after a kill.
 
     Example:
         >>> with Stop() as stop:
@@ -49,7 +51,7 @@ class Stop:
         self._ended = threading.Event()
 
     def __call__(self) -> bool:
-        """Whether to end now."""
+        """Return whether to end now."""
         return self.requested
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -59,10 +61,11 @@ class Stop:
         self.requested = True
 
     def __enter__(self) -> Self:
-        """Start to listen."""
+        """Install the signal handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
-        # Handlers run between two steps of the main thread; this is written to in the midst of one.
+        # Python's handlers run between two steps of the main thread; this pipe is written to at
+        # once.
         heard, self._told = os.pipe()
         os.set_blocking(self._told, False)
         self._told_before = signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
@@ -73,7 +76,7 @@ class Stop:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Listen no more."""
+        """Restore the signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._told_before)
@@ -97,7 +100,7 @@ class Stop:
 
 
 def _watch() -> None:
-    # os.read, not sys.stdin: a thread that holds that one's lock is fatal when the process ends.
+    # os.read, not sys.stdin: a thread that holds the lock of sys.stdin is fatal at exit.
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The processes of a network on this machine under one parent: `errata up`."""
+"""Runs the processes of a network on this machine under one parent: `errata up`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
 
 FINAL = frozenset({1, 2})
-"""Exit statuses that no restart cures: a fault of the network, the settings or the command."""
+"""Exit statuses that no restart fixes: an error of the network, the settings or the command."""
 TEMPORARY = 75
-"""Exit status of a supervised process after a fault that a restart may cure (EX_TEMPFAIL)."""
+"""Exit status of a supervised process after an error that a restart may fix (EX_TEMPFAIL)."""
 
 QUICK_S = 5.0
-"""A process that dies sooner after its start died quickly."""
+"""A process that ends sooner than this after its start counts as a quick death."""
 MOST_QUICK = 5
-"""After so many quick deaths in a row there are no more restarts."""
+"""After this many quick deaths in a row the process is not restarted."""
 BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 5.0
 STOP_S = 7.0
 """How long processes may take to end in good order; then they are killed."""
 
 
 class ProcessFailedError(ErrataError):
-    """A process died of something that a restart doesn't cure; all others have been stopped."""
+    """A process ended in a way that a restart does not fix; all others have been stopped."""
 
     def __init__(self, name: str, *, status: int, why: str, last_line: str) -> None:
         self.name, self.status, self.last_line = name, status, last_line
@@ -43,24 +43,24 @@ class ProcessFailedError(ErrataError):
 
 
 class UnknownProcessError(ErrataError):
-    """A process was named that is not under this supervisor."""
+    """A process was named that this supervisor does not have."""
 
 
 def network_commands(
     reference: str, plan: Plan, *, spark: Sequence[str] = ()
 ) -> dict[str, list[str]]:
-    """Return the command line by name of each process of a network.
+    """Return the command line of each process of a network, by name.
 
-    There is one a source (``ingest.<source>``) and one a scope, with the sweepers beside it that no
-    other scope asks. The others, if there are any, have one (``sweepers``), and so have all jobs on
-    Spark together (``spark``).
+    Each source has one (``ingest.<source>``) and each scope has one, with the sweepers that only
+    this scope asks. All other sweepers share one (``sweepers``), and all jobs on Spark share one
+    (``spark``).
 
     Args:
-        reference: The network, as a command line names it.
-        plan: What was made of it.
-        spark: Options of `errata spark`.
+        reference: The network's reference on a command line.
+        plan: Its plan.
+        spark: Options for `errata spark`.
     """
-    # Modules in the working folder must not hide ours, unless that is where ours are.
+    # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
     here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
     ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
@@ -84,13 +84,15 @@ def network_commands(
 
 
 SIDE_BY_SIDE = {"POLARS_MAX_THREADS": "1"}
-"""What processes on one machine are told, unless the user says otherwise: more threads in each take
-more processor time than they save."""
+"""Variables of the child processes, unless the user sets them.
+
+More threads in each process cost more processor time than they save.
+"""
 
 
 @dataclass
 class _Child:
-    """One process and its earlier lives."""
+    """One process and its restarts."""
 
     name: str
     command: Sequence[str]
@@ -105,17 +107,18 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps processes running; they go down with it, however it dies.
+    """Keeps processes running; they end with it, however it dies.
 
-    Each child's standard input is a pipe that ends with this process, told by the variable
-    `errata.run.stopping.WATCH_PARENT`; what it prints is passed on, its name before each line.
+    Each child's standard input is a pipe that ends with this process, which the variable
+    `errata.run.stopping.WATCH_PARENT` announces. Its output is forwarded with its name before each
+    line.
 
     Args:
         commands: Command line by name, in the order of starting.
         environ: Environment of the children; this process's when not given.
-        own: By name of a child, variables of its own.
-        say: Where lines about the children, and theirs, go.
-        clock_s: Says when to restart.
+        own: Additional variables of a child, by its name.
+        say: Writes lines about the children, and their lines.
+        clock_s: The clock that times restarts.
 
     Example::
 
@@ -141,12 +144,12 @@ class Supervisor:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process id by name, of those that run."""
+        """Process ids by name, of the processes that run."""
         return {c.name: c.process.pid for c in self._children.values() if c.process is not None}
 
     @property
     def restarts(self) -> dict[str, int]:
-        """How often each process was started again."""
+        """How often each process was restarted."""
         return {c.name: max(0, c.starts - 1) for c in self._children.values()}
 
     def start(self) -> None:
@@ -156,10 +159,10 @@ class Supervisor:
                 self._start(child)
 
     def poll(self) -> None:
-        """Start again what has died; never waits. Call it a few times a second.
+        """Restart processes that have died; never waits. Call it a few times a second.
 
         Raises:
-            ProcessFailedError: If a restart is no cure; everything has been stopped then.
+            ProcessFailedError: If a restart does not fix it; all processes have been stopped then.
         """
         for child in self._children.values():
             if child.process is None:
@@ -169,13 +172,13 @@ class Supervisor:
                 self._bury(child)
 
     def kill(self, name: str) -> bool:
-        """Kill a process with SIGKILL, as a fault would; `poll` starts it again at once.
+        """Kill a process with SIGKILL, as a crash would; `poll` restarts it at once.
 
         Returns:
             Whether it was running.
 
         Raises:
-            UnknownProcessError: If there is none of that name.
+            UnknownProcessError: If there is no process of that name.
         """
         child = self._children.get(name)
         if child is None:
@@ -208,7 +211,7 @@ class Supervisor:
             self._clear(child)
 
     def __enter__(self) -> Self:
-        """Start all."""
+        """Start all processes."""
         try:
             self.start()
         except BaseException:
@@ -217,7 +220,7 @@ class Supervisor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stop all."""
+        """Stop all processes."""
         self.stop()
 
     # ---------------------------------------------------------------- a child
@@ -229,7 +232,7 @@ class Supervisor:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**self._environ, **self._own.get(child.name, {})},
-            start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
+            start_new_session=True,  # the parent handles Ctrl-C
         )
         child.started_s = self._clock_s()
         child.starts += 1
@@ -247,14 +250,14 @@ class Supervisor:
                 child.last_line = pass_on(child.name, line, self._say)
 
     def _clear(self, child: _Child) -> int:
-        """Give back what a dead process had; returns its exit status."""
+        """Release the pipes of a dead process; return its exit status."""
         process, child.process = child.process, None
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         assert child.listener is not None
         process.stdin.close()
-        child.listener.join(1.0)  # longer only if a child of the child holds the pipe
+        child.listener.join(1.0)  # longer only if a grandchild holds the pipe
         if not child.listener.is_alive():
             process.stdout.close()
         return int(process.returncode)

@@ -1,4 +1,4 @@
-"""The ports of `errata up`: one of its own, and one for each of its processes."""
+"""The ports of `errata up`: its own, and one for each of its processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ports_after(first: Address | None, names: Collection[str]) -> dict[str, Addr
     """Return an address for each process: the ports after the first, or free ones if that is 0.
 
     Raises:
-        PortError: If there are not so many ports.
+        PortError: If there are not enough ports.
     """
     if first is None:
         return {}
@@ -57,25 +57,25 @@ def _free(host: str, count: int) -> list[int]:
 
 
 def shown(address: Address) -> str:
-    """Return an address as people write it."""
+    """Return an address as text."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class UpPort:
-    """Answers for a supervisor and its processes.
+    """Serves the port of a supervisor.
 
     Args:
-        pulse: That of the supervisor.
-        supervisor: It.
-        ports: Where its processes listen.
+        pulse: The pulse of the supervisor.
+        supervisor: The supervisor.
+        ports: The addresses of its processes.
     """
 
     def __init__(self, pulse: Pulse, supervisor: Supervisor, ports: Mapping[str, Address]) -> None:
         self.pulse, self.supervisor, self.ports = pulse, supervisor, ports
 
     def answer(self, path: str) -> Answer:
-        """Return the answer for a path: it is ready when all of its processes are."""
+        """Return the response for a path; the supervisor is ready when all of its processes are."""
         if path == "/readyz":
             return ready([*self.pulse.not_ready(), *self._waits()])
         if path == "/metrics":
@@ -101,7 +101,7 @@ class UpPort:
 
 
 def _asked(address: Address) -> list[str]:
-    """Return why a process is not ready."""
+    """Return why a process is not ready; empty if it is."""
     host, port = address
     url = f"http://{shown((_EVERYWHERE.get(host, host), port))}/readyz"
     try:

@@ -1,13 +1,13 @@
-"""From a version of a plan to the next: other partitions, more fields, more boxes.
+"""Switches a network from one version of its plan to the next.
 
-Each step can be taken again by whoever comes after one that died:
+Each step can be repeated by a process that continues after another one died:
 
-1. what runs the old version is told to end;
-2. the ingest tasks are taken over, and with the largest epoch that any reported, nothing more comes
-   in under the old version;
-3. its scopes are run to that epoch;
-4. each task of the new version gets a first report as of that epoch, with a copy of what it owns
-   of arcs whose partitions or fields change, in new topics, and with what new arcs would hold;
+1. processes of the old version are asked to end;
+2. the ingest tasks are taken over, and report the largest epoch that any of them has reported:
+   nothing more comes in under the old version;
+3. its scopes process all epochs up to that one;
+4. each task of the new version gets a first report as of that epoch, with a copy in new topics of
+   what it owns of arcs whose partitions or fields change, and with the content of new arcs;
 5. the new version is deployed.
 """
 
@@ -36,28 +36,31 @@ from errata.schemas import revisions as frames
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 
 MOST_LIVES = 10
-"""So often it is begun again, if processes of the old version are slow to end."""
+"""How often the switch is begun at most, if processes of the old version are slow to end."""
 
 log = logging.getLogger("errata")
 
 Jobs = Callable[[Sequence[str], Callable[[], bool]], None]
-"""Runs aggregates on Spark until they have taken all that is complete, and calls meanwhile."""
+"""Runs aggregates on Spark until they have processed all complete input.
+
+Calls the function repeatedly meanwhile.
+"""
 
 
 @dataclass
 class Switch:
-    """Moves a network from the version that is deployed to the next one.
+    """Switches a network from the deployed version to the next one.
 
     Args:
         old: What the tasks of the deployed version share.
-        new: What those of the next one do; the same cluster.
-        parts: Makes the tasks of the old version's scopes, each with sweepers beside it, and what
-            answers its jobs on Spark.
-        jobs: Runs these jobs; none is needed without them.
-        fill: Writes what new arcs hold; none is needed without them.
-        copied: Filled in: how many tuples of each arc were copied.
-        filled: Filled in: how many tuples were written to each new arc.
-        now: Filled in: what it is at.
+        new: What the tasks of the next version share; on the same cluster.
+        parts: Makes the tasks of the old version's scopes with their sweepers, and the sweepers
+            that its jobs on Spark ask.
+        jobs: Runs the jobs on Spark; only needed if there are any.
+        fill: Writes the content of new arcs; only needed if there are any.
+        copied: Result: how many tuples of each arc were copied.
+        filled: Result: how many tuples were written to each new arc.
+        now: The current step.
     """
 
     old: Shared
@@ -71,7 +74,7 @@ class Switch:
     _read: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def run(self) -> Iterator[bool]:
-        """Do all of it, again from the start if others were slow to end."""
+        """Run the switch; repeat it from the start if other processes were slow to end."""
         for lives in count(1):
             try:
                 yield from self.life()
@@ -83,11 +86,11 @@ class Switch:
                 return
 
     def life(self) -> Generator[bool, None, None]:
-        """Do all of it; yields whether there was something to do.
+        """Run the switch once; yields whether there was something to do.
 
         Raises:
-            FencedError: If somebody of the old version was slow to end: start a new life.
-            DoubtfulCommitError: If the outcome of a commit is not known: start a new life.
+            FencedError: If a process of the old version was slow to end: run it again.
+            DoubtfulCommitError: If the outcome of a commit is not known: run it again.
         """
         announce(self.old.cluster, self.new.plan)
         self.now = "reads the reports"
@@ -104,10 +107,10 @@ class Switch:
         yield from self._end_others()
         write_plan(self.old.cluster, self.new.plan, first_epoch=self._last_epoch() + 1)
 
-    # ---------------------------------------------------------------- what stands
+    # ---------------------------------------------------------------- the reports
 
     def _read_reports(self) -> Iterator[bool]:
-        """Read what is reported; transactions that dead processes left open would hold it back."""
+        """Read all reports; first abort transactions of dead processes, which block reading."""
         plan = self.old.plan
         for task in self._tasks(plan):
             self.old.cluster.transactions(f"{plan.network}.{task}").close()
@@ -153,10 +156,10 @@ class Switch:
             transactions=transactions,
         )
 
-    # ---------------------------------------------------------------- the old version ends
+    # ---------------------------------------------------------------- end the old version
 
     def _stop_entry(self) -> Iterator[bool]:
-        """Take over all ingest tasks, then let none report less than the largest epoch."""
+        """Take over all ingest tasks, then raise all their reports to the largest epoch."""
         taken: list[Takeover] = []
         plan = self.old.plan
         try:
@@ -172,7 +175,7 @@ class Switch:
                 one.close()
 
     def _drain(self) -> Iterator[bool]:
-        """Run the scopes of the old version until nothing is left to do."""
+        """Run the scopes of the old version until they have processed everything."""
         actors, view = self.parts(), self.old.view
         lives = [actor.life() for actor in actors]
         scopes = [task for scope in self.old.plan.scopes for task in self.old.plan.tasks(scope)]
@@ -196,7 +199,7 @@ class Switch:
                 actor.close()
 
     def _due(self) -> list[str]:
-        """Return the aggregates on Spark that have not taken all of an input that is complete."""
+        """Return the aggregates on Spark that are behind although their input is complete."""
         plan, view, last = self.old.plan, self.old.view, self._last_epoch()
         found = []
         for box in plan.spark:
@@ -207,10 +210,10 @@ class Switch:
                 found.append(box)
         return found
 
-    # ---------------------------------------------------------------- the new one begins
+    # ---------------------------------------------------------------- begin the new version
 
     def _move(self, scope: str) -> Iterator[bool]:
-        """Give the tasks of a scope of the new version their copies and their first reports."""
+        """Write the copies and first reports of the tasks of a scope of the new version."""
         taken: list[Takeover] = []
         shared = self._of_job(scope)
         try:
@@ -234,14 +237,14 @@ class Switch:
                 one.close()
 
     def _of_job(self, scope: str) -> Transactions | None:
-        """Return what the driver of a job on Spark writes the reports of all its tasks by."""
+        """Return the transactions for the reports of a job on Spark; its driver writes them."""
         plan = self.new.plan
         if scope not in plan.scopes or not plan.scopes[scope].on_spark:
             return None
         return self.new.cluster.transactions(f"{plan.network}.{scope}.spark")
 
     def _fill(self, scope: str, taken: list[Takeover]) -> dict[TopicPartition, tuple[int, int]]:
-        """Have the new arcs of a scope written in the name of tasks; return where they end."""
+        """Write the new arcs of a scope on behalf of its tasks; return their end positions."""
         plan, last = self.new.plan, self._last_epoch()
         ends = dict[TopicPartition, tuple[int, int]]()
         attempts = {one.partition: one.report.attempt for one in taken}
@@ -251,14 +254,14 @@ class Switch:
                 assert self.fill is not None, f"{arc} is new"
                 self.now = f"fills {arc}"
                 found = self.fill(NewArc(arc, last, attempts, wms))
-                self.filled[arc] = max(found.tuples, self.filled.get(arc, 0))  # of all lives
+                self.filled[arc] = max(found.tuples, self.filled.get(arc, 0))  # of all attempts
                 ends |= {
                     TopicPartition(plan.topic(arc), p): (end, last) for p, end in found.ends.items()
                 }
         return ends
 
     def _end_others(self) -> Iterator[bool]:
-        """See that tasks which the new version does not have never run again."""
+        """Make sure that tasks which the new version does not have never run again."""
         for task in sorted({*self._tasks(self.old.plan)} - {*self._tasks(self.new.plan)}):
             taken = self._take_over(self.old, task)
             try:
@@ -289,8 +292,8 @@ class Switch:
     def _owned(self, arc: str, found: pl.DataFrame) -> pl.DataFrame:
         """Add to tuples their new `partition`, and the `task` that writes them in the new version.
 
-        Those of a source stay with its ingest task, or belong to the owner of their identity; all
-        others belong to the task of their partition.
+        Tuples of a source belong to its ingest task, or to the owner of their identity; all others
+        belong to the task of their partition.
         """
         plan, kind = self.new.plan, self.new.plan.arcs[arc]
         after = frames.side(found, frames.AFTER, list(kind.fields))

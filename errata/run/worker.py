@@ -1,8 +1,8 @@
-"""What one process does: deploys its network if nobody has, then advances its tasks or sweepers.
+"""The loop of a process: deploys its network if needed, then advances its tasks or sweepers.
 
-The tasks of a process are generators that one thread advances in turn. A commit of which the
-outcome is not known ends a task's life and starts its next one; being fenced ends the process,
-since another one has taken the work over.
+The tasks of a process are generators that one thread advances in turn. A commit with an unknown
+outcome ends a task's attempt and starts the next one. Being fenced ends the process, since another
+process has taken over the work.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from errata.topics.registry_server import registry
 log = logging.getLogger("errata")
 
 STILL_S = 5.0
-"""So often it is seen that the topics are there, and the rights to them."""
+"""Interval between checks that the topics, and the rights to them, still exist."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 RESTS_S, RESTING_S = 1.0, 0.01
-"""After so long with nothing to do it sleeps so long, which costs less."""
+"""After `RESTS_S` without work a process sleeps for `RESTING_S` at a time, which costs less."""
 
 
 def collect_seldom() -> None:
-    """Tune Python's collector for a process that does nothing but `Worker.run`.
+    """Tune Python's garbage collector for a process that only runs `Worker.run`.
 
-    What there is by now stays; batches of many objects come and go by the millisecond.
+    Existing objects stay alive; later, batches create and drop many objects within milliseconds.
     """
     gc.freeze()
     gc.set_threshold(500_000, 20, 100)
 
 
 class Worker:
-    """One process's share of a network.
+    """Runs one process's share of a network.
 
     Args:
         network: The network.
-        place: Where it works.
-        pulse: Tells those who watch the process.
+        place: The cluster, registry and folder that it works with.
+        pulse: State for the port of the process.
     """
 
     def __init__(self, network: Network, place: Place, pulse: Pulse | None = None) -> None:
@@ -88,14 +88,15 @@ class Worker:
         shared: bool = False,
         sweep_beside: bool = False,
     ) -> None:
-        """Take on the tasks of a scope.
+        """Add the tasks of a scope.
 
         Args:
             name: A scope, or ``ingest.<source>``.
-            partitions: Which of its partitions; None: all.
-            shared: Take on whichever partitions a consumer group of all such processes gives to
-                this one, and give them up as others come.
-            sweep_beside: Whether the tasks ask sweepers in this process instead of over topics.
+            partitions: The partitions to run; None for all.
+            shared: Run the partitions that a consumer group of all such processes assigns to this
+                one, and give them up when others join.
+            sweep_beside: Whether the tasks use sweepers in this process instead of requests over
+                topics.
 
         Raises:
             NoSuchPartError: If there is no such scope or partition.
@@ -118,7 +119,7 @@ class Worker:
             self._start(self.parts.tasks(name, partition))
 
     def add_sweepers(self, arcs: Sequence[str] | None = None) -> None:
-        """Take on the sweepers of some connection points, all partitions; None: all that are asked.
+        """Add the sweepers of connection points, all partitions; None for all that are asked.
 
         Raises:
             NoSuchPartError: If an arc is not a connection point that some box asks.
@@ -142,7 +143,7 @@ class Worker:
             actor.close()
 
     def _replaced(self, actor: Actor) -> bool:
-        """Whether another process has taken a task over; a time-out fences in the same way."""
+        """Return whether another process has taken over a task; a timeout fences, too."""
         if not isinstance(actor, Task):
             return True
         for _ in actor.read_reports():
@@ -150,7 +151,7 @@ class Worker:
         return actor.is_superseded
 
     def _advance(self, actor: Actor) -> bool:
-        """Take one step of an actor; a doubtful commit starts its next life."""
+        """Advance an actor by one step; a doubtful commit starts its next attempt."""
         self.pulse.doing = about["task"] = actor.name
         try:
             return next(self.lives[actor])
@@ -165,11 +166,11 @@ class Worker:
             return True
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Advance everybody in turn until told to stop.
+        """Advance all actors in turn until `stop` returns true.
 
         Raises:
             FencedError: If another process has taken over a task that is not shared.
-            NewVersionError: If a new version of the plan is deployed, or about to be.
+            NewVersionError: If a new version of the plan is deployed, or is about to be.
             ErrataError: If something needs an operator.
         """
         try:

@@ -1,1 +1,1 @@
-"""Settings, and where a process works."""
+"""Settings: the cluster, the registry, local state and logging of a process."""

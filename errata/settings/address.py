@@ -1,4 +1,4 @@
-"""An address to listen on, as people write it; pydantic has URLs only, which need a scheme."""
+"""Parse HOST:PORT addresses; pydantic has only URLs, which need a scheme."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class AddressError(ErrataError):
 
 
 def address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; no host: all there are.
+    """Return host and port of ``HOST:PORT``; an empty host means all interfaces.
 
     Raises:
-        AddressError: If it is none.
+        AddressError: If it is malformed.
 
     Example:
         >>> address("127.0.0.1:9100"), address("[::1]:9100"), address(":0")

@@ -1,7 +1,7 @@
-"""Every setting of `errata.toml`, and what it does: a model of pydantic-settings.
+"""Every setting of `errata.toml` with its description, as a pydantic-settings model.
 
-An `ErrataError` that a validator raises passes through pydantic as it is: people are told of a
-malformed setting in our words. A ValueError becomes a ValidationError, which `load` translates.
+An `ErrataError` that a validator raises passes through pydantic unchanged, so the user sees
+Errata's own message. A ValueError becomes a ValidationError, which `load` translates.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def _setting(
     """Declare a setting.
 
     Args:
-        default: What it is when nobody gives it.
+        default: Its value when it is not set.
         about: What it does.
-        shown: The default as people read it, if that is not its text.
-        plain: A plain variable that gives it too.
-        alias: Its key, if that is no name in Python.
+        shown: The default as the documentation shows it, if that is not its text.
+        plain: A plain variable that also sets it.
+        alias: Its key, if that is not a valid name in Python.
     """
     extra: dict[str, Any] = {"shown": shown or f"`{default}`", "plain": plain}
     return Field(default, description=about, alias=alias, json_schema_extra=extra)
@@ -76,16 +76,16 @@ class Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
     any_key: ClassVar[tuple[str, str] | None] = None
-    """The default and the meaning of any other key; None: there are no others."""
+    """The default and the description of any other key; None if no other keys are allowed."""
 
 
 class ClientTable(Table):
-    """A table with the keys of a client's own, which judges them."""
+    """A table with the keys of a client library, which validates them itself."""
 
     model_config = ConfigDict(extra="allow")
 
     def given(self) -> Hiding:
-        """Return what is set, by the client's keys."""
+        """Return the settings that are set, by the client's keys."""
         return Hiding(self.model_dump(by_alias=True, exclude_unset=True))
 
 
@@ -117,7 +117,7 @@ class Kafka(ClientTable):
 
 
 class Brokers(Table):
-    """How brokers are waited for."""
+    """How long to wait for brokers."""
 
     wait: Annotated[int, _duration("brokers.wait")] = _setting(
         WAIT_MS,
@@ -128,7 +128,7 @@ class Brokers(Table):
 
 
 class Registry(ClientTable):
-    """Settings of the client of a schema registry."""
+    """Settings of the schema registry's client."""
 
     any_key = (
         "its client's",
@@ -158,7 +158,7 @@ class State(Table):
 
 
 class Topics(Table):
-    """Topics that are made."""
+    """Topics that Errata creates."""
 
     compaction_lag: Annotated[int, _duration("topics.compaction_lag")] = _setting(
         DAY_MS,
@@ -169,7 +169,7 @@ class Topics(Table):
 
 
 class Boxes(Table):
-    """Boxes of any network."""
+    """Boxes of every network."""
 
     on_error: Annotated[str, _one_of(ON_ERROR)] = _setting(
         DEAD_LETTER,
@@ -180,7 +180,7 @@ class Boxes(Table):
 
 
 class Http(Table):
-    """The port of a process."""
+    """The HTTP port of a process."""
 
     listen: Annotated[tuple[str, int] | None, BeforeValidator(_address)] = _setting(
         None,
@@ -191,7 +191,7 @@ class Http(Table):
 
 
 class Log(Table):
-    """What is logged."""
+    """Logging."""
 
     format: Annotated[str, _one_of(FORMATS)] = _setting(
         TEXT,
@@ -204,10 +204,10 @@ class Log(Table):
 
 
 class _Sourced(BaseSettings):
-    """Reads the nearest `errata.toml`, and variables, which win.
+    """Reads the nearest `errata.toml`, and variables, which override it.
 
     Args:
-        environ: Variables by name; empty ones don't count.
+        environ: Variables by name; empty ones are ignored.
         folder: Where to look for `errata.toml` first.
     """
 
@@ -216,7 +216,7 @@ class _Sourced(BaseSettings):
         env_nested_delimiter=DELIMITER,
         env_nested_max_split=1,
         enable_decoding=False,
-        extra="ignore",  # names are checked where they are found
+        extra="ignore",  # the sources check names
         hide_input_in_errors=True,
         validate_default=True,
     )
@@ -230,7 +230,7 @@ class _Sourced(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, what wins first."""
+        """Return the sources, the one with the highest priority first."""
         assert isinstance(init_settings, InitSettingsSource)
         given = init_settings.init_kwargs
         file = FileSource(settings_cls, nearest_file(given["folder"]), SETTINGS)
@@ -251,7 +251,7 @@ class Settings(_Sourced):
 
 
 class LogSettings(_Sourced):
-    """What is logged: all that is judged before a command has begun."""
+    """The logging settings, which are validated before a command begins."""
 
     log: Log = Log()
 
@@ -263,22 +263,22 @@ def load(kind: type[S], *, environ: Mapping[str, str], folder: Path) -> S:
     """Return settings.
 
     Args:
-        kind: Which.
-        environ: Environment variables; empty ones don't count.
+        kind: Which settings.
+        environ: Environment variables; empty ones are ignored.
         folder: Where to look for `errata.toml` first.
 
     Raises:
-        ErrataError: If a setting is missing, none of ours or malformed.
+        ErrataError: If a setting is missing, unknown or malformed.
     """
     given: dict[str, Any] = {"environ": from_files(environ, prefix=PREFIX), "folder": folder}
     try:
         return kind(**given)
     except ValidationError as error:
-        raise _told(error) from None  # the cause would name a class of ours, and no place
+        raise _told(error) from None  # the cause would name an internal class, and no place
 
 
 def _told(error: ValidationError) -> SettingsError:
-    """Return the first fault of a validation as people are told of settings: without the value."""
+    """Return the first fault of a validation in Errata's words, without the value."""
     fault = error.errors(include_url=False, include_input=False)[0]
     table, key = map(str, fault["loc"][:2])
     needs = str(fault.get("ctx", {}).get("error", fault["msg"]))

@@ -1,4 +1,4 @@
-"""Finding the network that a command is told to work on: ``module:name``, or a file."""
+"""Load the network that a command works on, from ``module:name`` or a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from errata.schemas.errors import ErrataError
 
 
 class LoadError(ErrataError):
-    """A network can't be loaded from where the user said."""
+    """A network can't be loaded from the reference that the user gave."""
 
     def __init__(self, reference: str, fault: str) -> None:
         self.reference = reference
@@ -24,11 +24,12 @@ def load(reference: str) -> Network:
     """Return a network.
 
     Args:
-        reference: ``module:name``, ``file.py:name``, or ``file.py`` if it has one network only.
+        reference: ``module:name``, ``file.py:name``, or ``file.py`` if the file has only one
+            network.
 
     Raises:
-        LoadError: If there is no such module or file, it fails, or the network is not found in it.
-        NetworkError: If what it declares is refused at once.
+        LoadError: If the module or file does not exist or fails, or has no such network.
+        NetworkError: If a declaration in it is refused.
     """
     target, name = _parts(reference)
     file, _ = file_of(reference)
@@ -42,7 +43,7 @@ def load(reference: str) -> Network:
 
 
 def file_of(reference: str) -> tuple[Path | None, str]:
-    """Return the file that a network is in, None if it is a module, and its name there, if given.
+    """Return a network's file (None for a module) and its name in it ("" if not given).
 
     Example:
         >>> file_of("tape.py:net"), file_of("errata.demo.tape:net")
@@ -65,12 +66,12 @@ def _run(reference: str, path: Path) -> ModuleType:
     module = ModuleType("__errata_network__")
     module.__file__ = str(path)
     _look_in(path.resolve().parent)
-    sys.modules[module.__name__] = module  # dataclasses and pickles look there
+    sys.modules[module.__name__] = module  # dataclasses and pickle look here
     try:
         exec(compile(source, str(path), "exec"), vars(module))
     except (ErrataError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # whatever a user's file may do, sys.exit() too
+    except BaseException as error:  # a user's file may raise anything, including SystemExit
         raise LoadError(reference, _told(error, str(path))) from error
     return module
 
@@ -91,13 +92,13 @@ def _import(reference: str, name: str) -> ModuleType:
 
 
 def _look_in(folder: Path) -> None:
-    """Let the network's file import its neighbours; last, so that none of them hides a module."""
+    """Let the network's file import modules beside it; last in the path, to hide no others."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
 def _told(error: BaseException, file: str | None = None) -> str:
-    """Return one line on a fault in a user's file: which line of it, and what."""
+    """Return one line on an error in a user's file: the file, the line, and the error."""
     if isinstance(error, SyntaxError):
         return f"syntax error in {error.filename}, line {error.lineno}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)]

@@ -1,7 +1,7 @@
-"""What processes log: lines for people, or JSON for programs, on standard error.
+"""Logging on standard error: plain lines for people, or JSON for programs.
 
-A line of JSON has ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message``, then ``network``
-and ``task`` where they are known, and ``exception`` where there is one.
+A line of JSON has ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message``; also ``network``
+and ``task`` if they are known, and ``exception`` if there is one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from errata.topics.secrets import Cleaning, clean
 TEXT, JSON = FORMATS = "text", "json"
 LEVELS = ("debug", "info", "warning", "error")
 LEVEL = "warning"
-"""The level when nobody says one."""
+"""The level if none is set."""
 
 _FIELDS = {"asctime": "time", "levelname": "level", "name": "logger", "message": "message"}
 """Fields that every line has, by the library's names for them."""
 _EXCEPTION = "exception"
 
 about: dict[str, str] = {}
-"""What this process is working on just now, by field."""
+"""What this process currently works on, by field."""
 
 
 class JsonLines(JsonFormatter):
-    """A line of JSON a record."""
+    """Formats a log record as a line of JSON."""
 
     converter = staticmethod(time.gmtime)
     default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
@@ -39,21 +39,21 @@ class JsonLines(JsonFormatter):
         super().__init__([*_FIELDS], rename_fields={**_FIELDS, "exc_info": _EXCEPTION})
 
     def formatException(self, ei: Any) -> str:
-        """Return a traceback without secrets: the library takes none that `Cleaning` has made."""
+        """Return a traceback without secrets; the library ignores the one that `Cleaning` makes."""
         return clean(super().formatException(ei))
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        """Add what the process works on; leave out what others attach, which nobody has cleaned."""
+        """Add what the process works on; drop fields that others attach, which may hold secrets."""
         told = {**log_data, **about}
         names = (*_FIELDS.values(), *about, _EXCEPTION)
         return {name: told[name] for name in names if name in told}
 
 
 def set_up(form: str = TEXT, level: str = LEVEL) -> None:
-    """Have everything logged to standard error, from now on.
+    """Send all logging to standard error, from now on.
 
-    Lines of librdkafka are among it in JSON, and on a terminal from level info: what matters of
-    them is told by an error.
+    Lines of librdkafka are included in JSON always, and as text from level info on: an error
+    already reports what matters of them.
 
     Args:
         form: `TEXT` or `JSON`.
@@ -69,12 +69,12 @@ def set_up(form: str = TEXT, level: str = LEVEL) -> None:
 
 
 def is_json() -> bool:
-    """Whether lines of JSON are logged."""
+    """Return whether lines of JSON are logged."""
     return any(isinstance(h.formatter, JsonLines) for h in logging.getLogger().handlers)
 
 
 def read_line(line: str) -> dict[str, Any] | None:
-    """Return the content of a line of JSON that another process has logged; None if it is none."""
+    """Return the content of another process's line of JSON; None if the line is not one."""
     try:
         told = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where settings may stand: in the nearest `errata.toml`, and in variables."""
+"""Where settings come from: the nearest `errata.toml`, and variables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class SettingsError(ErrataError):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of `errata.toml`, as it is listed.
+    """One setting of `errata.toml`, as the documentation lists it.
 
     Args:
         table: Its table in the file.
         key: Its key in the table; "" for any.
-        plain: A plain variable that gives it too.
-        default: What it is when nobody gives it, as people read it.
+        plain: A plain variable that also sets it.
+        default: Its default, as the documentation shows it.
         about: What it does.
     """
 
@@ -35,7 +35,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The variable of ours that gives it."""
+        """The ``ERRATA_`` variable that sets it."""
         key = self.key.replace(".", "_").upper() or "<KEY>"
         return f"{PREFIX}{self.table.upper()}{DELIMITER}{key}"
 

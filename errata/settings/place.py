@@ -1,4 +1,4 @@
-"""Where a process works: its cluster, its registry, its folder."""
+"""Where a process works: its cluster, its registry, its state folder."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Place:
         kafka: librdkafka settings.
         state: Folder of local state: indexes and sweepers' copies.
         compaction_lag_ms: How long superseded records stay in connection points.
-        registry: Settings of a schema registry's client; without them schemas are kept in a topic.
-        on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
+        registry: Settings of a schema registry's client; if empty, schemas are kept in a topic.
+        on_error: What happens to tuples that boxes refuse: ``dead-letter``, or ``stop``.
         wait_ms: How long to wait at start for brokers that don't answer.
-        listen: Host and port of health and metrics; None: nowhere.
+        listen: Host and port of health and metrics; None: no port.
     """
 
     kafka: Mapping[str, str | int]
@@ -41,7 +41,7 @@ class Place:
     listen: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Let no secret show."""
+        """Hide secrets when the settings are printed."""
         object.__setattr__(self, "kafka", Hiding(self.kafka))
         object.__setattr__(self, "registry", Hiding(self.registry))
 

@@ -1,7 +1,8 @@
-"""Settings from files: ``ERRATA_KAFKA__SASL_PASSWORD_FILE`` names the file that holds a password.
+"""Settings from files: ``ERRATA_KAFKA__SASL_PASSWORD_FILE`` names a file that holds a password.
 
-So Docker and Kubernetes give secrets to a process: a variable is seen by whoever may look at the
-container, a mounted file is not. pydantic-settings has folders of secrets only, a file a setting.
+Docker and Kubernetes pass secrets in this way: everybody who may inspect the container sees a
+variable, but not a mounted file. pydantic-settings supports only folders of secrets, one file per
+setting.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from errata.schemas.errors import ErrataError
 
 _SUFFIX, _TABLE = "_FILE", "__"
 _LIBRDKAFKAS = ("_ASSERTION_FILE", "_PRIVATE_KEY_FILE", "_JWT_TEMPLATE_FILE")
-"""Ends of variables for keys of librdkafka's own that name a file."""
+"""Suffixes of variables for keys of librdkafka that themselves name a file."""
 _LARGEST = 1 << 20
 
 
 class SecretFileError(ErrataError):
-    """A variable names a file that gives no value, or that is not the only one to give it."""
+    """A variable names a file that has no usable value, or the value is also set elsewhere."""
 
 
 def from_files(environ: Mapping[str, str], *, prefix: str) -> dict[str, str]:
-    """Return variables, with the content of a file in place of each that names one.
+    """Return variables, in which those that name a file are replaced by its content.
 
-    The line break at the end of a file does not count.
+    The line break at the end of a file is dropped.
 
     Args:
-        environ: Variables by name; empty ones don't count.
-        prefix: What names of the settings' variables begin with.
+        environ: Variables by name; empty ones are ignored.
+        prefix: Prefix of the settings' variables.
 
     Raises:
-        SecretFileError: If a file can't be read, is empty or no text, or the variable without
-            ``_FILE`` is given too.
+        SecretFileError: If a file can't be read, is empty or not text, or the variable without
+            ``_FILE`` is also set.
     """
     found = dict(environ)
     for name, path in environ.items():

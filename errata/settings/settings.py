@@ -1,13 +1,13 @@
-"""Where a process works: Kafka's settings and the folder of local state.
+"""Reads the settings of a process: of Kafka, the registry, the state folder and the log.
 
-Later ones win: ``errata.toml`` (the nearest one, from the working folder upwards), the plain
-variables ``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and ``ERRATA_STATE``, then variables
-of the form ``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass through:
-``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``; with ``_FILE`` behind such a name the value is
-what that file holds.
+Later ones override earlier ones: ``errata.toml`` (the nearest one, from the working folder
+upwards), the plain variables ``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and
+``ERRATA_STATE``, then variables of the form ``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass
+through: ``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``. If ``_FILE`` is appended to such a
+name, the value is the content of that file.
 
-The catalogue is imported where settings are read: it brings pydantic, which takes a tenth of a
-second, and commands that need no settings do without.
+The catalogue is imported only when settings are read: it imports pydantic, which takes a tenth of a
+second, and some commands need no settings.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LISTEN = "ERRATA_HTTP__LISTEN"
 
 
 def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Place:
-    """Return where a process works.
+    """Return the cluster, registry and folders that the settings name.
 
     Args:
-        environ: Environment variables; this process's when not given; empty ones don't count.
+        environ: Environment variables; this process's when not given; empty ones are ignored.
         folder: Where to look for `errata.toml` first; the working folder when not given.
 
     Raises:
-        SettingsError: If no cluster is named, or a setting is none of ours or malformed.
+        SettingsError: If no cluster is set, or a setting is unknown or malformed.
 
     Example:
         >>> environ = {"KAFKA_BOOTSTRAP_SERVERS": "one:9092", "ERRATA_KAFKA__SASL_USERNAME": "me"}
@@ -54,10 +54,10 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
 
 
 def read_log_settings(environ: Mapping[str, str], *, folder: Path) -> tuple[str, str]:
-    """Return the format and the level of what is logged; needs no cluster. See `read_settings`.
+    """Return the format and level of the log; needs no cluster. See `read_settings`.
 
     Raises:
-        SettingsError: If a setting is none of ours or malformed.
+        SettingsError: If a setting is unknown or malformed.
     """
     if nearest_file(folder) is None and not own_variables(environ):
         return TEXT, LEVEL
@@ -68,7 +68,7 @@ def read_log_settings(environ: Mapping[str, str], *, folder: Path) -> tuple[str,
 
 
 def overlaid(environ: Mapping[str, str], settings: Mapping[str, str | int]) -> dict[str, str]:
-    """Return variables in which settings, by the names that `errata.toml` has, win over all.
+    """Return variables overridden by settings under the names that they have in `errata.toml`.
 
     Example:
         >>> overlaid({"ERRATA_KAFKA__SASL_USERNAME_FILE": "me.txt"}, {"kafka.sasl.username": "me"})

@@ -1,7 +1,7 @@
-"""The sources of settings, for pydantic-settings: a file, and variables.
+"""The sources of settings for pydantic-settings: a file, and variables.
 
-A name that is none of ours is refused here, where its place is known; so is what TOML has and no
-setting takes.
+The sources refuse unknown names, since only they know where a name was set, and TOML values of
+types that no setting takes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from errata.topics.secrets import Hiding, remember
 
 
 class FileSource(TomlConfigSettingsSource):
-    """A file of TOML.
+    """A TOML file.
 
     Args:
-        settings_cls: What the settings are for.
-        path: The file; None: there is none.
-        known: The settings that there are.
+        settings_cls: The model of the settings.
+        path: The file; None if there is none.
+        known: All settings.
 
     Raises:
-        SettingsError: If it can't be read, or a setting is none of ours or malformed.
+        SettingsError: If the file can't be read, or a setting is unknown or malformed.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FileSource(TomlConfigSettingsSource):
             state["folder"] = path.parent / Path(str(state["folder"])).expanduser()
 
     def __call__(self) -> dict[str, Any]:
-        """Return its settings by table and key."""
+        """Return the settings of the file by table and key."""
         return self._tables
 
     def _table(self, table: str, content: object) -> Hiding:
@@ -69,17 +69,17 @@ class FileSource(TomlConfigSettingsSource):
 
 
 class VariableSource(EnvSettingsSource):
-    """Variables of the form ``ERRATA_<TABLE>__<KEY>``, and plain ones, which they win over.
+    """Variables of the form ``ERRATA_<TABLE>__<KEY>``, and plain ones, which they override.
 
-    In tables of any key underscores stand for dots.
+    In tables with arbitrary keys, underscores stand for dots.
 
     Args:
-        settings_cls: What the settings are for.
-        environ: Variables by name; empty ones don't count.
-        known: The settings that there are.
+        settings_cls: The model of the settings.
+        environ: Variables by name; empty ones are ignored.
+        known: All settings.
 
     Raises:
-        SettingsError: If a setting is none of ours.
+        SettingsError: If a setting is unknown.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class VariableSource(EnvSettingsSource):
 
 
 def _hiding(settings: Mapping[str, Any]) -> Hiding:
-    """Return settings that can be shown; on demand the library logs what its sources give."""
+    """Return settings whose secrets are hidden when printed; the library can log its sources."""
     remember(settings)
     return Hiding(settings)
 
 
 def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys and values; ``bootstrap.servers`` without quotes is a table in a table to TOML."""
+    """Yield keys and values; unquoted ``bootstrap.servers`` is a nested table in TOML."""
     for key, value in content.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

@@ -1,4 +1,4 @@
-"""The laws of docs/architecture.md, checked on all that a simulation made visible."""
+"""Checks the laws of docs/architecture.md on all records that a simulation made visible."""
 
 import io
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ class Audit:
     """Checks the laws; `found` has a list of violations by law.
 
     Args:
-        simulation: One that has come to rest.
+        simulation: A finished simulation.
     """
 
     def __init__(self, simulation: Simulation) -> None:
@@ -52,9 +52,9 @@ class Audit:
         self._cover()
 
     def _begin(self) -> None:
-        """Nothing came before what is there."""
+        """Prepare the audit; nothing to do without a switch."""
 
-    # ---------------------------------------------------------------- what a reader believes
+    # ---------------------------------------------------------------- committed records
 
     def _reports(self) -> dict[str, list[Report]]:
         found: dict[str, list[Report]] = defaultdict(list)
@@ -69,7 +69,7 @@ class Audit:
         return bool(content["epoch"] <= committed.get(content["attempt"], -1))
 
     def _believed(self, place: TopicPartition, rows: list[Row] | None = None) -> list[Report]:
-        """Return the revisions of a partition that exist, by epoch, deletes first, copies once."""
+        """Return a partition's committed revisions by epoch, deletes first, without copies."""
         found = []
         for row in self.history.rows[place] if rows is None else rows:
             if row.content is None:
@@ -108,11 +108,11 @@ class Audit:
     # ---------------------------------------------------------------- epoch by epoch
 
     def _epochs(self) -> None:
-        """L1, L2, L3: fold every arc by epoch, and compare with a recomputation."""
+        """L1, L2, L3: fold every arc by epoch, and compare it with a recomputation."""
         by_epoch: dict[int, list[tuple[str, int, Report]]] = defaultdict(list)
         for arc, parts in self.revisions.items():
             if self.plan.arcs[arc].exchange:
-                continue  # many write there; its readers net it
+                continue  # many tasks write there; its readers net the revisions
             for partition, revisions in enumerate(parts):
                 for revision in revisions:
                     by_epoch[revision["epoch"]].append((arc, partition, revision))
@@ -137,14 +137,14 @@ class Audit:
             self._saw(epoch)
 
     def _saw(self, epoch: int) -> None:
-        """Look at all contents as of an epoch."""
+        """Inspect all contents as of an epoch."""
 
     def _letters_of_boxes(self) -> None:
-        """L6: only loops refuse anything here."""
+        """L6: in these networks only loops refuse tuples."""
         self.of_loops.check(self.letters, self.seen)
 
     def _ends(self, arc: str, epoch: int) -> bool:
-        """Whether an arc has to be right at an epoch: jobs on Spark behind it have ended there."""
+        """Return whether an arc must be right at an epoch: batches of its jobs have ended there."""
         ends = [
             {report["done"] for report in self.reports[f"{self.plan.scope_of(job)}.0"]}
             for job in self._jobs(arc)
@@ -152,7 +152,7 @@ class Audit:
         return all(epoch in own or epoch >= max(own, default=0) for own in ends)
 
     def _jobs(self, arc: str) -> set[str]:
-        """Return the aggregates on Spark that an arc comes from."""
+        """Return the aggregates on Spark upstream of an arc."""
         box = self.plan.boxes.get(arc)
         above = set[str]() if box is None else {j for a in box.inputs for j in self._jobs(a)}
         return above | ({arc} & self.plan.spark.keys())
@@ -194,7 +194,7 @@ class Audit:
                     )
 
     def _partition(self, arc: str, content: Tuple, count: int) -> int:
-        """Return the partition of a tuple: that of its fields' Avro bytes, none of a null."""
+        """Return the partition of a tuple: the hash of its fields' Avro bytes, without nulls."""
         kind, encoded = self.plan.arcs[arc], io.BytesIO()
         for name in kind.partition_by:
             if content[name] is not None:
@@ -205,10 +205,10 @@ class Audit:
     # ---------------------------------------------------------------- modes, compaction
 
     def _agree(self) -> None:
-        """L5: the same revisions, hidden part included."""
+        """L5: both modes emit the same revisions, including hidden fields."""
         for one, other in self.simulation.shape.agree:
             if self._jobs(one) | self._jobs(other):
-                continue  # they coalesce epochs
+                continue  # jobs coalesce epochs
             told = [
                 Counter(
                     msgspec.json.encode([p, *(r[n] for n in ("epoch", "op", "before", "after"))])
@@ -221,7 +221,7 @@ class Audit:
                 self.found["L5"].append(f"{one} and {other} differ: {text.decode()}")
 
     def _glitches(self) -> None:
-        """L4: whatever was ever told of a diamond comes of one content of the arc above it."""
+        """L4: every emitted tuple of a diamond comes from one content of the arc upstream."""
         for arc in self.simulation.shape.glitch_free:
             for revision in (r for part in self.revisions[arc] for r in part):
                 for side in filter(None, (revision["before"], revision["after"])):
@@ -230,7 +230,7 @@ class Audit:
                         self.found["L4"].append(f"{arc} epoch {revision['epoch']}: {side}")
 
     def _compacted(self) -> None:
-        """Compaction doesn't change what an arc folds to."""
+        """Check that compaction doesn't change what an arc folds to."""
         self.simulation.clean(all_passed=True)
         for arc, places in self.history.arcs.items():
             for partition, place in enumerate(places):
@@ -247,10 +247,10 @@ class Audit:
                 content[self._identity(arc, revision)] = revision["after"]
         return content
 
-    # ---------------------------------------------------------------- what really happened
+    # ---------------------------------------------------------------- coverage
 
     def _cover(self) -> None:
-        """Count what the laws would be empty without."""
+        """Count the events without which the laws would hold trivially."""
         for arc, parts in self.revisions.items():
             windowed = arc in self.plan.choices
             for revision in (r for part in parts for r in part):
@@ -267,7 +267,7 @@ class Audit:
             self.seen["coalesced epochs"] += self._coalesced(task)
 
     def _kinds(self) -> None:
-        """What is counted of results is what was emitted."""
+        """Check that the counts of results equal the emitted revisions."""
         counted = Counter[str]()
         for report in self.newest.values():
             for name, number in report["counts"].items():
@@ -307,7 +307,7 @@ class Audit:
 
 
 def _matches(have: Tuple | None, want: Tuple | None) -> bool:
-    """Whether a tuple has what it should; of the hidden part the oracle knows ``__rows``."""
+    """Return whether a tuple is as expected; the oracle's only hidden field is ``__rows``."""
     if have is None or want is None:
         return have is want
     return all(have.get(name) == value for name, value in want.items())

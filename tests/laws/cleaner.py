@@ -1,4 +1,4 @@
-"""The broker's log cleaner, as eager as DESIGN 3 allows: behind every reader's frontier."""
+"""The broker's log cleaner: compacts everything that all readers' frontiers have passed."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,9 @@ class Cleaner:
     """Compacts the connection points and the progress topic.
 
     Args:
-        cluster: Where topics are.
-        plan: Says which.
-        history: Reads what is there before it is cleaned.
+        cluster: The cluster of the topics.
+        plan: The plan that names them.
+        history: Reads the records before they are cleaned.
     """
 
     def __init__(self, cluster: MemoryCluster, plan: Plan, history: History) -> None:
@@ -24,11 +24,11 @@ class Cleaner:
         self.view = View(cluster, plan=plan)
 
     def clean(self, processes: Iterable[Process], *, all_passed: bool = False) -> int:
-        """Clean once; return how many revisions went.
+        """Clean once; return how many revisions were removed.
 
         Args:
-            processes: Those that run, and those that are down.
-            all_passed: Nobody reads any more.
+            processes: The processes, including those that are down.
+            all_passed: Whether no process reads any more.
         """
         self.history.read()
         self.view.poll()
@@ -46,7 +46,7 @@ class Cleaner:
         return gone
 
     def _horizon(self, arc: str, place: TopicPartition, processes: list[Process]) -> int:
-        """Return the oldest record that somebody who reads or asks has not passed."""
+        """Return the offset of the oldest record that some reader or asking task has not passed."""
         plan, partition = self.plan, place.partition
         writer = plan.scope_of(arc)
         starting = any(

@@ -1,4 +1,4 @@
-"""What a line is in each envelope that a source may have, and what such a record says, in JSON."""
+"""Encodes lines in each envelope of a source as JSON records, and decodes such records."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -10,7 +10,7 @@ from tests.laws.tape import typed
 
 ENVELOPES = ("native", "debezium", "upsert")
 PASSED = "passed over"
-"""What the oracle takes a record for that says nothing of any tuple."""
+"""The oracle's value for a record without a tuple."""
 
 _CODES = {"insert": "c", "replace": "u", "delete": "d"}
 _OPS = {code: op for op, code in _CODES.items()}
@@ -26,7 +26,7 @@ class Record(NamedTuple):
 
 
 def written(content: Any, envelope: str) -> Record:
-    """Return the record of a line; one without a value or that nobody can read stays as it is."""
+    """Return the record of a line; a missing or undecodable value stays as it is."""
     if content is None or isinstance(content, bytes):
         return Record(None, content)
     op, before, after = content["op"], content.get("before"), content.get("after")
@@ -40,7 +40,7 @@ def written(content: Any, envelope: str) -> Record:
 
 
 def read(record: Record, envelope: str) -> Any:
-    """Return a record as the oracle takes it: a line, `PASSED`, or None for what is none."""
+    """Return a record for the oracle: a line, `PASSED`, or None for an invalid record."""
     if record.value is None and envelope == "debezium":
         return PASSED
     if record.value is None and record.key is not None:

@@ -1,8 +1,8 @@
-"""Random networks of functions that raise for some tuples, and the dead letters they have to leave.
+"""Random networks of functions that raise for some tuples, and the dead letters that they need.
 
-scaled -> liked (where)? -> shared (map)? -> big, small (route) -> both (union)? -> aggregates,
-over windows of time and, at times, of rows; at times, beside them, scaled -> picky (where) ->
-split (map) -> an aggregate, all in one job on Spark
+scaled -> liked (where)? -> shared (map)? -> big, small (route) -> both (union)? -> aggregates, over
+windows of time and sometimes of rows; sometimes also scaled -> picky (where) -> split (map) -> an
+aggregate, all in one job on Spark
 """
 
 import random
@@ -19,7 +19,7 @@ from tests.laws.user_functions import Fussy, likes, shared
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
 ALL = ".all"
-"""Behind the name of an aggregate: its results as if all of them could be told."""
+"""Suffix of an aggregate's name: its results as if none of them were refused."""
 FUSSY = {"n": "count(*)", "fussy": Fussy("size")}
 FUSSY_ORACLE: Mapping[str, Callable[[list[Tuple]], int]] = {
     "n": count(),
@@ -29,13 +29,13 @@ FUSSY_ORACLE: Mapping[str, Callable[[list[Tuple]], int]] = {
 
 @dataclass(frozen=True)
 class FailingShape(Shape):
-    """A network of functions that raise.
+    """A network with functions that raise.
 
     Args:
-        fails: By box, whether it refuses a tuple of its input.
-        untold: Aggregates that don't tell some results.
-        exact: Those of them that refuse a result only when it comes or changes; of others it may be
-            refused again when its window is touched.
+        fails: For each box, whether it refuses a tuple of its input.
+        untold: Aggregates that refuse some results.
+        exact: Those of them that refuse a result only when it is new or changed; the others may
+            refuse it again when its window is touched.
     """
 
     fails: Mapping[str, Callable[[Tuple], bool]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def is_liked(t: Tuple) -> bool:
 
 
 class Failing:
-    """Declares a network, and the oracle's boxes beside it."""
+    """Declares a network, and the oracle's boxes for it."""
 
     def __init__(self, seed: int, *, spark: bool) -> None:
         self.dice = random.Random(f"failing {seed}")
@@ -110,7 +110,7 @@ class Failing:
         return flow.map("shared", fields={"share": how}, **self._where())
 
     def _routed(self, flow: Stream) -> Stream:
-        """Small tuples are what the first output does not take, unless it fails for them."""
+        """The first output rejects small tuples, unless its function raises for them."""
         self.fails["big"] = dislikes
         is_small = "size is not null"
         big, small = flow.route(big=python(likes, "boolean", "size", "product"), small=is_small)
@@ -187,7 +187,7 @@ class Failing:
         self._tells_windows("job", "job.taken", by, drawn, emit)
 
     def _counting(self, flow: Stream) -> list[str]:
-        """Windows that count the tuples that are taken."""
+        """Add windows that count the accepted tuples."""
         dice, names = self.dice, ["rows", "all_rows"]
         by = dice.choice([["product"], ["desk"]])
         size, every = dice.choice([(2, 2), (3, 1), (2, None), (4, None)])
@@ -232,7 +232,7 @@ class Failing:
         self._tells(name, every)
 
     def _tells(self, name: str, every: oracle.Box) -> None:
-        """Declare an aggregate to the oracle: of all results those that can be told."""
+        """Declare an aggregate to the oracle, with only those results that it does not refuse."""
         self.boxes += [every, oracle.Where(name, every.name, is_told)]
         self.fails[name] = is_seven
         self.untold.append(name)
@@ -242,7 +242,7 @@ def failing_shape(seed: int, *, spark: bool = False) -> FailingShape:
     """Return the network of a seed, with a job on Spark or without."""
     made = Failing(seed, spark=spark)
     shape = shape_of(made.net, tuple(made.boxes), *made.agree, every_arc=True)
-    if spark:  # what is within it is not written
+    if spark:  # the arcs inside the job are not written
         plan, job = shape.plan, replace(shape.plan.scopes["job"], outputs=("job",))
         topics = tuple(arc for arc in plan.topics if arc not in job.boxes[:-1])
         shape = replace(

@@ -1,4 +1,4 @@
-"""A scenario in which a network gains boxes while it runs: filled as if they were there always."""
+"""A scenario in which a network gains boxes while it runs; they are filled from the history."""
 
 import json
 from collections.abc import Generator
@@ -23,13 +23,13 @@ from tests.laws.switching import Switching, other_counts
 
 
 class Growing(Switching):
-    """A network gains boxes in the midst of the tape.
+    """A network gains boxes in the middle of the tape.
 
     Args:
-        shape: What runs in the end.
+        shape: The final network.
         old: The plan that it begins with.
         count: The partitions that its sources' arcs get.
-        more: What a simulation needs.
+        more: Other arguments of `Simulation`.
     """
 
     def __init__(self, shape: Shape, old: Plan, *, count: int, **more) -> None:
@@ -40,7 +40,7 @@ class Growing(Switching):
         return next_version(old, other_counts(self.grown, self.count))
 
     def fill(self, was: Shared, new: Plan) -> Fill:
-        """Return what recomputes everything from connection points, and writes what was asked."""
+        """Return a function that recomputes all arcs from connection points, and writes one."""
 
         def fill(arc: NewArc) -> Filled:
             made = dict[str, pl.DataFrame]()
@@ -68,7 +68,7 @@ class Growing(Switching):
 
 
 def ended(steps: Generator[bool, None, pl.DataFrame]) -> pl.DataFrame:
-    """Take all steps of a generator; return what it returns."""
+    """Take all steps of a generator; return its result."""
     while True:
         try:
             next(steps)
@@ -77,7 +77,7 @@ def ended(steps: Generator[bool, None, pl.DataFrame]) -> pl.DataFrame:
 
 
 def growing(*, kept: bool) -> tuple[Shape, Plan]:
-    """A network that has one aggregate, and gains others: in its scope, in others, in new ones."""
+    """A network with one aggregate that gains others: in its scope, in others, in new ones."""
     net, scaled = front(kept=kept)
     up = sums(scaled, "up", scope="a", mode="upstream", keep=KEEP)
     few = replace(net, declarations=dict(net.declarations))

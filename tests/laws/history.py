@@ -1,4 +1,4 @@
-"""All that ever became visible in a network's topics, decoded without our codec."""
+"""All records that ever became visible in a network's topics, decoded without Errata's codec."""
 
 import io
 from collections import defaultdict
@@ -25,11 +25,11 @@ class Row(NamedTuple):
 
 
 class History:
-    """Reads along, so that nothing is missed that the cleaner takes away.
+    """Reads continuously, so that it has the records that the cleaner removes later.
 
     Args:
-        cluster: Where topics are.
-        plan: Says which.
+        cluster: The cluster of the topics.
+        plan: The plan that names them.
     """
 
     def __init__(self, cluster: MemoryCluster, plan: Plan) -> None:
@@ -47,7 +47,7 @@ class History:
         return [TopicPartition(self.plan.topic(arc), partition) for partition in range(count)]
 
     def read(self) -> None:
-        """Take in what has become visible."""
+        """Read the records that have become visible."""
         for place in chain([self.progress, self.letters], *self.arcs.values()):
             records, self.positions[place] = self.cluster.log(place).read(
                 self.positions.get(place, 0), 2**40
@@ -55,7 +55,7 @@ class History:
             self.rows[place] += self._decoded(records)
 
     def present(self, place: TopicPartition) -> list[Row]:
-        """Return what is visible now, after what the cleaner has done."""
+        """Return the records that are visible now, after cleaning."""
         return self._decoded(self.cluster.log(place).read(0, 2**40)[0])
 
     def _decoded(self, records: Any) -> list[Row]:
@@ -63,7 +63,7 @@ class History:
         return [Row(offset, key, self.decode(value)) for offset, key, value in columns]
 
     def decode(self, value: bytes | None) -> dict[str, Any] | None:
-        """Return what a framed Avro record holds; times are plain numbers."""
+        """Return the content of a framed Avro record; times are plain numbers."""
         if value is None:
             return None
         schema_id = int.from_bytes(value[1:HEAD], "big")

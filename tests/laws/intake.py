@@ -1,4 +1,4 @@
-"""What was taken in, epoch by epoch, worked out again from the source records (L6)."""
+"""Recomputes ingest, epoch by epoch, from the source records (L6)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ Letter = tuple[str, int, int, str]  # task, partition, offset, reason
 
 
 class IntakeAudit:
-    """Checks dead letters and watermarks; `arrived` has what each epoch made of sources' arcs.
+    """Checks dead letters and watermarks; `arrived` has the changes of sources' arcs by epoch.
 
     Args:
-        simulation: One that has come to rest.
-        reports: By task.
-        letters: The dead letters that count; those of boxes are passed over.
+        simulation: A finished simulation.
+        reports: The reports by task.
+        letters: The committed dead letters; those of boxes are ignored.
         found: Gets the violations, by law.
     """
 
@@ -60,7 +60,7 @@ class IntakeAudit:
         )
 
     def _take(self, intake: Intake, source: str, partition: int, lines: list[Any]) -> Iterator[int]:
-        """Take all lines of a partition, as its task reported to have; yields each epoch."""
+        """Take all lines of a partition as its task reported them; yield each epoch."""
         at, known, task = 0, NEVER, f"ingest.{source}.{partition}"
         told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
         self.pairs.append(told)
@@ -92,7 +92,7 @@ class IntakeAudit:
                 self.arrived[epoch][source, key] = after.get(key)
 
     def _own(self, source: str, passed: dict[int, list[tuple[int, int, Any, int]]]) -> None:
-        """Take what was passed on, epoch by epoch."""
+        """Take the records that were passed on to owners, epoch by epoch."""
         owners = Owners(
             self.simulation.shape.keep,
             lambda key: int(partitions([bytes([2 * len(key)]) + key.encode()], count)[0]),

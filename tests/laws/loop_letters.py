@@ -1,4 +1,4 @@
-"""The dead letters of loops: one of each tuple that is left out, in the epoch that does so."""
+"""The dead letters of loops: one for each tuple that is left out, in the epoch that does so."""
 
 import re
 from collections import Counter, defaultdict
@@ -15,15 +15,15 @@ REASONS = {
     "function raised": r"box '(\w+)', epoch (\d+): in box '(\w+)' of the loop: function ",
 }
 What = tuple[str, int, str, tuple[Any, ...]]
-"""A loop, an epoch, the box within it, if that raised, and the identity of the tuple."""
+"""A loop, an epoch, the box within it if that raised, and the identity of the tuple."""
 
 
 class LoopLetters:
-    """Notes what loops leave out, epoch by epoch, and holds dead letters against it.
+    """Records what loops leave out, epoch by epoch, and compares it with the dead letters.
 
     Args:
-        boxes: Those of a network, among them its loops.
-        history: Decodes what is in letters.
+        boxes: The boxes of a network, including its loops.
+        history: Decodes the content of dead letters.
         found: Gets the violations, by law.
     """
 
@@ -34,7 +34,7 @@ class LoopLetters:
         self._last: dict[str, dict[Any, Tuple]] = defaultdict(dict)
 
     def saw(self, epoch: int, contents: Mapping[str, Content]) -> None:
-        """Note what was not left out in the epoch before, or not the same."""
+        """Record the tuples that were not left out in the epoch before, or with other values."""
         for loop in self.loops:
             now, before = loop.left_out(contents), self._last[loop.name]
             for (box, identity), t in now.items():
@@ -43,7 +43,7 @@ class LoopLetters:
             self._last[loop.name] = now
 
     def check(self, letters: Iterable[Report], seen: Counter[str]) -> None:
-        """Note what is wrong with the letters of boxes, and count them."""
+        """Record what is wrong with the dead letters of boxes, and count them."""
         told = Counter[What]()
         for letter in letters:
             if letter["offset"] >= 0:

@@ -1,4 +1,4 @@
-"""Lookups and loops as the oracle knows them, in plain Python."""
+"""The oracle's lookups and loops, in plain Python."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from tests.laws.oracle import FOREVER, Content, Tuple, contents
 
 @dataclass(frozen=True)
 class Lookup:
-    """Each tuple with the one that it names elsewhere; it stays the same tuple.
+    """Joins each tuple with the one that it refers to; it keeps its identity.
 
     Args:
-        name: Of its arc.
+        name: Name of its arc.
         inputs: The left and the right arc.
-        on: Pairs of fields, the left one's and the right one's.
-        is_left: Whether tuples that name none stay.
-        kept: The hidden fields that stay: of the identity and the event time.
-        results: By name, of both tuples.
+        on: Pairs of fields, of the left and the right arc.
+        is_left: Whether tuples that refer to none are kept.
+        kept: The hidden fields that are kept: those of the identity and the event time.
+        results: Result functions by name, of both tuples.
     """
 
     name: str
@@ -43,22 +43,22 @@ class Lookup:
 
 
 def shown(t: Tuple, kept: tuple[str, ...]) -> Tuple:
-    """Return a tuple without its hidden fields, but some."""
+    """Return a tuple without hidden fields, except the kept ones."""
     return {name: v for name, v in t.items() if not name.startswith("__") or name in kept}
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """What a body of boxes makes of an arc, round after round, as far as that comes to an end.
+    """The fixpoint of a body of boxes over an arc, for tuples that reach one.
 
     Args:
-        name: Of its arc, and of what goes round.
+        name: Name of its arc, and of the arc that is fed back.
         input: The arc that it starts with.
-        kept: The hidden fields that stay: of the identity and the event time.
+        kept: The hidden fields that are kept: those of the identity and the event time.
         body: The boxes of a round.
-        gives: Name of the one that gives what goes round.
-        rounds: How many there are.
-        fails: By box of the body that calls a function, its input, and what it raises for.
+        gives: Name of the box whose output is fed back.
+        rounds: The number of rounds.
+        fails: For each box of the body that calls a function: its input, and for what it raises.
     """
 
     name: str
@@ -74,9 +74,9 @@ class Iterate:
         return {identity: t for identity, t in now.items() if then.get(identity) == t}
 
     def left_out(self, found: Mapping[str, Content]) -> dict[tuple[str, tuple[Any, ...]], Tuple]:
-        """Return what does not get through, by the box of the body that raises, or "" if none does.
+        """Return the left-out tuples by identity and the box that raises for them, or "" for none.
 
-        What does not settle is told as it entered, or as it was when it came up in the last rounds.
+        A tuple that does not settle has its value at entry, or its first value in the last rounds.
         """
         made: dict[tuple[str, tuple[Any, ...]], Tuple] = {}
         turns = self._turns(found)
@@ -95,7 +95,7 @@ class Iterate:
         return made
 
     def _turns(self, found: Mapping[str, Content]) -> list[Content]:
-        """Return what goes round after each round, and what would after one more."""
+        """Return the content after each round, and after one more."""
         now = {identity: shown(t, self.kept) for identity, t in found[self.input].items()}
         turns = [now]
         for _ in range(self.rounds + 1):

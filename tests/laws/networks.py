@@ -1,4 +1,4 @@
-"""The networks that the laws are tried on: as a user declares them, and as the oracle knows them.
+"""The networks on which the laws are checked, as a user declares them and as the oracle has them.
 
 trades -> wanted (where) -> scaled (map) -> aggregates, in pairs that must agree (L5)
 """
@@ -67,16 +67,17 @@ SECOND_ORACLE = Aggregate(
 
 @dataclass(frozen=True)
 class Shape:
-    """A network, what the oracle makes of it, and which arcs must carry the same revisions.
+    """A network, the oracle's boxes for it, and the arcs that must have the same revisions.
 
     Args:
         plan: The network, compiled.
-        boxes: The oracle's, in topological order.
-        agree: Pairs of arcs of one content, made in different modes.
-        keep: That of its sources, in ms.
-        lateness: That of its sources, in ms.
+        boxes: The oracle's boxes, in topological order.
+        agree: Pairs of arcs with the same content, computed in different modes.
+        keep: The `keep` of its sources, in ms.
+        lateness: The `lateness` of its sources, in ms.
         tape: Makes the records of a source.
-        glitch_free: Arcs whose tuples' ``low`` is ``top`` + 1 if both come of one content (L4).
+        glitch_free: Arcs whose tuples have ``low`` = ``top`` + 1 if both come from one content
+            (L4).
     """
 
     plan: Plan
@@ -133,7 +134,7 @@ def shape_of(
 
 
 def apart(*, kept: bool) -> Shape:
-    """Upstream and downstream in processes of their own."""
+    """Upstream and downstream in separate processes."""
     return _in_pairs(*front(kept=kept))
 
 
@@ -145,12 +146,12 @@ def _in_pairs(net: Network, scaled: Stream, scopes: tuple[str, str] = ("a", "b")
 
 
 def together(*, kept: bool) -> Shape:
-    """Upstream and downstream in one scope, behind one input."""
+    """Upstream and downstream in one scope, with one input."""
     return _in_pairs(*front(kept=kept), scopes=("both", "both"))
 
 
 def further_down(*, kept: bool) -> Shape:
-    """Downstream with the results kept behind a map and a filter, in another scope."""
+    """Downstream, with its results kept behind a map and a filter, in another scope."""
     net, scaled = front(kept=kept)
     _sums(scaled, "up", scope="a", mode="upstream")
     down = _sums(scaled, "down", scope="b", mode="downstream")
@@ -165,7 +166,7 @@ def further_down(*, kept: bool) -> Shape:
 
 
 def chain(*, kept: bool) -> Shape:
-    """An aggregate over another's results; when not `kept`, the replay goes through the first."""
+    """An aggregate over another's results; if not `kept`, the replay goes through the first one."""
     net, scaled = front(kept=True)
     first = scaled.aggregate(
         "first",
@@ -191,7 +192,7 @@ def chain(*, kept: bool) -> Shape:
 
 
 def exchanged(*, kept: bool) -> Shape:
-    """Groups that lie across partitions, brought together through exchanges."""
+    """Groups that span partitions, brought together by exchanges."""
     net, scaled = front(kept=kept)
     for name, mode in (("up", "upstream"), ("down", "downstream")):
         scaled.aggregate(
@@ -208,7 +209,7 @@ def exchanged(*, kept: bool) -> Shape:
 
 
 def moved(*, kept: bool) -> Shape:
-    """A map that changes what its arc is partitioned by; a chain of aggregates behind it."""
+    """A map that changes the fields its arc is partitioned by, then a chain of aggregates."""
     net, scaled = front(kept=True)
     placed = scaled.map(
         "placed",
@@ -231,7 +232,7 @@ def moved(*, kept: bool) -> Shape:
 
 
 def routed(*, kept: bool) -> Shape:
-    """A route whose outputs meet again; what none of them takes stays out."""
+    """A route whose outputs meet again; tuples that no output accepts are dropped."""
     net, scaled = front(kept=kept)
     big, small = scaled.route(big="amount >= 1", small="size is not null", keep=None)
     more = big.map("more", fields={"value": "value + 1"}, scope="more")
@@ -253,7 +254,7 @@ def routed(*, kept: bool) -> Shape:
 
 
 def united(*, kept: bool) -> Shape:
-    """Two sources, with watermarks and identities of their own, in one union."""
+    """Two sources, each with its own watermarks and identities, in one union."""
     net, scaled = front(kept=kept)
     more = _source(net, "more").map("doubled", fields={"value": "amount * 2"})
     both = net.union("both", scaled, more, keep=KEEP if kept else None)
@@ -271,15 +272,15 @@ def united(*, kept: bool) -> Shape:
 
 
 def rekeyed(*, kept: bool) -> Shape:
-    """A source whose records of an identity come from any partition of its topic."""
+    """A source whose records of one identity come from any partition of its topic."""
     shape = _in_pairs(*front(kept=kept, partitions=4, rekey=True))
     return replace(shape, tape=partial(Tape, scattered=True))
 
 
 def diamond(*, kept: bool) -> Shape:
-    """(A + 1) / (A + 2): one arc by two ways that meet again, A being how many tuples a window has.
+    """(A + 1) / (A + 2), where A counts a window's tuples: two paths from one arc that meet again.
 
-    In one scope; in processes of their own; and behind exchanges.
+    In one scope; in separate processes; and behind exchanges.
     """
     net, scaled = front(kept=kept)
     boxes: list[Box] = []

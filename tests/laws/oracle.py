@@ -1,7 +1,7 @@
-"""What every arc must hold, recomputed from scratch in plain Python and exact arithmetic.
+"""The expected content of every arc, recomputed from scratch in plain Python, exactly.
 
-It shares no code with the boxes: no polars, no windows, aggregates or expressions of ours. A tuple
-is a dict, an arc's content a dict of tuples by identity.
+It shares no code with the boxes: no Polars, and none of Errata's windows, aggregates or
+expressions. A tuple is a dict, an arc's content a dict of tuples by identity.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ IDLE = FOREVER + 1
 
 @dataclass(frozen=True)
 class Where:
-    """Passes the tuples that a predicate is true of."""
+    """Passes the tuples for which a predicate is true."""
 
     name: str
     input: str
@@ -40,7 +40,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Map:
-    """Adds fields, or replaces them; a tuple that gets no event time is left out."""
+    """Adds or replaces fields; a tuple without an event time is left out."""
 
     name: str
     input: str
@@ -56,19 +56,19 @@ class Map:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Windows by group; results once the watermark has passed their end.
+    """Windows by group; results come once the watermark has passed their end.
 
     Args:
-        name: Of its arc.
-        input: Of the arc that it reads.
+        name: Name of its arc.
+        input: Name of its input arc.
         by: Group fields.
         size: Windows are [k * slide, k * slide + size).
-        slide: How far apart they start.
-        results: By name.
-        time: Gives a tuple's event time.
-        windows: Gives other windows: those that hold some of the event times of a group.
+        slide: The distance of their starts.
+        results: Result functions by name.
+        time: Returns a tuple's event time.
+        windows: Returns other windows: those that hold some of the event times of a group.
         on_update: Whether results don't wait for the watermark.
-        is_whole: Whether there is one window alone, which nobody sees.
+        is_whole: Whether there is only one window, whose bounds are not fields.
     """
 
     name: str
@@ -111,8 +111,8 @@ class Distinct:
     """Each combination of values of some fields once, at the time of its earliest tuple.
 
     Args:
-        name: Of its arc.
-        input: Of the arc that it reads.
+        name: Name of its arc.
+        input: Name of its input arc.
         by: The fields.
         time: The field of the event time.
     """
@@ -133,7 +133,7 @@ class Distinct:
 
 @dataclass(frozen=True)
 class Union:
-    """All tuples of several arcs; with a tag that says which, where identities may be the same."""
+    """All tuples of several arcs; with a tag for the arc if their identities may be equal."""
 
     name: str
     inputs: tuple[str, ...]
@@ -153,13 +153,13 @@ class Join:
     """Pairs of tuples that are equal in some fields, none of them null.
 
     Args:
-        name: Of its arc.
+        name: Name of its arc.
         inputs: The left and the right arc.
         on: The fields.
-        is_left: Whether left tuples without a right one stay.
-        identities: Of both sides: the fields that name a tuple.
-        times: Of both sides: the field of the event time.
-        results: By name, of both tuples.
+        is_left: Whether left tuples without a match are kept.
+        identities: The identity fields of both sides.
+        times: The event-time fields of both sides.
+        results: Result functions by name, of both tuples.
     """
 
     name: str
@@ -212,11 +212,11 @@ def closed_at(result: Tuple) -> int:
 
 
 Box = Where | Map | Aggregate | Distinct | Union | Join | Lag | Counting
-"""And those of `tests.laws.loops`."""
+"""Those of `tests.laws.loops` also belong to it."""
 
 
 def contents(boxes: Iterable[Box], sources: Mapping[str, Content], wm: int) -> dict[str, Content]:
-    """Return what every arc holds, given what the sources' arcs hold and wm(e)."""
+    """Return the content of every arc, given the content of the sources' arcs and wm(e)."""
     found = dict(sources)
     for box in boxes:
         if isinstance(box, Union):
@@ -248,7 +248,7 @@ def largest(name: str) -> Callable[[list[Tuple]], Any]:
 
 
 def mean(name: str, *, places: int | None = None) -> Callable[[list[Tuple]], Any]:
-    """Return the average: the nearest double or, of decimals, rounded half away from zero."""
+    """Return the average: the nearest double, or for decimals rounded half away from zero."""
 
     def of(tuples: list[Tuple]) -> Any:
         values = _values(name, tuples)
@@ -270,7 +270,7 @@ def mean(name: str, *, places: int | None = None) -> Callable[[list[Tuple]], Any
 def watermark(pairs: Iterable[Mapping[int, int]], epoch: int) -> int:
     """Return wm(epoch) from the (epoch, watermark) pairs of every partition.
 
-    The minimum of what each had seen, idle ones left out, never falling.
+    It is the minimum over the partitions, without idle ones, and never falls.
     """
     known = list(pairs)
     highest = NEVER

@@ -1,4 +1,4 @@
-"""One process of a simulation: some tasks, or some sweepers, that share what they know."""
+"""One process of a simulation: tasks or sweepers that share a view."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -20,20 +20,20 @@ from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.laws.spark_engine import SparkJob
 
-SEGMENT_ROWS = 6  # sealed often, so that a new life finds something
+SEGMENT_ROWS = 6  # small, so that a restarted sweeper finds sealed segments
 NEVER_COMPACTED_MS = 2**60
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a process runs.
+    """The kind of a process.
 
     Args:
         what: ``ingest``, ``scope``, ``spark`` or ``sweep``.
         name: The source, the scope, or the arc.
-        partitions: Which partitions of it.
-        beside: Scope: whether its sweepers run in the same process.
-        skew_ms: Ingest: error of its clock.
+        partitions: Its partitions.
+        beside: Of a scope: whether its sweepers run in the same process.
+        skew_ms: Of ingest: the error of its clock.
     """
 
     what: str
@@ -46,12 +46,12 @@ class Kind:
 def kinds(
     plan: Plan, rng: random.Random, *, beside: float, skews_ms: Sequence[int] = ()
 ) -> list[Kind]:
-    """Return the processes of a network, divided up at random.
+    """Return the processes of a network, with tasks distributed at random.
 
     Args:
         plan: The network.
-        rng: The dice.
-        beside: Which share of the scopes has its sweepers beside it.
+        rng: The random generator.
+        beside: The share of scopes with their sweepers beside them.
         skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
     found = []
@@ -78,13 +78,13 @@ def kinds(
 
 
 class Process:
-    """A process.
+    """A simulated process.
 
     Args:
         kind: What it runs.
-        cluster: Where topics are.
-        plan: What is deployed.
-        folder: Where its indexes and copies are kept.
+        cluster: The cluster of the topics.
+        plan: The deployed plan.
+        folder: The folder of its indexes and copies.
         now: The clock, in ms.
     """
 
@@ -175,28 +175,28 @@ class Process:
         return sweeper
 
     def advance(self, rng: random.Random, turn: int | None = None) -> bool:
-        """One step of one actor, by number or at random; then sweepers lag at times."""
+        """Advance one actor, by number or at random; in the latter case sweepers may lag."""
         self.turn = rng.randrange(len(self.actors)) if turn is None else turn
         if turn is None and not isinstance(self.actors[self.turn], Task) and rng.random() < 0.3:
             return False
         return next(self.lives[self.turn])
 
     def begin_again(self) -> None:
-        """Start a new life of the task whose commit is doubtful; the others go on."""
+        """Start a new attempt of the task whose commit is doubtful; the other tasks continue."""
         self.lives[self.turn] = self.actors[self.turn].life()
 
     def forget_transactions(self) -> None:
-        """Leave open transactions to the broker, as a process does that is killed."""
+        """Leave open transactions to the broker, as a killed process does."""
         for task in self.tasks:
             task.attempt.transactions = None
 
     def kill(self) -> None:
-        """End without a word."""
+        """End abruptly, as by SIGKILL."""
         self.forget_transactions()
         self.close()
 
     def close(self) -> None:
-        """Give files back; safe to call twice."""
+        """Close files; safe to call twice."""
         self.is_dead = True
         for life in self.lives:
             life.close()
@@ -204,5 +204,5 @@ class Process:
             sweeper.close()
 
     def passed(self, sweeper: Sweeper) -> int:
-        """Return the epoch up to which the cleaner may believe that a sweeper has read."""
+        """Return the epoch up to which the cleaner may assume that a sweeper has read."""
         return sweeper.reported if self.is_dead else min(sweeper.reported, sweeper.store.upto)

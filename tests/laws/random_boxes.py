@@ -15,20 +15,20 @@ from tests.laws.random_times import Times
 from tests.laws.tape import PLAIN, WIDE
 
 INEXACT = ("double", "rough")
-"""Kinds whose values nothing can be joined on."""
+"""Kinds whose values are never joined on."""
 
 FIELDS = PLAIN | WIDE
-"""Those of every source."""
+"""The fields of every source."""
 
 
 def kind(declared: str) -> str:
-    """Return the kind of a declared type, as `tests.laws.random_results` knows it."""
+    """Return the kind of a declared type, by its name in `tests.laws.random_results`."""
     plain = declared.removesuffix("?").removesuffix("-millis")
     return f"decimal:{plain[-2]}" if plain.startswith("decimal") else plain
 
 
 def less(size: int | None, lots: int | None) -> int | None:
-    """Return a difference; it stands null in both, as it must if both may be."""
+    """Return a difference; null if one side is, as it must be when both may be null."""
     return None if size is None or lots is None else size - lots
 
 
@@ -53,7 +53,7 @@ MAPS: Mapping[str, Drawn] = {
         "date_add(day, lots)", _or_null("day", lambda t: t["day"] + timedelta(t["lots"])), "date"
     ),
 }
-"""What maps make of fields; what has another name than a source's field is new."""
+"""Fields that maps set; a name that no source has is a new field."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Flow:
 
     Args:
         stream: The arc.
-        kinds: Kind by name of the field.
-        identity: What names a tuple.
+        kinds: Kinds by field name.
+        identity: The identity fields.
         time: The field of its event time.
     """
 
@@ -77,16 +77,16 @@ class Flow:
         return self.stream.name
 
     def to(self, stream: Stream) -> "Flow":
-        """Return another arc of the same tuples."""
+        """Return another arc with the same kind of tuples."""
         return replace(self, stream=stream)
 
 
 class Declaring:
-    """Declares boxes at random, and the oracle's beside them.
+    """Declares random boxes, and the oracle's boxes for them.
 
     Args:
-        dice: The dice.
-        times: When it happens.
+        dice: The random generator.
+        times: The event times of the network.
     """
 
     def __init__(self, dice: random.Random, times: Times) -> None:
@@ -97,19 +97,19 @@ class Declaring:
         return self.dice.random() < share
 
     def fresh(self, stem: str) -> str:
-        """Return a name of its own."""
+        """Return a unique name."""
         return f"{stem}{len(self.boxes)}"
 
     def kept(self, share: float) -> int | None:
-        """Return a keep, or none."""
+        """Return a keep, or None."""
         return self.times.keep if self.chance(share) else None
 
     def scope(self, name: str) -> str | None:
-        """Return a scope of its own, or none."""
+        """Return a separate scope, or None."""
         return f"of_{name}" if self.chance(0.35) else None
 
     def stateless(self, flow: Flow) -> Flow:
-        """Put a stateless box, or a route and a union, behind an arc."""
+        """Append a stateless box, or a route and a union, to an arc."""
         return self.dice.choice([self.where, self.map, self.map, self.route])(flow)
 
     def where(self, flow: Flow) -> Flow:
@@ -119,7 +119,7 @@ class Declaring:
         return flow.to(stream)
 
     def map(self, flow: Flow, *, alike: bool = False) -> Flow:
-        """Add fields or replace some; with `alike` the fields stay the same ones."""
+        """Add or replace fields; with `alike` the set of fields stays the same."""
         chosen = self.dice.sample(list(MAPS), self.dice.choice([1, 1, 2]))
         made = {name: MAPS[name] for name in chosen if not alike or name in FIELDS}
         if self.chance(0.3) or not made:
@@ -138,7 +138,7 @@ class Declaring:
         return replace(flow, stream=stream, kinds=kinds)
 
     def _other_time(self) -> Drawn:
-        """Return a later or an earlier event time; at times only some tuples get one."""
+        """Return a later or an earlier event time; sometimes only some tuples get one."""
         unit, shift = self.times.unit, self.dice.choice([-7, 5, 13]) * self.times.unit
         forms: list[tuple[str, Callable[[Tuple], int | None]]] = [
             (f"{shift}L", lambda t: shift),
@@ -154,7 +154,7 @@ class Declaring:
         return Drawn(f"timestamp_millis(unix_millis(at) + {text})", moved, "timestamp")
 
     def route(self, flow: Flow) -> Flow:
-        """Give tuples to two or three arcs, one of which may be mapped, and bring them together."""
+        """Route tuples to two or three arcs, one of which may be mapped, and unite them."""
         found = [draw_predicate(self.dice, flow.kinds, self.times.unit) for _ in range(2)]
         if self.chance(0.5):
             found.append(Drawn("rest", lambda t: True, "boolean"))
@@ -168,7 +168,7 @@ class Declaring:
         return self.union(self.map(first, alike=True) if self.chance(0.5) else first, *others)
 
     def join(self, one: Flow, other: Flow) -> Flow | None:
-        """Join two arcs on a field or two that both have; None if there is none."""
+        """Join two arcs on one or two common fields; None if there is none."""
         dice, name = self.dice, self.fresh("join")
         shared = [n for n in one.kinds if other.kinds.get(n) == one.kinds[n] not in INEXACT]
         if not shared:
@@ -225,7 +225,7 @@ class Declaring:
         return Flow(stream, kinds, (*on, *rest), time)
 
     def lag(self, flow: Flow, groups: tuple[str, ...]) -> Flow:
-        """Put something of the tuple before beside each."""
+        """Add to each tuple a field of an earlier one in its group."""
         dice, name = self.dice, self.fresh("lag")
         chosen = dice.sample(list(flow.kinds), min(dice.choice([1, 2]), len(flow.kinds)))
         drawn = {f"{name}of{number}": of for number, of in enumerate(chosen)}
@@ -254,7 +254,7 @@ class Declaring:
         return replace(flow, stream=stream, kinds=kinds)
 
     def distinct(self, flow: Flow, fields: tuple[str, ...]) -> Flow:
-        """Have each combination of values once; the arc itself if there are no fields."""
+        """Keep each combination of values once; the arc itself if there are no fields."""
         if not fields:
             return flow
         name = self.fresh("distinct")
@@ -272,7 +272,7 @@ class Declaring:
         return Flow(stream, kinds, fields, flow.time)
 
     def union(self, *flows: Flow, tag: str | None = None) -> Flow:
-        """Bring arcs of the same fields together; a tag is part of the identity."""
+        """Unite arcs with the same fields; a tag is part of the identity."""
         name = self.fresh("union")
         stream = self.net.union(name, *(flow.stream for flow in flows), keep=self.kept(0.3))
         self.boxes.append(oracle.Union(name, tuple(flow.name for flow in flows), tag=tag))

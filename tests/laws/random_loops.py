@@ -1,4 +1,4 @@
-"""Random lookups and loops: chains, circles, sums that feed themselves."""
+"""Random lookups and loops: chains, cycles, sums that feed themselves."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +17,12 @@ Step = Callable[[Flow, str], Flow]
 
 
 class Looping(Declaring):
-    """Declares lookups and loops, and the oracle's beside them."""
+    """Declares lookups and loops, and the oracle's boxes for them."""
 
     fails: dict[str, tuple[str, Callable[[Tuple], bool]]]
 
     def lookup(self, one: Flow, other: Flow) -> Flow | None:
-        """Look up in one arc from another, by fields of fitting kinds; None if there are none."""
+        """Look up in one arc from another, by fields of matching kinds; None if there are none."""
         dice, name, pairs = self.dice, self.fresh("lookup"), dict[str, str]()
         for its in other.identity:
             fit = [n for n, kind in one.kinds.items() if other.kinds.get(its) == kind]
@@ -61,7 +61,7 @@ class Looping(Declaring):
         return replace(one, stream=stream, kinds=kinds)
 
     def loop(self, flow: Flow) -> Flow:
-        """Let an arc go round, of its own or by links between products."""
+        """Iterate over an arc, by its own fields or by links between products."""
         dice = self.dice
         free = [name for name in ("product", "lots") if _is_free(flow, name)]
         links = None
@@ -108,7 +108,7 @@ class Looping(Declaring):
         return flow.to(stream)
 
     def _links(self, flow: Flow) -> Flow:
-        """Return by product the one that follows it, if any: chains and circles of three."""
+        """Return for each product its successor, if any: chains and cycles of three."""
         name, by = self.fresh("next"), self.fresh("links")
         text = "case lots when 1 then 'tea' when 2 then 'fig' when 40 then 'yam' end"
         stream = flow.stream.map(name, fields={"next": text})
@@ -120,10 +120,10 @@ class Looping(Declaring):
         kinds = {"product": "string", "next": "string", "n": "long"}
         return Flow(stream, kinds, ("product",), "__window_end")
 
-    # ---------------------------------------------------------------- what a round does
+    # ---------------------------------------------------------------- the boxes of a round
 
     def _map(self, flow: Flow, name: str, text: str, means: Callable[[Tuple], Any]) -> Flow:
-        """Replace a number, at times by a function of Python's that raises for some."""
+        """Replace a number, sometimes by a Python function that raises for some tuples."""
         if self.chance(0.5):
             self.boxes.append(oracle.Map(name, flow.name, {"lots": means}))
             return flow.to(flow.stream.map(name, lots=text))
@@ -133,19 +133,19 @@ class Looping(Declaring):
         return flow.to(flow.stream.map(name, lots=python(_raising(means), "int", "lots")))
 
     def _counted(self, flow: Flow, name: str) -> Flow:
-        """Large numbers come down by four; one and two take turns for ever."""
+        """Decrease large numbers by four; one and two alternate forever."""
         text = "case when lots > 4 then lots - 4 when lots in (1, 2) then 3 - lots else lots end"
         return self._map(flow, name, f"coalesce(cast({text} as int), lots)", _count)
 
     def _dropped(self, flow: Flow, name: str) -> Flow:
-        """Numbers come down by one, and are dropped at none."""
+        """Decrease numbers by one, and drop tuples at zero."""
         stream = flow.stream.where(f"{name}w", "lots <> 0")
         self.boxes.append(oracle.Where(f"{name}w", flow.name, lambda t: t["lots"] != 0))
         text = "if(lots > 0 and lots < 9, coalesce(lots - 1, lots), lots)"
         return self._map(flow.to(stream), name, text, _less)
 
     def _routed(self, flow: Flow, name: str) -> Flow:
-        """Those above a bound go one way, the others another."""
+        """Route tuples above a bound to one output, and the others to another."""
         stem = f"{name}r"
         above, rest = flow.stream.route(fields={f"{stem}0": "lots > 1", f"{stem}1": "rest"})
         self.boxes.append(oracle.Where(f"{stem}0", flow.name, lambda t: t["lots"] > 1))
@@ -157,7 +157,7 @@ class Looping(Declaring):
         return flow.to(self.net.union(name, halved.stream, rest))
 
     def _levelled(self, flow: Flow, name: str) -> Flow:
-        """Each comes up by three until it is level with the largest of its group."""
+        """Raise each number by three until it reaches the largest of its group."""
         by = next(name for name in GROUPS if name in flow.kinds)
         options = {"window": None, "emit": "on_update"}
         top = flow.stream.aggregate(f"{name}t", by=[by], fields={"most": "max(lots)"}, **options)
@@ -170,7 +170,7 @@ class Looping(Declaring):
         return flow.to(stream)
 
     def _linked(self, flow: Flow, name: str, *, links: Flow, field: str) -> Flow:
-        """A product becomes the next one, if there is one."""
+        """Replace a product by its successor, if there is one."""
         text = f"coalesce(o.next, {field})"
         stream = flow.stream.lookup(
             name, links.stream, on={field: "product"}, alias="o", fields={field: text}
@@ -178,7 +178,7 @@ class Looping(Declaring):
         return self._followed(flow.to(stream), name, (flow.name, links.name), field)
 
     def _jumped(self, flow: Flow, name: str) -> Flow:
-        """The next one becomes the next one's next in the same round: chains halve."""
+        """Replace each link by the link of its successor in the same round: chains halve."""
         text = "coalesce(o.next, next)"
         stream = flow.stream.lookup(name, flow.stream, on={"next": "product"}, alias="o", next=text)
         return self._followed(flow.to(stream), name, (flow.name, flow.name), "next")
@@ -191,7 +191,7 @@ class Looping(Declaring):
 
 
 def has_links(flow: Flow) -> bool:
-    """Whether there are links in an arc."""
+    """Return whether an arc has links."""
     return flow.kinds.get("lots") == "int" and flow.kinds.get("product") == "string"
 
 

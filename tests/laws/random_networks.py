@@ -1,7 +1,7 @@
-"""A random network of every box, window, emission, type and function, and what it has to hold.
+"""A random network of all boxes, windows, emissions, types and functions, and its oracle.
 
-one source, or two in a union -> up to three stateless boxes -> an aggregate in two modes or three
--> perhaps a second one over its results.
+one source, or two in a union -> up to three stateless boxes -> an aggregate in two or three modes
+-> sometimes a second one over its results.
 """
 
 import random
@@ -30,7 +30,7 @@ class RandomShape(Shape):
     """A random network.
 
     Args:
-        told: Its declarations, to make it again by hand.
+        told: Its declarations, to reproduce it by hand.
     """
 
     told: str = ""
@@ -44,17 +44,17 @@ def random_shape(
     rows: bool = False,
     loops: bool = False,
 ) -> RandomShape:
-    """Return the network of a seed, always the same.
+    """Return the network of a seed; the same for each call.
 
     Args:
         seed: The seed.
         spark: Whether some aggregates are on Spark.
-        joins: Whether arcs meet in joins.
-        rows: Whether there are lags, windows that count, and distinct boxes.
-        loops: Whether they meet in joins and lookups, and go round in loops.
+        joins: Whether it has joins.
+        rows: Whether it has lags, windows that count, and distinct boxes.
+        loops: Whether it has joins, lookups and loops.
 
     Raises:
-        AssertionError: If it is refused, which no network that is made here should be.
+        AssertionError: If it is refused; no network of this module should be.
     """
     dice = random.Random(f"network {seed}")
     rim = random.Random(f"rim {seed}")
@@ -89,14 +89,14 @@ def random_shape(
 
 
 class RandomNetwork(Looping):
-    """Declares a whole network; `agree` has the pairs of arcs that must carry the same.
+    """Declares a whole network; `agree` has the pairs of arcs that must have the same revisions.
 
     Args:
-        rim: The dice for what meets others: envelopes, sinks, Spark.
+        rim: The random generator for envelopes, sinks and Spark.
         spark: Whether some aggregates are on Spark.
-        joins: Whether arcs meet in joins.
-        rows: Whether there are lags, windows that count, and distinct boxes.
-        loops: Whether they also meet in lookups, and go round in loops.
+        joins: Whether it has joins.
+        rows: Whether it has lags, windows that count, and distinct boxes.
+        loops: Whether it also has lookups and loops.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class RandomNetwork(Looping):
         self.loops = loops
 
     def declare(self) -> None:
-        """Declare it."""
+        """Declare the network."""
         self.agree: list[tuple[str, str]] = []
         flows = [flow := self._sources()]
         for _ in range(self.dice.choice([0, 1, 1, 2, 2, 3])):
@@ -140,7 +140,7 @@ class RandomNetwork(Looping):
             self._distinct([*flows, *results])
 
     def _distinct(self, flows: list[Flow]) -> None:
-        """Have combinations of values of an arc once, and look at these in order, or count them."""
+        """Add a distinct box, and a lag or an aggregate behind it."""
         above = self.dice.choice(flows)
         once = self.distinct(above, self._groups(above))
         if once is above:
@@ -151,10 +151,10 @@ class RandomNetwork(Looping):
             self._aggregates(once, stem="of")
 
     def _meet(self, flows: list[Flow]) -> Flow | None:
-        """Join two arcs, or one with itself or another of its descent; None if they can't be."""
+        """Join two arcs, or one with itself or a related one; None if they can't be joined."""
         dice = self.dice
         one, other = dice.choice(flows), dice.choice(flows)
-        ends = "__window_end" in (one.time, other.time)  # at which no clocks are known
+        ends = "__window_end" in (one.time, other.time)  # the oracle has no clocks for these times
         if self.loops and (self.chance(0.6) or ends):
             other = dice.choice([other, self._links(one)]) if has_links(one) else other
             return self.lookup(one, other) or self.loop(one)
@@ -186,7 +186,7 @@ class RandomNetwork(Looping):
         return Flow(stream, {name: kind(text) for name, text in FIELDS.items()}, ("key",))
 
     def sink(self) -> None:
-        """Give some arcs a sink, in half of the networks."""
+        """Add sinks to some arcs, in half of the networks."""
         names = list(self.net.declarations)
         count = self.rim.choice([0, 0, 0, 2, 3, 4])
         for number, name in enumerate(self.rim.sample(names, min(count, len(names)))):
@@ -202,7 +202,7 @@ class RandomNetwork(Looping):
         if self.rows and can_count and self.chance(0.6):
             return self._counting(flow, stem=stem)
         dice, (window, known) = self.dice, self.times.window(self.dice)
-        if flow.time == "__window_end":  # a whole history's result is at the end of time
+        if flow.time == "__window_end":  # the result of a whole history is at the end of time
             window, known = None, windows.whole
         groups, orders = self._groups(flow), self._orders(flow)
         results = draw_results(dice, self._rows(flow, groups, orders), stem=stem)
@@ -233,7 +233,7 @@ class RandomNetwork(Looping):
                 horizon = self.rim.choice([None, None, 0, 3 * self.times.unit])
                 how |= {"mode": "adaptive", "place": "spark", "horizon": horizon}
                 how |= {"scope": None, "partitions": None}
-                keep = keep if stem.startswith("s") else self.times.keep  # others may stand on it
+                keep = keep if stem.startswith("s") else self.times.keep  # others may replay it
             stream = flow.stream.aggregate(name, keep=keep, **how)
             self.boxes.append(
                 Aggregate(
@@ -256,7 +256,7 @@ class RandomNetwork(Looping):
         return found
 
     def _counting(self, flow: Flow, *, stem: str) -> list[Flow]:
-        """Declare one aggregate over windows that count tuples in both modes."""
+        """Declare one aggregate over windows that count tuples, in both modes."""
         dice, groups, orders = self.dice, self._groups(flow)[:1], self._orders(flow)
         results = draw_results(dice, self._rows(flow, groups, orders), stem=stem)
         rows, every = dice.choice([(1, 1), (2, 2), (2, 1), (5, 3), (1, None), (2, None), (5, None)])
@@ -312,7 +312,7 @@ class RandomNetwork(Looping):
         return Rows(flow.kinds, by_time, by_order, groups, self.times.unit)
 
     def _keep_below(self, flow: Flow) -> None:
-        """Keep results behind a map and perhaps a filter by their identity."""
+        """Keep results behind a map, and sometimes a filter, that keep their identity."""
         seen = {name: flow.kinds[name] for name in flow.identity if name in flow.kinds}
         name, has_filter = self.fresh("named"), bool(seen) and self.chance(0.7)
         keep = None if has_filter else self.times.keep

@@ -1,7 +1,7 @@
-"""Random predicates, fields and results: as a user writes them, and as the oracle knows them.
+"""Random predicates, fields and results, as a user writes them and as the oracle has them.
 
-Kinds are those of fields, without the digits of a decimal but for its scale, as ``decimal:2``;
-``rough`` is a double that is the nearest one to a result, of which no total is asked.
+Kinds are those of fields, of a decimal only with its scale, as ``decimal:2``; ``rough`` is a double
+that is the nearest one to a result, and is never summed.
 """
 
 import random
@@ -38,7 +38,7 @@ WHOLE = ("int", "long")
 
 
 class Drawn(NamedTuple):
-    """A text, what it means, the kind of what it gives, whether no stored result can tell it."""
+    """A text, its meaning, the kind of its result, and whether it needs the whole content."""
 
     text: Any
     means: Callable[..., Any]
@@ -48,14 +48,14 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """What results are made of.
+    """The fields that results are computed from.
 
     Args:
-        kinds: Kind by name of the field.
+        kinds: Kinds by field name.
         order: The event time, then the identity.
-        order_by: What ``first`` and ``last`` go by, then the identity.
-        groups: Fields that are the same for all.
-        unit: Length of what times are multiples of, in ms.
+        order_by: The order of ``first`` and ``last``, then the identity.
+        groups: Fields that are the same for all tuples.
+        unit: Times are multiples of this, in ms.
     """
 
     kinds: Kinds
@@ -73,7 +73,7 @@ def is_number(kind: str) -> bool:
 
 
 def draw_predicate(dice: random.Random, kinds: Kinds, unit: int) -> Drawn:
-    """Return a predicate over some of the fields; what is not true of null is false."""
+    """Return a predicate over some of the fields; where it is null it counts as false."""
     if dice.random() < 0.25:
         one, other = draw_predicate(dice, kinds, unit), draw_predicate(dice, kinds, unit)
         word, join = dice.choice([("and", all), ("or", any)])
@@ -131,7 +131,7 @@ def draw_result(dice: random.Random, rows: Rows) -> Drawn:
 
 
 def draw_call(dice: random.Random, rows: Rows) -> Drawn:
-    """Return a call of any function on a field that it takes, each kind of field as often."""
+    """Return a call of any function on a matching field; each kind of field is equally likely."""
     free = {name: kind for name, kind in rows.kinds.items() if name not in rows.groups}
     kind = dice.choice(list(dict.fromkeys(free.values())))
     name = dice.choice([name for name in free if free[name] == kind])
@@ -146,7 +146,7 @@ def _filtered(dice: random.Random, rows: Rows, call: Drawn) -> Drawn:
 
 
 def _calls(dice: random.Random, rows: Rows, name: str) -> list[Drawn]:
-    """Return the calls of a field, those of any kind less often than those of its own."""
+    """Return the calls on a field; functions for any kind are rarer than those for its own kind."""
     kind, order = rows.kinds[name], rows.order_by
     other = dice.choice(list(rows.kinds))
     ignore = dice.random() < 0.5
@@ -175,7 +175,7 @@ def _calls(dice: random.Random, rows: Rows, name: str) -> list[Drawn]:
             Drawn(f"sum({name})", total(name), "long" if kind in WHOLE else kind),
             Drawn(f"avg({name})", mean(name, places=places), average),
         ]
-        own *= 2  # as often as the four of the variance
+        own *= 2  # to be as frequent as the four of the variance
         for called, sample, root in (
             ("var_samp", True, False),
             ("var_pop", False, False),
@@ -193,7 +193,7 @@ def _calls(dice: random.Random, rows: Rows, name: str) -> list[Drawn]:
 
 
 def draw_whole(dice: random.Random, rows: Rows) -> Drawn:
-    """Return a call of a function of a whole content, perhaps with a filter."""
+    """Return a call of a function that needs the whole content, sometimes with a filter."""
     name, other = (dice.choice(list(rows.kinds)) for _ in range(2))
     kind = rows.kinds[name]
     found = [
@@ -224,7 +224,7 @@ def draw_whole(dice: random.Random, rows: Rows) -> Drawn:
 
 
 def _json(kind: str) -> Callable[[Any], str] | None:
-    """Return what writes a value as JSON; None where that is a matter of taste."""
+    """Return a function that writes a value as JSON; None if its form is not unique."""
     if kind in ("string", "date"):
         return lambda v: f'"{v}"'
     if kind in WHOLE or kind == "boolean":

@@ -1,4 +1,4 @@
-"""When random networks happen, near 1970 or a change of a zone's clocks, and their windows."""
+"""The event times of random networks, near 1970 or a change of a zone's clocks; and windows."""
 
 import random
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from tests.laws.windows import Clocks, Windows, clock_changes
 
 ZONES = ("America/New_York", "Europe/Berlin", "Australia/Lord_Howe")
 SPREAD_MS = 5 * windows.HOUR
-"""More than what the clocks of these zones have ever jumped adds to two windows in a row."""
+"""More than any clock change in these zones adds to two consecutive windows."""
 
 SIZES = ((12, 8), (10, 4), (7, 3), (8, 8), (16, 16), (9, 2))
-"""Sizes of windows, and how far apart they start."""
+"""Sizes of windows, and the distances of their starts."""
 
 
 class Drawn(NamedTuple):
-    """Windows as a user declares them, and as the oracle knows them."""
+    """Windows as a user declares them, and as the oracle has them."""
 
     declared: Window | None
     known: Windows
@@ -31,9 +31,9 @@ class Times:
     """The event times of a network.
 
     Args:
-        base: Where a tape begins, in ms.
+        base: The begin of a tape, in ms.
         unit: Length of a tape's tick, in ms.
-        tz: The zone by whose clocks windows go; None: UTC.
+        tz: The time zone of windows; None for UTC.
         change: When its clocks change, in ms.
     """
 
@@ -44,7 +44,7 @@ class Times:
 
     @property
     def keep(self) -> int:
-        """How much is kept: no less than two windows in a row need."""
+        """The kept time: at least what two consecutive windows need."""
         return 45 * self.unit + (SPREAD_MS if self.tz else 0)
 
     @property
@@ -70,7 +70,7 @@ class Times:
             return Drawn(hopping(size, every=slide, origin=origin), known)
         given: int | str = origin
         shown = origin + self.clocks.ahead(origin)
-        if dice.random() < 0.5:  # a text says what clocks show
+        if dice.random() < 0.5:  # a text is local time
             at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=origin)
             given, shown = at.isoformat().removesuffix("+00:00"), origin
         declared = hopping(size, every=slide, origin=given, tz=self.tz)
@@ -78,9 +78,9 @@ class Times:
 
 
 def draw_times(dice: random.Random) -> Times:
-    """Return times in UTC or, a third of them, near a change of some zone's clocks."""
+    """Return times in UTC, or (a third of them) near a clock change in some zone."""
     if dice.random() < 0.65:
-        return Times(base=dice.choice([0, -37]))  # at times mostly before 1970
+        return Times(base=dice.choice([0, -37]))  # sometimes mostly before 1970
     tz = dice.choice(ZONES)
     change = dice.choice(clock_changes(tz, 2026))
     unit = dice.choice([1, windows.HOUR // 4, windows.HOUR])

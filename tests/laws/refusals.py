@@ -1,4 +1,4 @@
-"""What boxes refuse, held against the dead letters that tell of it."""
+"""Compares what boxes refuse with the dead letters."""
 
 import re
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ AWAY_ROUNDS = 20
 
 
 class AwayJob(Simulation):
-    """The others have gone on when a job comes back, at times without its states."""
+    """The other processes continue before a job comes back, sometimes without its states."""
 
     def _second_act(self, tapes: dict[str, Tape]) -> None:
         super()._second_act(tapes)
@@ -30,7 +30,7 @@ class AwayJob(Simulation):
 
 
 class FailingAudit(Audit):
-    """The laws, and: what is refused is a dead letter, once for each time that it enters."""
+    """The laws, and: each refused tuple is a dead letter, once for each time that it enters."""
 
     def _begin(self) -> None:
         assert isinstance(self.simulation.shape, FailingShape)
@@ -43,13 +43,13 @@ class FailingAudit(Audit):
         self.ends = sorted(batches, reverse=True)
 
     def _saw(self, epoch: int) -> None:
-        """Note what is refused."""
+        """Record what is refused."""
         self._job_ended(before=epoch)
         self.last = self.contents
         self._untold(epoch, [name for name in self.shape.untold if name not in self.of_job])
 
     def _job_ended(self, *, before: int = 2**62) -> None:
-        """Note what the job refuses in batches that end before an epoch."""
+        """Record what the job refuses in batches that end before an epoch."""
         while self.ends and self.ends[-1] < before:
             epoch = self.ends.pop()
             for box in self.of_job:
@@ -63,7 +63,7 @@ class FailingAudit(Audit):
             self._untold(epoch, [name for name in self.shape.untold if name in self.of_job])
 
     def _untold(self, epoch: int, names: list[str]) -> None:
-        """Note the results that can't be told, and those of them that were not so before."""
+        """Record the refused results, and those of them that are new or changed."""
         for name in names:
             now, before = self.last.get(name + ALL, {}), self.results[name]
             for identity, result in now.items():
@@ -75,7 +75,7 @@ class FailingAudit(Audit):
             self.results[name] = now
 
     def _letters_of_boxes(self) -> None:
-        """Hold the dead letters against what entered boxes, and what they could not tell."""
+        """Compare the dead letters with the refused tuples and results of boxes."""
         self._job_ended()
         tuples, results = Counter[Any](), Counter[Any]()
         for letter in self.letters:
@@ -122,7 +122,7 @@ def _plain(t: Tuple) -> str:
 def trial(
     seed: int, folder: Path, *, ticks: int = 20, spark: bool = False
 ) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Run the network of a seed; return the violations by law, and what was seen."""
+    """Run the network of a seed; return the violations by law, and the events that occurred."""
     shape = failing_shape(seed, spark=spark)
     scenario = AwayJob if spark else Simulation
     simulation = scenario(shape, seed=seed, folder=folder, ticks=ticks)

@@ -1,4 +1,4 @@
-"""More aggregate functions as the oracle knows them: of a list of tuples, exact, rounded once."""
+"""The oracle's other aggregate functions: of a list of tuples, exact, rounded once."""
 
 import math
 from collections import Counter
@@ -14,13 +14,13 @@ from tests.laws.oracle import Tuple
 
 Result = Callable[[list[Tuple]], Any]
 Order = tuple[tuple[str, bool], ...]
-"""Fields, and whether the largest comes first."""
+"""Fields, and whether the largest value comes first."""
 
 _MANY_DIGITS = Context(prec=80)
 
 
 def ordered(tuples: list[Tuple], order: Order) -> list[Tuple]:
-    """Return tuples in an order; null is below all values."""
+    """Return tuples in an order; null sorts below all values."""
     found = list(tuples)
     for name, largest in reversed(order):
         found.sort(key=partial(_rank, name=name), reverse=largest)
@@ -32,7 +32,7 @@ def _rank(t: Tuple, name: str) -> tuple[Any, ...]:
 
 
 def first(name: str, order: Order, *, at: int = 0, ignore_nulls: bool = False) -> Result:
-    """Return what gives a field of the tuple that comes first or, with ``at=-1``, last."""
+    """Return a function for a field of the tuple that comes first or, with ``at=-1``, last."""
 
     def of(tuples: list[Tuple]) -> Any:
         some = [t for t in tuples if t[name] is not None or not ignore_nulls]
@@ -42,7 +42,7 @@ def first(name: str, order: Order, *, at: int = 0, ignore_nulls: bool = False) -
 
 
 def extreme_by(name: str, key: str, order: Order, *, largest: bool) -> Result:
-    """Return ``max_by`` or ``min_by``: of tuples with the same key the first in an order."""
+    """Return ``max_by`` or ``min_by``; of tuples with equal keys the first in an order counts."""
 
     def of(tuples: list[Tuple]) -> Any:
         some = ordered([t for t in tuples if t[key] is not None], ((key, largest), *order))
@@ -56,12 +56,12 @@ def smallest(name: str) -> Result:
 
 
 def filtered(predicate: Callable[[Tuple], Any], result: Result) -> Result:
-    """Return a result of the tuples alone that a predicate is true of."""
+    """Return a result over only those tuples for which a predicate is true."""
     return lambda tuples: result([t for t in tuples if predicate(t)])
 
 
 def variance(name: str, *, sample: bool, root: bool, of_doubles: bool) -> Result:
-    """Return the double nearest to the variance, or to its root; of doubles the root of that."""
+    """Return the double nearest to the variance, or to its root; for doubles the root of that."""
 
     def of(tuples: list[Tuple]) -> float | None:
         values = [Fraction(t[name]) for t in tuples if t[name] is not None]
@@ -93,7 +93,7 @@ def some(name: str) -> Result:
 
 
 def bits(name: str) -> Result:
-    """Return the bits that some value has."""
+    """Return the bits that are set in some value."""
 
     def of(tuples: list[Tuple]) -> int | None:
         values = [t[name] for t in tuples if t[name] is not None]
@@ -107,7 +107,7 @@ def _all(values: list[bool]) -> bool | None:
 
 
 def around(make: Callable[..., Any], *results: Result) -> Result:
-    """Return an expression around results; null if one of them is."""
+    """Return an expression over results; null if one of them is."""
 
     def of(tuples: list[Tuple]) -> Any:
         values = [result(tuples) for result in results]
@@ -124,7 +124,7 @@ def _sorted(name: str, tuples: list[Tuple]) -> list[Any]:
 
 
 def percentile(name: str, share: Fraction) -> Result:
-    """Return the double nearest to what is on the line between the closest ranks."""
+    """Return the double nearest to the interpolation between the closest ranks."""
 
     def of(tuples: list[Tuple]) -> float | None:
         values = list(map(Fraction, _sorted(name, tuples)))
@@ -146,7 +146,7 @@ def distinct(*names: str) -> Result:
 
 
 def _common(name: str, tuples: list[Tuple]) -> list[tuple[Any, int]]:
-    # In the order of values, which a stable sort by count keeps.
+    # Sorted by value; a stable sort by count keeps that order.
     return Counter(_sorted(name, tuples)).most_common()
 
 
@@ -172,7 +172,7 @@ def most_common(name: str, most: int, text: Callable[[Any], str]) -> Result:
 
 
 def volatility(price: Callable[[Tuple], Any], order: Order) -> Result:
-    """Return the root of the exact sum of the squared returns between prices in an order."""
+    """Return the root of the exact sum of squared returns between consecutive prices."""
 
     def of(tuples: list[Tuple]) -> float | None:
         given = [value for t in ordered(tuples, order) if (value := price(t)) is not None]
@@ -189,9 +189,9 @@ def volatility(price: Callable[[Tuple], Any], order: Order) -> Result:
 
 
 def covariance(what: str, name: str, other: str, *, of_doubles: bool) -> Result:
-    """Return ``corr``, ``covar_samp`` or ``covar_pop``: the nearest double or, of doubles, nearly.
+    """Return ``corr``, ``covar_samp`` or ``covar_pop``: the nearest double, or close for doubles.
 
-    Of doubles the sums about the means are exact, and each step after that is rounded.
+    For doubles the sums about the means are exact, and each later step is rounded.
     """
 
     def exact(value: Any) -> Fraction:

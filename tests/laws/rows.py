@@ -1,4 +1,4 @@
-"""Boxes that go by the order of tuples, as the oracle knows them."""
+"""The oracle's boxes that depend on the order of tuples."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ Tuple = dict[str, Any]
 Content = dict[tuple[Any, ...], Tuple]
 
 AT = ("at", "__at")
-"""Event times that are fields as they are; others are ends of windows."""
+"""Event times that are plain fields; the others are ends of windows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +17,10 @@ class InOrder:
     """The groups of an arc.
 
     Args:
-        name: Of the box's arc.
-        input: Of the arc that it reads.
+        name: Name of the box's arc.
+        input: Name of its input arc.
         by: Group fields.
-        identity: What names a tuple of the input.
+        identity: Identity fields of the input.
         time: The field of its event time.
     """
 
@@ -42,14 +42,14 @@ class InOrder:
             yield dict(zip(self.by, group, strict=True)), line
 
     def _place(self, t: Tuple) -> list[Any]:
-        """Return what tuples are sorted by; null is below all values."""
+        """Return the sort key of a tuple; null sorts below all values."""
         named = (() if t[name] is None else (t[name],) for name in self.identity)
         return [self.at(t), *named]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lag(InOrder):
-    """Beside each tuple something of the one that is `offset` before it in its group."""
+    """Adds to each tuple fields of the one that is `offset` before it in its group."""
 
     offset: int
     results: Mapping[str, Callable[[Tuple], Any]]
@@ -68,13 +68,13 @@ class Lag(InOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class Counting(InOrder):
-    """Windows of so many tuples of a group.
+    """Windows of a number of tuples of a group.
 
     Args:
-        rows: How many they hold.
-        every: How many after one the next one starts; None: one ends with each tuple.
-        results: By name.
-        on_update: Whether results don't wait: for the watermark, and to be full.
+        rows: How many tuples they hold.
+        every: The distance of their starts in tuples; None: one ends with each tuple.
+        results: Result functions by name.
+        on_update: Whether results wait neither for the watermark nor for full windows.
     """
 
     rows: int
@@ -96,13 +96,13 @@ class Counting(InOrder):
 
     @property
     def _unnamed(self) -> tuple[str, ...]:
-        """Fields of a window that are no part of its identity."""
+        """Fields of a window that are not part of its identity."""
         if self.every is not None:
             return ("window_end",)
         return () if self.time in (*self.by, *self.identity) else (self.time,)
 
     def _windows(self, group: Tuple, line: list[Tuple]) -> Iterator[tuple[Tuple, list[Tuple]]]:
-        """Yield what names a window, and the tuples in it."""
+        """Yield the identity fields of each window, and the tuples in it."""
         if self.every is None:
             for place, t in enumerate(line):
                 named = group | {name: t[name] for name in (*self.identity, self.time)}

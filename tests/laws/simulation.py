@@ -1,7 +1,8 @@
-"""One random scenario: processes run interleaved, die anywhere, and are started again.
+"""A random scenario: processes run interleaved, die anywhere, and are restarted.
 
-Each process knows only what it has read itself. Between any two steps of one, and inside of them at
-every call of the cluster, others may run. Time is a number that the simulation moves on.
+Each process knows only what it has read itself. Other processes may run between any two steps of a
+process, and inside a step at every call of the cluster. Time is a number that the simulation
+increases.
 """
 
 import random
@@ -22,7 +23,7 @@ from tests.laws.tape import Tape
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
 STEPS_A_TICK = 30
 QUIET_ROUNDS, QUIET_JOBS, MOST_ROUNDS = 12, 30, 2_000
-"""A job asks one share after the other, and again only after some time."""
+"""A job sends requests to one share after the other, and repeats them only after some time."""
 
 
 class KilledError(Exception):
@@ -30,15 +31,15 @@ class KilledError(Exception):
 
 
 class Faults:
-    """How often what goes wrong, per step or per call of the cluster.
+    """The frequency of faults, per step or per call of the cluster.
 
     Args:
-        rng: The dice.
-        exposing: Whether a late EndTxn may show half of a transaction.
+        rng: The random generator.
+        exposing: Whether a late EndTxn may expose half of a transaction.
     """
 
     def __init__(self, rng: random.Random, *, exposing: bool) -> None:
-        calm = rng.random() < 0.15  # a crash would cure a deadlock
+        calm = rng.random() < 0.15  # a crash would hide a deadlock
         storm = 3 if rng.random() < 0.25 else 1
         self.kill = 0 if calm else 0.006 * storm
         self.kill_in_call = 0 if calm else 0.015 * storm
@@ -48,16 +49,16 @@ class Faults:
 
 
 class Simulation:
-    """Runs a shape's network on a random tape, with faults, then without until all is quiet.
+    """Runs a network on a random tape with faults, then without faults until nothing changes.
 
     Args:
-        shape: What runs.
-        seed: Of all dice: a seed is a scenario, always the same.
-        folder: Where indexes and copies are kept.
-        ticks: How long the tape is.
-        cluster: Where topics are.
-        faults: Whether anything goes wrong.
-        beside: Which share of the scopes has its sweepers beside it, not over topics.
+        shape: The network.
+        seed: Seed of all random choices; it determines the scenario.
+        folder: The folder of indexes and copies.
+        ticks: The length of the tape.
+        cluster: The cluster of the topics.
+        faults: Whether faults occur.
+        beside: The share of scopes with their sweepers beside them, not over topics.
         skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
 
@@ -81,7 +82,7 @@ class Simulation:
         self.cluster.clock_ms = lambda: self.now
         self.cluster.on_step = self._call
         self.faults = Faults(self.rng, exposing=not self.plan.sinks) if faults else None
-        self.lose = 0.3  # how often a process that starts again has lost its files
+        self.lose = 0.3  # share of restarted processes that have lost their files
         self.running: list[Process] = []
         self.places: list[TopicPartition] = []
         for spec in topic_specs(self.plan, compaction_lag_ms=2**60):
@@ -98,7 +99,7 @@ class Simulation:
         found = kinds(self.plan, self.rng, beside=beside, skews_ms=skews_ms)
         self.processes = [self._start(kind) for kind in found]
         self.zombies: list[Process] = []
-        self.down: dict[int, int] = {}  # place of a process: step at which it is started again
+        self.down: dict[int, int] = {}  # index of a process: step at which it is restarted
         self.step = 0
         self.cleaner = Cleaner(self.cluster, self.plan, self.history)
 
@@ -114,7 +115,7 @@ class Simulation:
         self.drain()
 
     def _first_act(self, tapes: dict[str, Tape]) -> None:
-        """Everybody runs, dies, and is started again, while records come in."""
+        """Processes run, die, and are restarted, while records arrive."""
         rng = self.rng
         third = self.ticks // 3
         silent = range(third, 2 * third) if rng.random() < 0.5 else range(0)
@@ -129,7 +130,7 @@ class Simulation:
                 self._advance_somebody()
 
     def _second_act(self, tapes: dict[str, Tape]) -> None:
-        """Kill everybody; those that lost their files must answer as if they had not."""
+        """Kill all processes; those that lost their files must reply as if they had not."""
         for place in range(len(self.processes)):
             self._end(place, "killed at rest")
         self.seen["records compacted away"] += self.clean()
@@ -170,11 +171,11 @@ class Simulation:
         return self.plan.partition_count(f"{source}.exchange")
 
     def clean(self, *, all_passed: bool = False) -> int:
-        """Run the cleaner; return how many records went."""
+        """Run the cleaner; return how many records were removed."""
         return self.cleaner.clean([*self.processes, *self.zombies], all_passed=all_passed)
 
     def drain(self) -> None:
-        """No more faults: everything has to come to rest."""
+        """Run without faults until nothing changes."""
         self.faults = None
         for zombie in self.zombies:
             zombie.close()
@@ -196,14 +197,14 @@ class Simulation:
         self.seen["never quiet"] += quiet < needed
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close all files."""
         for process in [*self.processes, *self.zombies]:
             process.close()
 
     # ---------------------------------------------------------------- processes
 
     def _start(self, kind: Kind, old: Process | None = None) -> Process:
-        """Start a process in its predecessor's folders, at times in empty ones."""
+        """Start a process in its predecessor's folder, sometimes in an empty one."""
         folder = self.folder / str(len(list(self.folder.iterdir())))
         if old is not None and not old.is_zombie and self.rng.random() >= self.lose:
             folder = old.folder
@@ -218,7 +219,7 @@ class Simulation:
         self.processes[place] = self._start(old.kind, old)
 
     def _advance(self, place: int, turn: int | None = None) -> None:
-        """One step of one process, if it runs; a doubtful commit or a fault may end it."""
+        """Advance one process if it runs; a doubtful commit or a fault may end it."""
         process = self.processes[place]
         if place in self.down:
             return
@@ -250,7 +251,7 @@ class Simulation:
             self.running.pop()
 
     def _end(self, place: int, how: str, *, zombie: bool = False) -> None:
-        """End a process as kill -9 does; at times it is only slow, and goes on beside the next."""
+        """End a process as kill -9 does; a zombie is only slow, and runs beside its successor."""
         process = self.processes[place]
         self.seen[how] += 1
         if zombie:
@@ -260,10 +261,10 @@ class Simulation:
             process.kill()
         self.down[place] = self.step + self.rng.choice([0, 0, 30, 200])
 
-    # ---------------------------------------------------------------- inside of a call
+    # ---------------------------------------------------------------- inside a call
 
     def _call(self, name: str) -> None:
-        """Called before each step of the cluster: the caller may die, others may run."""
+        """Run before each step of the cluster: the caller may die, other processes may run."""
         if not self.running or self.faults is None:
             return
         process, rng, faults = self.running[-1], self.rng, self.faults

@@ -1,7 +1,7 @@
-"""What plain consumers read of sinks, and what it has to be.
+"""Checks what plain consumers read from sinks.
 
-They go by no reports, so a late EndTxn, which lets them see half of a transaction that never was,
-is no part of these scenarios.
+Plain consumers ignore reports, so these scenarios have no late EndTxn, which would let them read
+half of an aborted transaction.
 """
 
 import json
@@ -23,11 +23,11 @@ _FROM_JSON: Mapping[str, Callable[[Any], Any]] = {"date": date.fromisoformat, "d
 
 
 class SinkAudit:
-    """Checks that what a sink's records say one after another is true, and ends as it should.
+    """Checks that a sink's records are consistent one after another, and their final content.
 
     Args:
-        simulation: One that has come to rest.
-        contents: By arc, what it must hold at last.
+        simulation: A finished simulation.
+        contents: The expected final content by arc.
         found: Gets the violations, by law.
     """
 
@@ -74,7 +74,7 @@ class SinkAudit:
             self._next(sink, identity, folded.get(identity), value, folded)
 
     def _changes(self, sink: Sink, rows: list[Any], folded: Content) -> None:
-        """Take revisions; behind a delete of Debezium's is a tombstone."""
+        """Take revisions; after a delete of Debezium there is a tombstone."""
         place = 0
         while place < len(rows):
             identity, told = rows[place]
@@ -117,7 +117,7 @@ class SinkAudit:
         return self._typed(sink, json.loads(told, parse_float=Decimal))
 
     def _typed(self, sink: Sink, told: Any) -> Any:
-        """Return a tuple from JSON with its values' types; what is none stays."""
+        """Return a tuple from JSON with typed values; other values are returned unchanged."""
         fields = self.plan.arcs[sink.arc].fields
         if sink.format == "avro" or not isinstance(told, dict) or not set(told) <= set(fields):
             return told

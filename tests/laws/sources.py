@@ -1,4 +1,4 @@
-"""What the records of a source make of its arc, and which are refused, in plain Python."""
+"""Computes what a source's records make of its arc, and which are refused, in plain Python."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from tests.laws.oracle import NEVER, Tuple
 
 @dataclass
 class Intake:
-    """What one source partition's records make of its share of the arc.
+    """Computes one source partition's share of the arc.
 
     Args:
         keep: Event times further behind the newest one (less lateness) are refused.
-        lateness: How far the watermark stays behind.
+        lateness: How far the watermark is behind.
     """
 
     keep: int
@@ -23,7 +23,7 @@ class Intake:
     refused: dict[int, str] = field(default_factory=dict)
 
     def take(self, records: Iterable[tuple[int, Any]]) -> None:
-        """Take one epoch's (offset, record); a record is a line as a dict, or anything else."""
+        """Take one epoch's (offset, record); a record is a line as a dict, or any other value."""
         oldest = self.newest - self.keep if self.newest > NEVER else NEVER
         at_first = dict(self.held)
         newest = NEVER
@@ -56,9 +56,9 @@ class Intake:
 
 @dataclass
 class Passing(Intake):
-    """What one partition of a rekeyed source passes on: all that can be read, unjudged.
+    """Collects what one partition of a rekeyed source passes on: all readable records, unchecked.
 
-    `passed` has (offset, line, what was newest before) since it was last emptied.
+    `passed` has (offset, line, newest event time before) of the last epoch.
     """
 
     passed: list[tuple[int, Any, int]] = field(default_factory=list)
@@ -74,13 +74,13 @@ class Passing(Intake):
 
 @dataclass
 class Owners:
-    """What the records of a rekeyed source make of its arc, whichever partitions they came from.
+    """Computes the arc of a rekeyed source from the records of all partitions.
 
-    A record that changes an identity is a delete and an insert, each judged by itself.
+    A record that changes an identity is a delete and an insert, which are checked separately.
 
     Args:
-        keep: Event times further behind what is newest are refused.
-        owner: Number of the task that owns a key.
+        keep: Event times that are further behind the newest one are refused.
+        owner: Returns the number of the task that owns a key.
     """
 
     keep: int
@@ -89,7 +89,7 @@ class Owners:
     refused: set[tuple[int, int, int, str]] = field(default_factory=set)
 
     def take(self, records: Iterable[tuple[int, int, Any, int]]) -> None:
-        """Take one epoch's (partition, offset, line, newest); `refused` has the owner in front."""
+        """Take one epoch's (partition, offset, line, newest); `refused` starts with the owner."""
         at_first = dict(self.held)
         for partition, offset, line, newest in sorted(records, key=lambda r: r[:2]):
             before, after = line.get("before"), line.get("after")

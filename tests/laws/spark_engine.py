@@ -1,7 +1,7 @@
-"""A job on Spark without Spark: what that engine promises, in memory, one step after the other.
+"""A job on Spark without Spark: the engine's guarantees in memory, step by step.
 
-Bounds are logged before their batch is run. States of a batch are kept once all of it is done; one
-that was not is run again with the bounds of the log. A task of a batch may be run twice.
+Bounds are logged before their batch runs. States of a batch are kept once the whole batch is done;
+an incomplete batch is repeated with the logged bounds. A task of a batch may run twice.
 """
 
 import pickle
@@ -31,7 +31,7 @@ BUCKETS, WRITERS = 13, 2
 
 
 class Checkpoint:
-    """What is on disk: the bounds, how many of them are committed, and the states then."""
+    """The content on disk: the bounds, how many of them are committed, and the states then."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -54,9 +54,9 @@ class SparkJob:
     Args:
         shared: What the process shares.
         scope: The job's scope.
-        folder: Where its checkpoint is.
-        replays: Asks sweepers.
-        rng: The dice of shuffles and of tasks that are run twice.
+        folder: The folder of its checkpoint.
+        replays: Sends replay requests to sweepers.
+        rng: The random generator for shuffles and for tasks that run twice.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class SparkJob:
 
     @property
     def started(self) -> bool:
-        """Whether dead last words have been covered."""
+        """Whether all tasks have started, so that reports cover what dead attempts wrote."""
         return self.reports.tasks != [] and all(t.started for t in self.reports.tasks)
 
     @property
     def name(self) -> str:
-        """One of its transactional ids, behind the network's name."""
+        """One of its transactional ids, without the network's name."""
         one = self.rng.choice([self.job.transactional_id, self.job.writer_id(0)])
         return one.removeprefix(f"{self.job.plan.network}.")
 
@@ -144,7 +144,7 @@ class SparkJob:
         for stretch in found:
             for row in read(self.job, stretch, self.cluster):
                 if row is None:
-                    if self.rng.random() < 0.3:  # few steps: a simulation ends when nothing comes
+                    if self.rng.random() < 0.3:  # few: a simulation ends when quiet
                         yield True
                 elif row.kind == HEADER:
                     resume |= resumes(row.block.decode())

@@ -1,6 +1,6 @@
-"""Scenarios in which a network moves to its next version while all of it runs.
+"""Scenarios in which a network switches to its next version while it runs.
 
-To other numbers of partitions, or to more boxes, which are filled as if they had been there always.
+The next version has other numbers of partitions, or more boxes, which are filled from the history.
 """
 
 from dataclasses import replace
@@ -31,23 +31,23 @@ DIED_AT_MOST = 12
 
 
 class Mover:
-    """The process of a switch, as the simulation knows processes."""
+    """The process of a switch, with the interface of simulated processes."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.is_zombie = False
 
     def forget_transactions(self) -> None:
-        """Nothing: what it opened is fenced by the next one."""
+        """Do nothing: the next attempt fences its transactions."""
 
 
 class Switching(Simulation):
-    """Switches in the midst of the tape, and again at rest.
+    """Switches in the middle of the tape, and again after draining.
 
     Args:
-        shape: What runs.
+        shape: The network.
         count: The partitions that its sources' arcs get.
-        more: What a simulation needs.
+        more: Other arguments of `Simulation`.
     """
 
     def __init__(self, shape: Shape, *, count: int, **more) -> None:
@@ -59,7 +59,7 @@ class Switching(Simulation):
         make = self.shape.tape
         tapes = {source: make(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
         self._first_act(tapes)
-        with mock.patch.object(parts, "_now_ms", self._clock_ms):  # a seed is a scenario
+        with mock.patch.object(parts, "_now_ms", self._clock_ms):  # a seed determines the scenario
             self._switch(tapes)
         for tick in range(self.ticks, self.ticks + 8):
             self._send(tapes, 2 * tick)
@@ -81,7 +81,7 @@ class Switching(Simulation):
         for spec in topic_specs(new, compaction_lag_ms=2**60):
             self.cluster.create(spec.name, spec.partitions)
         for place, process in enumerate(self.processes):
-            if place not in self.down:  # nobody has told it yet
+            if place not in self.down:  # it does not know of the switch yet
                 process.is_zombie = True
                 self.zombies.append(process)
         self.down = dict.fromkeys(range(len(self.processes)), 2**60)
@@ -104,14 +104,14 @@ class Switching(Simulation):
         self.processes = [self._start(kind) for kind in kinds(new, rng, beside=0.4)]
 
     def next(self, old: Plan) -> Plan:
-        """Return what is switched to."""
+        """Return the plan to switch to."""
         return next_version(old, other_counts(old, self.count))
 
     def fill(self, was: Shared, new: Plan) -> Fill | None:
-        """Return what fills new arcs: there are none."""
+        """Return the writer of new arcs; None, since there are no new arcs."""
 
     def _life(self, tapes, old: Plan, new: Plan, *, may_die: bool) -> bool:
-        """Run one life of the switch, others beside it; return whether it came to its end."""
+        """Run one attempt of the switch, interleaved with others; return whether it completed."""
         registry = SchemaRegistry(self.cluster)
         was, comes = (
             Shared(self.cluster, p, registry, View(self.cluster, plan=p), NEVER_COMPACTED_MS)
@@ -161,7 +161,7 @@ class Switching(Simulation):
 
     def _advance_zombie(self, zombie: Process) -> None:
         if self.rng.random() < 0.02:
-            zombie.begin_again()  # as one that has not heard of the switch
+            zombie.begin_again()  # as if it had not seen the switch
         try:
             super()._advance_zombie(zombie)
         except WrongPlanError:
@@ -179,7 +179,7 @@ class SwitchAudit(Audit):
     """Checks the laws from the last epoch of the old version on."""
 
     def _begin(self) -> None:
-        """What keeps no history is not copied; whoever reads it goes from one topic to the next."""
+        """Insert what arcs without history held: it is not copied, but readers continue."""
         switching = self.simulation
         old, new = switching.before, switching.plan
         for arc in new.topics:
@@ -196,7 +196,7 @@ class SwitchAudit(Audit):
                     self.revisions[arc][there].insert(0, insert)
 
     def _agree(self) -> None:
-        """What has come later has the same revisions from then on."""
+        """L5, for boxes that were added: only revisions after the switch."""
         told, since = self.revisions, self.simulation.since
         if self.plan.boxes.keys() != self.simulation.before.boxes.keys():
             self.revisions = {
@@ -216,7 +216,7 @@ class SwitchAudit(Audit):
         self.revisions = told
 
     def _kinds(self) -> None:
-        """Counts go on, revisions before the switch are in topics that are not looked at."""
+        """Skip this: counts continue, but the topics before the switch are not read."""
 
 
 def other_counts(plan: Plan, count: int) -> Plan:

@@ -1,4 +1,4 @@
-"""A random tape of source records: everything that makes revisions, and much that is refused."""
+"""A random tape of source records: all kinds of revisions, and many records that are refused."""
 
 import random
 from collections.abc import Callable
@@ -26,37 +26,37 @@ WIDE = {
     "flag": "boolean",
     "seen": "timestamp-millis",
 }
-"""The fields of a wide tuple beside the others."""
+"""The additional fields of a wide tuple."""
 
 _DAY = date(2026, 1, 1)
 _READ: dict[str, Callable[[Any], Any]] = {"rate": float, "day": date.fromisoformat}
 
 
 def typed(plain: dict[str, Any]) -> dict[str, Any]:
-    """Return a tuple from JSON with what JSON has no type for made what it is."""
+    """Return a tuple from JSON with the types that JSON does not have."""
     found = {name: _READ[name](plain[name]) for name in _READ if plain.get(name) is not None}
     return plain | found
 
 
 @dataclass(frozen=True)
 class Line:
-    """One source record: a line as a dict, None for no value, or bytes that nobody can read."""
+    """One source record: a line as a dict, None for no value, or undecodable bytes."""
 
     partition: int
     content: Any
 
 
 class Tape:
-    """Makes lines; all of an identity come in one source partition, or scattered over all.
+    """Makes lines; an identity's lines are all in one source partition, or in any.
 
     Args:
-        rng: The dice.
+        rng: The random generator.
         partitions: Partitions of the user's topic.
-        identities: How many keys there are in a partition.
+        identities: The number of keys in a partition.
         base: Added to all event times, in ms.
-        unit: Length of what `now` counts, in ms.
+        unit: The unit of `now`, in ms.
         wide: Whether tuples have fields of every type.
-        scattered: Whether a line may come in any partition, whatever its identity.
+        scattered: Whether a line may be in any partition, whatever its identity.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Tape:
         self.undo: Line | None = None
 
     def line(self, now: int, partition: int | None = None) -> Line:
-        """Return a line about event times near `now`."""
+        """Return a line with event times near `now`."""
         rng = self.rng
         if self.undo is not None:
             undo, self.undo = self.undo, None
@@ -90,19 +90,19 @@ class Tape:
         if known is None or dice < 0.30:  # a second insert of the same identity is a replace
             return self._tell(partition, "insert", self._tuple(key, now))
         if dice < 0.36:
-            return Line(partition, {"op": "insert", "after": known})  # producers repeat themselves
-        if dice < 0.55:  # also of identities that are gone: refused
+            return Line(partition, {"op": "insert", "after": known})  # producers send duplicates
+        if dice < 0.55:  # also of deleted identities: refused
             return self._delete(partition, known)
         if dice < 0.60:
             other = f"{self._other(partition)}.{rng.randrange(self.identities)}"
             return self._tell(partition, "replace", known | {"key": other}, known)
-        if dice < 0.72:  # there and back again
+        if dice < 0.72:  # a change, undone by the next line
             self.undo = Line(self._other(partition), {"op": "replace", "after": known})
             return Line(partition, {"op": "replace", "after": self._changed(known, now)})
         return self._tell(partition, "replace", self._changed(known, now), known)
 
     def _other(self, partition: int) -> int:
-        """Return the partition, or any if lines are scattered."""
+        """Return the partition, or a random one if lines are scattered."""
         return self.rng.randrange(self.partitions) if self.scattered else partition
 
     def _tell(self, partition: int, op: str, after: Any, before: Any = None) -> Line:
@@ -142,7 +142,7 @@ class Tape:
         }
 
     def _changed(self, known: dict[str, Any], now: int) -> dict[str, Any]:
-        """Return a tuple with one thing changed, or all, or nothing."""
+        """Return a tuple with one field changed, or all, or none."""
         fresh = self._tuple(known["key"], now)
         names = ["amount", "size", "at", "product", "desk", "all", "none"]
         which = self.rng.choice([*names, *(WIDE if self.wide else ())])

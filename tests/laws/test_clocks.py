@@ -1,4 +1,4 @@
-"""Clocks of two ingest tasks an hour apart: epochs close at the pace of the one that is ahead."""
+"""Clocks of two ingest tasks an hour apart: epochs close at the pace of the faster clock."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 class Clocked(Simulation):
-    """Notes how many epochs the tasks of scopes had completed before the first rest."""
+    """Records how many epochs the tasks of scopes had completed before the first drain."""
 
     completed = 0
 

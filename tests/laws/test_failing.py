@@ -1,4 +1,4 @@
-"""The laws where users' functions raise: tuples are left out as by a filter, and told once."""
+"""The laws if users' functions raise: tuples are left out as by a filter, with one dead letter."""
 
 import os
 from collections import Counter
@@ -33,7 +33,7 @@ def test_laws_hold_where_a_job_on_spark_refuses_tuples(seed: int, tmp_path: Path
 def test_the_scenarios_had_jobs_that_refused_tuples_and_results_and_lost_their_states(
     tmp_path: Path,
 ) -> None:
-    if not seen_of_jobs:  # when this test is run alone
+    if not seen_of_jobs:  # if this test is run alone
         for seed in range(FEW // 2):
             folder = tmp_path / str(seed)
             folder.mkdir()
@@ -44,7 +44,7 @@ def test_the_scenarios_had_jobs_that_refused_tuples_and_results_and_lost_their_s
 
 def test_the_scenarios_had_tuples_of_every_box_and_results_left_out(tmp_path: Path) -> None:
     seed = 0
-    while seed < FEW and not seen["untold of rows"] > 10:  # when this test is run alone
+    while seed < FEW and not seen["untold of rows"] > 10:  # if this test is run alone
         folder = tmp_path / str(seed)
         folder.mkdir()
         seen.update(trial(seed, folder)[1])

@@ -1,4 +1,4 @@
-"""A partition that was idle comes back behind the watermark, which does not fall with it."""
+"""A partition that was idle comes back behind the watermark, which does not fall."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.laws.tape import Line, Tape
 
 
 class Thin(Tape):
-    """A tape that can be of one product only."""
+    """A tape that can be restricted to one product."""
 
     only: str | None = None
 
@@ -26,10 +26,10 @@ class Thin(Tape):
 
 
 class Returning(Simulation):
-    """The second partition falls silent, and then goes on where it was.
+    """The second partition becomes idle, and then continues where it was.
 
-    Meanwhile the boxes have tuples of one product only: those of others have nothing to do, and
-    have not reported what the watermark was when they are needed again.
+    Meanwhile the boxes get tuples of one product only. The tasks of other products have nothing to
+    do, and have not reported the watermark when they get input again.
     """
 
     def _first_act(self, tapes: dict[str, Tape]) -> None:

@@ -1,8 +1,8 @@
 """The laws of docs/architecture.md on random scenarios.
 
-Late and moving tuples, crashes, zombies, a cleaner.
+Scenarios have late and moving tuples, crashes, zombies, and a cleaner.
 
-``ERRATA_LAWS_EXAMPLES=100`` tries so many scenarios a network instead of a few.
+``ERRATA_LAWS_EXAMPLES=100`` runs 100 scenarios for each network instead of a few.
 """
 
 import os
@@ -82,7 +82,7 @@ def test_laws_hold_whatever_dies_and_whenever(make, kept):
 
 def test_the_scenarios_had_all_that_the_laws_are_about():
     seed = 0
-    while seen["scenarios"] < FEW * len(CASES):  # when this test is run alone
+    while seen["scenarios"] < FEW * len(CASES):  # if this test is run alone
         trial(*CASES[seed % len(CASES)], seed)
         seed += 1
     assert [what for what in MUST_HAPPEN if not seen[what]] == []

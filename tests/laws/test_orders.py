@@ -1,4 +1,4 @@
-"""The order in which a scope's boxes run can't be seen in what they write."""
+"""The order in which a scope's boxes run does not change what they write."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ from tests.laws.audit import Audit
 from tests.laws.random_networks import random_shape
 from tests.laws.simulation import Simulation
 
-# With several boxes in a scope: junctions; chains and aggregates; aggregates that ask together.
+# With several boxes in a scope: junctions, chains and aggregates, aggregates that share requests.
 FEW = [(19, False), (6, True), (21, True)]
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", 0))
 TICKS = 10
@@ -21,7 +21,7 @@ TICKS = 10
 
 @cache
 def written(order: str, seed: int, joins: bool) -> dict[str, list[list[dict[str, object]]]]:
-    """Return what each arc's partitions hold in the end, in a scenario without faults."""
+    """Return the final content of each arc's partitions, in a scenario without faults."""
     shape = random_shape(seed, joins=joins)
     scopes = {name: replace(scope, order=order) for name, scope in shape.plan.scopes.items()}
     shape = replace(shape, plan=replace(shape.plan, scopes=scopes))

@@ -1,6 +1,6 @@
 """The laws of docs/architecture.md on random networks, each with a random scenario.
 
-``ERRATA_LAWS_EXAMPLES=300`` tries so many networks instead of a few.
+``ERRATA_LAWS_EXAMPLES=300`` runs 300 networks instead of a few.
 """
 
 import os
@@ -30,7 +30,7 @@ TICKS = 16
 
 
 def judge(seed: int, **boxes: bool) -> None:
-    """Run the network of a seed, and see that it breaks no law."""
+    """Run the network of a seed, and check that it breaks no law."""
     shape = random_shape(seed, **boxes)
     small = mock.patch.object(replay, "BLOCK_BYTES", 200)
     short = mock.patch.multiple(slabs, WINDOWS=2, EXTENTS=1)

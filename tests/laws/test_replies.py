@@ -1,4 +1,4 @@
-"""Without replies nothing comes of it, and the audit sees a false reply."""
+"""A box without replies emits nothing, and the audit detects a false reply."""
 
 import tempfile
 from collections.abc import Callable
@@ -22,11 +22,11 @@ Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 class Meddler(MemoryCluster):
-    """A cluster that changes what sweepers reply to one scope.
+    """A cluster that changes the replies of sweepers to one scope.
 
     Args:
-        scope: Whose replies.
-        change: What becomes of the tuples; None: the reply is lost.
+        scope: The scope that gets the replies.
+        change: Changes the tuples of a reply; None: the reply is lost.
     """
 
     def __init__(self, scope: str, change: Change | None) -> None:

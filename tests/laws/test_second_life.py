@@ -1,4 +1,4 @@
-"""A task goes on after a doubtful commit without what its last life had in mind."""
+"""After a doubtful commit a task continues without the uncommitted plans of its last attempt."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_delete_is_not_buried_when_a_doubtful_commit_has_inserted_again():
         with pytest.raises(DoubtfulCommitError):
             driver.close_epoch()
         driver.lives[0] = driver.tasks[0].life()
-        for number in range(30):  # a second and more passes, and the sweeper reports
+        for number in range(30):  # more than a second, so that the sweeper reports
             driver.send("trades", {"op": "insert", "after": {"key": str(number), "at": number}})
             driver.close_epoch()
         driver.cluster.compact("tape.trades", horizons=[2**40])

@@ -1,4 +1,4 @@
-"""All laws across a switch to another version of a plan, whatever dies and whenever."""
+"""All laws across a switch to another version of a plan, with processes that die at any time."""
 
 import os
 import tempfile

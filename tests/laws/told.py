@@ -1,4 +1,4 @@
-"""The declarations of a network, in a message."""
+"""Prints the declarations of a network, for messages."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _UNSAID = ("name", "arc", "place", "fields", "identity", "start")
 
 
 def tell(net: Network) -> str:
-    """Return the declarations of a network, a line a box, without what all sources have."""
+    """Return the declarations of a network, a line for each box, without common source options."""
     return "\n".join(map(_tell, [*net.declarations.values(), *net.sinks]))
 
 

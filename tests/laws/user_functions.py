@@ -41,7 +41,7 @@ class Dot(Compensating):
 
 
 class Peak(Compensating):
-    """The largest whole number, and nothing known of what is below it: most leave by a replay."""
+    """The largest whole number, without the next largest: most deletes need a replay."""
 
     result = "long?"
     parts = {"peak": "long?", "left": "boolean"}  # noqa: RUF012
@@ -79,7 +79,7 @@ class Peak(Compensating):
 
 
 class Bits(Compensating):
-    """The bits that some whole number has, of a function that can't compensate."""
+    """The bits that are set in some whole number; a function that can't compensate."""
 
     result = "long?"
     parts = {"bits": "long?"}  # noqa: RUF012
@@ -124,7 +124,7 @@ class SlowDot(CompensatingByValue):
 
 
 class SlowPeak(CompensatingByValue):
-    """`Peak`, value by value, and without a word on what leaves."""
+    """`Peak`, value by value, without `compensate`."""
 
     result = "long?"
     parts = {"peak": "long?"}  # noqa: RUF012
@@ -144,7 +144,7 @@ class SlowPeak(CompensatingByValue):
 
 
 class Fussy(Dot):
-    """A sum that does not take 7, and is not told where it leaves 1 when divided by 3."""
+    """A sum that does not accept 7, and refuses results that leave 1 when divided by 3."""
 
     def _moved(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, sign: int
@@ -170,7 +170,7 @@ def likes(size: int | None, product: str) -> bool:
 
 
 def shared(size: int | None, product: str) -> Any:
-    """Raise for a few tuples, and return what it must not for a few others."""
+    """Raise for a few tuples, and return an invalid value for a few others."""
     if size == 2 and product == "yam":
         return "two"
     return None if size is None else 10 // size

@@ -1,6 +1,6 @@
-"""Windows as the oracle knows them: which of them hold some of a group's event times.
+"""The oracle's windows: those that hold some of a group's event times.
 
-Written from docs/architecture.md and the docstrings, with `zoneinfo` and whole numbers alone.
+Written from docs/architecture.md and the docstrings, with only `zoneinfo` and whole numbers.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 Windows = Callable[[set[int]], Iterable[tuple[int, int]]]
-"""From the event times of a group to the windows, (start, end), that hold some of them, in ms."""
+"""Maps the event times of a group to the windows, (start, end) in ms, that hold some of them."""
 
 HOUR = 3_600_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -20,7 +20,7 @@ _NEAR_HOURS = 24 * 40
 
 
 def ms(at: datetime) -> int:
-    """Return the ms since 1970 of a time, UTC if it doesn't say."""
+    """Return a time as ms since 1970; UTC if it has no zone."""
     return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // _ONE_MS
 
 
@@ -28,17 +28,17 @@ ALWAYS = ms(datetime(1000, 1, 1)), ms(datetime(9000, 1, 1)) + 1
 
 
 def whole(times: set[int]) -> Iterable[tuple[int, int]]:
-    """The one window of a whole history."""
+    """Return the one window of a whole history."""
     return [ALWAYS]
 
 
 def sliding(size: int) -> Windows:
-    """Windows that end with each instant at which there is a tuple."""
+    """Return windows that end at each instant that has a tuple."""
     return lambda times: [(at + 1 - size, at + 1) for at in times]
 
 
 def hopping(size: int, slide: int, *, origin: int = 0) -> Windows:
-    """Windows [origin + k * slide, origin + k * slide + size)."""
+    """Return windows [origin + k * slide, origin + k * slide + size)."""
 
     def windows(times: set[int]) -> set[tuple[int, int]]:
         return {(start, start + size) for at in times for start in _starts(at, size, slide, origin)}
@@ -52,10 +52,10 @@ def _starts(at: int, size: int, slide: int, origin: int) -> range:
 
 
 def zoned(size: int, slide: int, *, origin: int, clocks: "Clocks") -> Windows:
-    """The same on the clocks of a zone: `origin` is what they show.
+    """Return the same windows by the clocks of a zone; `origin` is local time.
 
-    A window begins and ends when clocks first show its ends or have jumped past them. What is empty
-    is none; of those that start together the longest is one.
+    A window begins and ends when clocks first show its bounds or have jumped past them. Empty
+    windows are dropped; of those that start together only the longest remains.
     """
 
     def windows(times: set[int]) -> Iterable[tuple[int, int]]:
@@ -71,11 +71,11 @@ def zoned(size: int, slide: int, *, origin: int, clocks: "Clocks") -> Windows:
 
 
 class Clocks:
-    """What clocks in a zone show around some time.
+    """The local time of a zone around some time.
 
     Args:
         tz: The zone.
-        near: In the middle of the eighty days that are known, in ms.
+        near: The middle of the eighty days that are known, in ms.
     """
 
     def __init__(self, tz: str, near: int) -> None:
@@ -87,7 +87,7 @@ class Clocks:
             if self.ahead(before) != self.ahead(after)
         ]
         starts = [hours[0], *changes]
-        # Stretches with one offset: from, until, how far ahead of UTC.
+        # Intervals with one UTC offset: from, until, offset.
         self.stretches = [
             (start, end, self.ahead(start))
             for start, end in zip(starts, [*changes, hours[-1]], strict=True)
@@ -100,24 +100,24 @@ class Clocks:
         return offset // _ONE_MS
 
     def reached(self, at: int) -> int:
-        """Return the latest that clocks have shown by some time."""
+        """Return the latest local time that clocks have shown by some time."""
         return max(min(at, end - 1) + ahead for start, end, ahead in self.stretches if start <= at)
 
     def first(self, wall: int) -> int:
-        """Return when clocks first showed something, or had jumped past it."""
+        """Return when clocks first showed a local time, or had jumped past it."""
         return min(
             max(start, wall - ahead) for start, end, ahead in self.stretches if wall - ahead < end
         )
 
 
 def _bisected(before: int, after: int, value: Callable[[int], int]) -> int:
-    """Return the first time that has what `after` has."""
+    """Return the first time with the value that `after` has."""
     times = range(before, after + 1)
     return times[bisect_left(times, True, key=lambda at: value(at) != value(before))]
 
 
 @lru_cache
 def clock_changes(tz: str, year: int) -> tuple[int, ...]:
-    """Return when clocks in a zone change in a year."""
+    """Return when the clocks of a zone change in a year."""
     clocks = Clocks(tz, ms(datetime(year, 4, 1))), Clocks(tz, ms(datetime(year, 10, 15)))
     return tuple(start for both in clocks for start, _, _ in both.stretches[1:])

@@ -1,4 +1,4 @@
-"""Bugs in what becomes of tuples that users' functions raise for."""
+"""Bugs in the handling of tuples for which users' functions raise."""
 
 from tests.mutants.mutant import FAILING, WITH_LOOPS, Mutant
 

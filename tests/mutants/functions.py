@@ -1,4 +1,4 @@
-"""Bugs in aggregate functions, and in users' own."""
+"""Bugs in aggregate functions, and in users' functions."""
 
 from tests.mutants.mutant import RANDOM, Mutant
 

@@ -1,4 +1,4 @@
-"""A bug to plant: one line, changed."""
+"""A bug to plant: one changed line."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 RANDOM, ON_SPARK, WITH_JOINS, WITH_ROWS = "random", "on_spark", "with_joins", "with_rows"
 WITH_LOOPS, FAILING, IDLE = "with_loops", "failing", "idle"
 """The random networks, one after another (`tests/laws/random_networks.py`); those with jobs on
-Spark, with joins, with boxes that go by the order of tuples, or with lookups and loops; those of
-functions that raise (`tests/laws/failing.py`); partitions that fall idle and come back
-(`tests/laws/test_idle.py`)."""
+Spark, with joins, with boxes that depend on the order of tuples, or with lookups and loops; those
+with functions that raise (`tests/laws/failing.py`); partitions that become idle and come back
+(`tests/laws/test_idle.py`).
+"""
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,11 @@ class Mutant:
 
     Args:
         name: What is wrong.
-        file: Where.
+        file: The file to change.
         old: The line, or the part of it, that is changed; unique in the file.
-        new: What it becomes.
-        network: The networks of the laws (`tests/laws/networks.py`) on which it shows, or `RANDOM`,
-            `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS`, `FAILING` or `IDLE`.
+        new: Its replacement.
+        network: The networks of the laws (`tests/laws/networks.py`) on which the bug shows, or
+            `RANDOM`, `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS`, `FAILING` or `IDLE`.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Bugs in boxes that go by the order of tuples."""
+"""Bugs in boxes that depend on the order of tuples."""
 
 from tests.mutants.mutant import WITH_ROWS, Mutant
 

@@ -1,4 +1,4 @@
-"""Bugs in what tasks read, believe, report and resume from."""
+"""Bugs in what tasks read, accept, report and resume from."""
 
 from tests.mutants.mutant import IDLE, RANDOM, Mutant
 

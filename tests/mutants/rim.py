@@ -1,4 +1,4 @@
-"""Bugs in what comes in and goes out: envelopes, owners of identities, sinks."""
+"""Bugs in input and output: envelopes, owners of identities, sinks."""
 
 from tests.mutants.mutant import RANDOM, Mutant
 

@@ -1,8 +1,8 @@
-"""Plants bugs, one at a time, and sees a law kill each: ``make mutants``.
+"""Plants bugs, one at a time, and checks that a law kills each: ``make mutants``.
 
-A mutant is one changed line that still types and still passes figure 1. It is killed if the laws
-(`tests/laws`) find it; which law did is printed. One that survives, does not type, or fails figure
-1 makes the command fail.
+A mutant is one changed line that still passes the type checker and figure 1. It is killed if a law
+(`tests/laws`) fails; the output names the law. The command fails if a mutant survives, does not
+type-check, or fails figure 1.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tests.mutants.planted import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES, NETWORKS = 40, 100
-"""Scenarios a network, and random networks: some bugs need more than the few of `make test`."""
+"""Scenarios per network, and random networks; some bugs need more than the few of `make test`."""
 COPIES = 2
-"""Mutants that are judged at once."""
+"""The number of mutants that are judged at the same time."""
 LIMIT_S = 1800
 LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
 ELSEWHERE = {FAILING: "tests/laws/test_failing.py", IDLE: "tests/laws/test_idle.py"}
@@ -45,7 +45,7 @@ FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)
 
 
 def copy(target: Path) -> None:
-    """Copy what git tracks, and what it would."""
+    """Copy the files that git tracks, and new ones that it does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -70,7 +70,7 @@ def run(where: Path, *command: str, examples: int = EXAMPLES) -> subprocess.Comp
 
 
 def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
-    """Return whether the planted bug is killed by a law, and what happened."""
+    """Return whether a law kills the planted bug, and what happened."""
     path = where / mutant.file
     source = path.read_text()
     if source.count(mutant.old) != 1:
@@ -103,7 +103,7 @@ def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
 
 
 def main() -> int:
-    """Judge the mutants; 0 if every one is killed by a law."""
+    """Judge the mutants; return 0 if a law kills every one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="only those with it in their name")
     parts = parser.parse_args().parts or [""]

@@ -1,4 +1,4 @@
-"""Each planted bug still has a place to be planted."""
+"""Each planted bug still matches the line that it changes."""
 
 from pathlib import Path
 

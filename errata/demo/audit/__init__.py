@@ -1,1 +1,1 @@
-"""A stranger's audit: recomputes the demo's results from the user's topic, with code of its own."""
+"""The audit: recomputes the demo's results from the user's topic; shares no code with Errata."""

@@ -1,6 +1,6 @@
 """``python -m errata.demo.audit``: the audit as a command.
 
-It reads the settings that all commands read; the audit itself is given librdkafka's keys alone.
+It reads the settings that all commands read; the audit itself gets only librdkafka's keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 
 
 def main() -> int:
-    """Print the verdict; return 0 only if nothing differs, 2 if there is none."""
+    """Print the verdict; return 0 only if nothing differs, 2 if the audit can't be made."""
     parser = argparse.ArgumentParser(description="Recompute the demo's results and compare.")
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="by default that of the settings")
     parser.add_argument("--spark", action="store_true", help="there are bars, too")
@@ -49,7 +49,8 @@ def main() -> int:
 
 
 def _place(bootstrap: str | None) -> tuple[Kafka, str]:
-    # By name: the engine comes along, which the audit shares nothing with (import-linter).
+    # Imported by name: the audit shares nothing with the engine (import-linter), but these import
+    # it.
     settings, errors = (
         import_module("errata.settings.settings"),
         import_module("errata.schemas.errors"),

@@ -1,4 +1,4 @@
-"""What an arc's revisions come to, and whether they are chained and minimal."""
+"""Folds the revisions of an arc, and checks that they are chained and minimal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Content = dict[Identity, list[dict[str, Any]]]
 def by_identity(
     revisions: Iterable[Revision], identity: Sequence[str]
 ) -> dict[tuple[int, Identity], list[Revision]]:
-    """Return the revisions of each identity in each partition, in the order they fold."""
+    """Return the revisions of each identity in each partition, in the order of folding."""
     found: dict[tuple[int, Identity], list[Revision]] = defaultdict(list)
     for revision in sorted(revisions, key=lambda r: r.order):
         key = tuple(revision.told[name] for name in identity)
@@ -24,7 +24,7 @@ def by_identity(
 
 
 def chain_faults(arc: str, revisions: Iterable[Revision], identity: Sequence[str]) -> Iterator[str]:
-    """Yield where a revision does not follow from the one before it, or says nothing new."""
+    """Yield revisions that do not follow from the one before, or that change nothing."""
     for (partition, key), chain in by_identity(revisions, identity).items():
         last: dict[str, Any] | None = None
         epoch = None
@@ -45,7 +45,7 @@ def chain_faults(arc: str, revisions: Iterable[Revision], identity: Sequence[str
 
 
 def fold(revisions: Iterable[Revision], identity: Sequence[str]) -> Content:
-    """Return what is there in the end, by identity; more than one tuple if partitions disagree."""
+    """Return the final content by identity; more than one tuple if partitions disagree."""
     found: Content = defaultdict(list)
     for (_, key), chain in by_identity(revisions, identity).items():
         if chain[-1].after is not None:
@@ -56,7 +56,7 @@ def fold(revisions: Iterable[Revision], identity: Sequence[str]) -> Content:
 def differences(
     arc: str, found: Content, wanted: Mapping[Identity, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield where an arc's content differs from what it must be, in the fields that are wanted."""
+    """Yield the differences between an arc's content and the expected one, in expected fields."""
     for key in sorted(wanted.keys() | found.keys(), key=str):
         tuples, must = found.get(key, []), wanted.get(key)
         if must is None:

@@ -1,4 +1,4 @@
-"""Which records exist: those that the report of their task covers."""
+"""Decides which records are committed: those that the report of their task covers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDED = 2**62
 
 @dataclass(frozen=True)
 class Revision:
-    """A revision of an arc, and where it lies."""
+    """A revision of an arc, and its position."""
 
     partition: int
     offset: int
@@ -26,12 +26,12 @@ class Revision:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The side that names the tuple."""
+        """The side that has the tuple's identity."""
         return self.after or self.before or {}
 
     @property
     def order(self) -> tuple[int, bool, int]:
-        """Arcs fold by epoch, in an epoch deletes first."""
+        """The order of folding: by epoch, with deletes first in an epoch."""
         return self.epoch, self.op != "delete", self.offset
 
 
@@ -40,7 +40,7 @@ class Reports:
 
     Args:
         entries: The records of the progress topic.
-        schemas: Decodes them.
+        schemas: The schemas that decode them.
     """
 
     def __init__(self, entries: Iterable[Entry], schemas: Schemas) -> None:
@@ -54,7 +54,7 @@ class Reports:
                 self.newest[report["task"]] = report
 
     def covers(self, record: dict[str, Any]) -> bool:
-        """Whether the (attempt, epoch) of a record was committed by its task."""
+        """Return whether the (attempt, epoch) of a record was committed by its task."""
         report = self.newest.get(record["task"], {"committed": []})
         last = {c["attempt"]: c["epoch"] for c in report["committed"]}
         return bool(record["epoch"] <= last.get(record["attempt"], -1))
@@ -62,11 +62,11 @@ class Reports:
     def believed(
         self, entries: Iterable[Entry], schemas: Schemas
     ) -> Iterator[tuple[Entry, dict[str, Any]]]:
-        """Yield the records that exist, decoded; an exact copy counts once."""
+        """Yield the committed records, decoded; exact copies count once."""
         seen = set()
         for entry in entries:
             if entry.value is None:
-                continue  # a tombstone: a delete was said before it
+                continue  # a tombstone: a delete comes before it
             record = schemas.decode(entry.value)
             copy = (entry.partition, entry.key, entry.value)
             if self.covers(record) and (entry.key is None or copy not in seen):
@@ -74,7 +74,7 @@ class Reports:
                 yield entry, record
 
     def demand_end(self, tasks: Iterable[str]) -> None:
-        """Make sure that these tasks have seen the end of the source.
+        """Check that these tasks have seen the end of the source.
 
         Raises:
             AuditError: If one has not: the results are not complete yet.

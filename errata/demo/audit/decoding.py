@@ -1,4 +1,4 @@
-"""Framed Avro, by the schemas of a topic or of a schema registry's server."""
+"""Decodes framed Avro with schemas from a topic or a schema registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import fastavro
 from errata.demo.audit.log import AuditError, Entry
 
 SCHEMAS = "_errata_schemas"
-"""The topic of the schemas where no server keeps them."""
+"""The topic with the schemas if no registry is used."""
 _REACH_S = 10.0
 
 
@@ -23,7 +23,7 @@ class Schemas:
     """Decodes framed Avro.
 
     Args:
-        find: Gives the schema of an id, None if there is none; asked once for each.
+        find: Returns the schema of an id, None if there is none; called once for each.
     """
 
     def __init__(self, find: Callable[[int], Any]) -> None:
@@ -31,10 +31,10 @@ class Schemas:
         self._parsed: dict[int, Any] = {}
 
     def decode(self, value: bytes) -> Any:
-        """Return what a value holds, by its writer's schema.
+        """Return the content of a value, decoded with its writer's schema.
 
         Raises:
-            ValueError: If it is not framed, names no known schema, or does not decode.
+            ValueError: If it is not framed, its schema is unknown, or it can't be decoded.
         """
         if len(value) < 5 or value[0] != 0:
             raise ValueError("not framed")
@@ -54,7 +54,7 @@ class Schemas:
 
 
 def kept(entries: Iterable[Entry]) -> Schemas:
-    """Return the schemas of a topic's records; of two with one id the first counts."""
+    """Return the schemas in a topic's records; of two with the same id the first counts."""
     found: dict[int, Any] = {}
     for entry in entries:
         told = json.loads(entry.value or b"{}")
@@ -64,9 +64,9 @@ def kept(entries: Iterable[Entry]) -> Schemas:
 
 
 def served(url: str) -> Schemas:
-    """Return the schemas that a server of Confluent's API keeps.
+    """Return the schemas of a registry with Confluent's API.
 
-    Their `decode` raises `AuditError` if it gives no answer.
+    Their `decode` raises `AuditError` if the registry does not respond.
     """
 
     def find(schema_id: int) -> Any:

@@ -1,4 +1,4 @@
-"""What a plain consumer sees: the committed records of some topics."""
+"""Reads topics as a plain consumer: only committed records."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from time import monotonic
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 _REACH_S = 10.0
-_LOGGER = logging.getLogger("errata.kafka")  # that of all clients, which is quiet
+_LOGGER = logging.getLogger("errata.kafka")  # the logger of all clients, which is quiet
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
 
 
 class AuditError(Exception):
-    """The audit can't be made: something is missing or not there yet."""
+    """The audit can't be made: a topic is missing, or results are not complete yet."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def read(kafka: Kafka, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
     consumer = Consumer(
         {
             **kafka,
-            "group.id": "audit",  # asked for by the client, never used
+            "group.id": "audit",  # required by the client, never used
             "logger": _LOGGER,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -71,7 +71,7 @@ def read(kafka: Kafka, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
                     entry = Entry(place[1], message.offset(), message.key(), message.value())
                     logs[place[0]].append(entry)
                 elif error.code() != KafkaError._PARTITION_EOF:
-                    trouble = f" ({error.str()})"  # most pass by themselves
+                    trouble = f" ({error.str()})"  # most errors are temporary
                 elif message.offset() >= ends[place]:
                     missing.discard(place)
             if monotonic() > deadline:
@@ -93,7 +93,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
 
 
 def _end(consumer: Consumer, place: tuple[str, int], deadline: float) -> int:
-    """Return the last stable offset; a topic just made needs a moment before it answers."""
+    """Return the last stable offset; a newly created topic may need a moment."""
     while True:
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(*place), timeout=5.0)[1])

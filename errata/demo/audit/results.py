@@ -1,7 +1,7 @@
-"""What the results must be, recomputed from the surviving trades in exact arithmetic.
+"""Recomputes the expected results from the surviving trades in exact arithmetic.
 
-The types are Spark's: a notional of 2 digits after the point times an index factor of 9 has 11, the
-average of that has 15 and is rounded half up.
+The types are Spark's: a notional with 2 decimals times an index factor with 9 has 11 decimals; its
+average has 15 and is rounded half up.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def recompute(trades: Iterable[dict[str, Any]]) -> Results:
 
 
 class Near(float):
-    """A double that equals those that differ from it in the last digits only."""
+    """A double that equals doubles which differ only in the last digits."""
 
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        """Whether another number is as good as the same."""
+        """Return whether another number is equal within a relative tolerance of 1e-12."""
         return isinstance(other, float) and math.isclose(self, other, rel_tol=1e-12)
 
 
 def recompute_bars(trades: Iterable[dict[str, Any]]) -> Results:
-    """Return the bar of every day on which there is a trade, by identity."""
+    """Return the bar of every day that has a trade, by identity."""
     held: dict[tuple[Any, ...], list[tuple[datetime, str, Decimal]]] = defaultdict(list)
     for trade in trades:
         start = _EPOCH + (trade["at"] - _EPOCH) // DAY * DAY
@@ -80,7 +80,7 @@ def _at_risk(trade: dict[str, Any]) -> Decimal:
 
 
 def windows(at: datetime) -> Iterable[datetime]:
-    """Return the starts of the windows that hold a moment, newest first.
+    """Return the starts of the windows that hold a time, newest first.
 
     Example:
         >>> [f"{start:%H:%M}" for start in windows(datetime(2026, 7, 15, 2, 0, tzinfo=UTC))]

@@ -1,4 +1,4 @@
-"""Which trades survive: the user's topic, folded by identity in the order of its offsets."""
+"""Computes which trades survive: folds the user's topic by identity in the order of offsets."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ Place = tuple[int, int]
 
 @dataclass
 class Tape:
-    """What the user's topic comes to.
+    """The result of folding the user's topic.
 
     Args:
         alive: The surviving trades by identity.
-        refused: By place (partition, offset) the reason and the identity, as the stranger sees it.
-        differences: What the dead letters say otherwise.
+        refused: By place (partition, offset) the reason, op and identity, as the audit determines
+            them.
+        differences: Where the dead letters disagree.
     """
 
     alive: dict[str, Trade] = field(default_factory=dict)
@@ -34,10 +35,10 @@ class Tape:
 
 
 def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: Schemas) -> Tape:
-    """Return the surviving trades, and hold the dead letters against what had to be refused.
+    """Return the surviving trades, and compare the dead letters with the expected refusals.
 
-    What is refused for age depends on how far the tape had been read, so there the letters are
-    believed, as long as the record is older than what must be kept.
+    A refusal for age depends on how far the tape had been read. The audit accepts such a dead
+    letter if the record is older than what must be kept.
     """
     told: dict[Place, list[dict[str, Any]]] = defaultdict(list)
     for letter in letters:
@@ -72,7 +73,7 @@ def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: S
 def _judge(
     entry: Entry, alive: dict[str, Trade], schemas: Schemas
 ) -> tuple[str, str, Trade, str | None]:
-    """Return op, identity and trade of a record, and why it must be refused, if it must."""
+    """Return op, identity and trade of a record, and the reason if it must be refused."""
     try:
         record = schemas.decode(entry.value or b"")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The audit: what the topics hold against what a stranger works out from the user's topic."""
+"""The audit: compares the content of the topics with results recomputed from the user's topic."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TOPICS = (SOURCE, _PROGRESS, _LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the audit found.
+    """The result of the audit.
 
     Args:
-        results: How many results there must be, in each mode.
-        bars: How many bars there must be, made on Spark.
-        revisions: How many were emitted, by arc.
-        surviving: How many trades survive.
-        refused: By place, reason, op and identity of what was refused.
-        differences: Where a topic's content is not what it must be.
+        results: The expected number of results, in each mode.
+        bars: The expected number of bars, which Spark computes.
+        revisions: The number of emitted revisions, by arc.
+        surviving: The number of surviving trades.
+        refused: By place, the reason, op and identity of refused records.
+        differences: Where a topic's content differs from the expected one.
         mode_differences: Where the two modes did not emit the same revision.
     """
 
@@ -46,7 +46,7 @@ class Verdict:
         return not self.differences and not self.mode_differences
 
     def lines(self) -> list[str]:
-        """Return it as text."""
+        """Return the verdict as lines of text."""
         aged = [f"  {op} of {key}" for reason, op, key in self._why(TOO_OLD)]
         return [
             f"{self.surviving} trades survive; {self.results} results recomputed, twice emitted"
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def audit(kafka: Kafka, *, spark: bool = False, registry: str = "") -> Verdict:
-    """Read the demo's topics and judge them.
+    """Read the demo's topics and check them.
 
     Args:
         kafka: librdkafka settings of the cluster.
@@ -80,7 +80,7 @@ def audit(kafka: Kafka, *, spark: bool = False, registry: str = "") -> Verdict:
 
 
 def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
-    """Return what is to be said about the content of the demo's topics."""
+    """Return the verdict on the content of the demo's topics."""
     reports = Reports(logs[_PROGRESS], schemas)
     has_bars = BARS in logs
     scopes = ("upstream", "downstream", *(["bars"] if has_bars else []))
