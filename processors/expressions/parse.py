@@ -192,7 +192,7 @@ def _check_node(text: str, node: exp.Expr) -> None:
         written = SPELLED.get(type(node), node.key)
         raise refuse(f"{written} with {', '.join(sorted(allowed))} only", ", ".join(extra))
     if isinstance(node, exp.DPipe) and isinstance(node.expression, (exp.Add, exp.Sub)):
-        # To the parser + comes first, to Spark what stands on the left.
+        # The parser gives + precedence, Spark the left operator.
         raise refuse("parentheses around a sum behind ||", "none", "write a || (b + c)")
     if isinstance(node, _PREDICATES):
         for child in node.iter_expressions():
