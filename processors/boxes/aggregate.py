@@ -74,7 +74,7 @@ class Aggregate(Windowed):
         return self.window.extent_ms - 1
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {
             "aggregate": {name: result.text for name, result in self.results.items()},
             "by": list(self.by),

@@ -18,10 +18,10 @@ from errata.schemas.arc import Arc
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregating(Box):
-    """Named results of contents, by group. A *content* is the set of tuples in one window.
+    """Named results of contents, by group.
 
-    A frame of *states* has one row per content: its *key*, its number of rows, and the columns of
-    every state.
+    A *content* is the set of tuples in one window. A frame of *states* has one row per content: its
+    *key*, its number of rows, and the columns of every state.
 
     Args:
         arc: The arc it writes; its fields are the key, the results and the hidden fields.

@@ -89,5 +89,5 @@ class Body:
         return failing
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {box.arc.name: box.describe() for box in self.boxes}

@@ -87,7 +87,7 @@ class Counting(Aggregating, Ordered):
         return self._refused(tuples)
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {
             "aggregate": {name: result.text for name, result in self.results.items()},
             "by": list(self.by),

@@ -32,7 +32,7 @@ class Distinct(Aggregate):
         return None
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {"distinct": list(self.by), "input": self.input.name}
 
     def choose_mode(self, request: ModeRequest) -> Choice:

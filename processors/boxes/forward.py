@@ -36,7 +36,7 @@ class Forward(Stateless):
     is_tuple_wise = True
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {"forward": self.input}
 
     def hides_results(self, identity: Collection[str]) -> str | None:

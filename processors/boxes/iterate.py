@@ -218,7 +218,7 @@ class Iterate(Box):
         return self.asks
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {
             "iterate": self.start,
             "body": self.body.describe(),

@@ -121,7 +121,7 @@ class Join(Box):
         return self.shared is not None and set(self.inputs) <= set(linear)
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {
             "join": {side.alias: side.arc.name for side in self.sides},
             "on": list(self.on),

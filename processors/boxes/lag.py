@@ -45,7 +45,7 @@ class Lag(Ordered):
         return [name for name in self.arc.fields if name not in self.expressions]
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {
             "lag": {name: expression.text for name, expression in self.expressions.items()},
             "by": list(self.by),

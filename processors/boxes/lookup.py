@@ -48,7 +48,7 @@ class Lookup(Join):
         return left in linear and right not in turning
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         left, right = self.sides
         return {
             "lookup": {left.alias: left.arc.name, right.alias: right.arc.name},

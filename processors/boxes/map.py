@@ -58,7 +58,7 @@ class Map(Stateless):
         return frozenset(self.expressions)
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         texts = {name: expression.text for name, expression in self.expressions.items()}
         return {"map": texts, "input": self.input}
 
@@ -80,7 +80,7 @@ class Map(Stateless):
         return any(isinstance(expression, Call) for expression in self.expressions.values())
 
     def _made(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, Failures]:
-        """Return the output rows, whether each one is kept, and by row why one failed."""
+        """Return the output tuples, whether each one is kept, and by row why one failed."""
         new, failures = [], dict[int, str]()
         for name, expression in self.expressions.items():
             values, failed_here = expression.judge(tuples)

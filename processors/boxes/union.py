@@ -42,7 +42,7 @@ class Union(Stateless):
         return frozenset() if self.tag is None else frozenset((self.tag,))
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         return {"union": list(self.inputs), "tag": self.tag}
 
     def of_input(self, name: str) -> Union:

@@ -58,7 +58,7 @@ class Where(Stateless):
         return self.predicate.text
 
     def describe(self) -> dict[str, object]:
-        """Return what defines it, as plain data."""
+        """Return its definition as plain data."""
         earlier = {"unless": [e.text for e in self.earlier]} if self.earlier else {}
         return {"where": self.predicate.text, **earlier, "input": self.input}
 

@@ -1,4 +1,4 @@
-"""Bringing several parts to the one type in which they can be compared or chosen from."""
+"""Aligns several parts to one type in which they can be compared or chosen from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from errata.schemas.fields import FieldType
 
 @dataclass(frozen=True)
 class Alignment:
-    """How parts come to one type.
+    """How parts are brought to one type.
 
     Args:
         type: The common type, not optional unless it is ``void``.
-        casts: What brings each part's values to it.
+        casts: The cast of each part's values to it.
         optional: Whether each part can be null in it.
     """
 
@@ -29,7 +29,7 @@ class Alignment:
 
 
 class MisalignedError(ErrataError):
-    """Some parts have no type in common; the compiler says so with the place in the text."""
+    """Some parts have no type in common; the compiler adds the position in the text."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         self.parts = parts
@@ -37,7 +37,7 @@ class MisalignedError(ErrataError):
 
 
 def read(part: Part, kind: FieldType) -> Part | None:
-    """Return a string literal as the date, timestamp or uuid that it writes, None if it is none."""
+    """Parse a string literal as a date, timestamp or uuid; return None if it is none."""
     if not isinstance(part.literal, str):
         return None
     value = literals.read(part.literal, kind)
@@ -45,10 +45,10 @@ def read(part: Part, kind: FieldType) -> Part | None:
 
 
 def readings(*parts: Part) -> tuple[Part, ...]:
-    """Return the parts, string literals beside a date, timestamp or uuid read as one.
+    """Return the parts, with string literals next to a date, timestamp or uuid parsed as one.
 
     Raises:
-        MisalignedError: If a literal can't be read.
+        MisalignedError: If a literal can't be parsed.
     """
     kinds = {part.type.kind for part in parts}
     if not kinds & {*rules.TEMPORAL, "uuid"}:
@@ -62,15 +62,15 @@ def readings(*parts: Part) -> tuple[Part, ...]:
 
 
 def align(*parts: Part, literal_digits: bool = False) -> Alignment:
-    """Return how the parts come to one type.
+    """Return how the parts are brought to one type.
 
     Args:
-        parts: What to align, after `readings`.
-        literal_digits: Whether an integer literal beside a decimal counts with its own digits (in
-            comparisons) rather than those of its width (in choices and IN), as in Spark.
+        parts: The parts to align, after `readings`.
+        literal_digits: Whether an integer literal next to a decimal counts with its own digits (in
+            comparisons) instead of those of its width (in choices and IN), as in Spark.
 
     Raises:
-        MisalignedError: If there is none.
+        MisalignedError: If there is no common type.
     """
     decimal = literal_digits and any(part.type.kind == "decimal" for part in parts)
     counted = [part.counted if decimal and part.is_whole_literal else part.type for part in parts]

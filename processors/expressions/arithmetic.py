@@ -1,4 +1,4 @@
-"""Arithmetic on columns, by operator and type: overflow and division by zero are null."""
+"""Arithmetic on columns, by operator and type: overflow and division by zero return null."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def kernel(symbol: str, left: FieldType, right: FieldType, result: FieldType) ->
 
     Args:
         symbol: One of ``+ - * / % pmod div``.
-        left: Type of the left column, of the same kind as the result but for its digits.
-        right: Type of the right column, alike.
-        result: What `rules.arithmetic` says of the two.
+        left: Type of the left column, of the same kind as the result except for its digits.
+        right: Type of the right column, likewise.
+        result: The result of `rules.arithmetic` for the two.
     """
     if symbol == "div":
         return _quotient(left, right)
@@ -86,9 +86,9 @@ def _remainder(a: Any, b: Any, two: Any) -> Any:
 
 
 def _modulus(a: Any, b: Any, two: Any) -> Any:
-    """Raise a negative remainder of a positive divisor by that divisor.
+    """Add a positive divisor to its negative remainder.
 
-    As Spark's pmod, but that wraps between two operands near the least long.
+    This is Spark's pmod, except that Spark's wraps for two operands near the least long.
     """
     left = _remainder(a, b, two)
     negative = (abs(sign(left)) - sign(left)) // two
@@ -97,7 +97,7 @@ def _modulus(a: Any, b: Any, two: Any) -> Any:
 
 
 def _quotient(left: FieldType, right: FieldType) -> Kernel:
-    """Return the division truncated to a long, null where a long can't hold it."""
+    """Return the division truncated to a long, null if a long can't hold it."""
     up_left, up_right = (10 ** (max(left.scale, right.scale) - k.scale) for k in (left, right))
 
     def run(a: pl.Series, b: pl.Series) -> pl.Series:
@@ -157,10 +157,10 @@ def _decimal(symbol: str, left: FieldType, right: FieldType, result: FieldType) 
 
 
 def _real(symbol: str, dtype: type[pl.DataType]) -> Kernel:
-    """Return the operator of floats or doubles, a division null by zero.
+    """Return the operator of floats or doubles; a division by zero returns null.
 
-    By numpy: polars multiplies by the inverse of a single divisor, which rounds twice, and takes
-    -0.0 + 0 for -0.0.
+    It uses numpy: polars multiplies by the inverse of a single divisor, which rounds twice, and
+    computes -0.0 + 0 as -0.0.
     """
     if symbol == "*":
         return operator.mul

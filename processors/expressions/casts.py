@@ -1,8 +1,8 @@
-"""Casts between the types of expressions: null where a value has no counterpart, never a stop.
+"""Casts between the types of expressions: null if a value has no counterpart, never an error.
 
-As Spark's ``try_cast``. Differences, all at the rim: a second beyond Spark's timestamps is null
-(Spark takes the last one), and so are strings that Java reads as hexadecimal floats, and bytes that
-are no UTF-8 (Spark keeps them); a timestamp beyond the last date gives that date.
+This is Spark's ``try_cast``. The differences are edge cases: a second beyond Spark's timestamps is
+null (Spark returns the last one), and so are strings that Java parses as hexadecimal floats, and
+bytes that are not UTF-8 (Spark keeps them); a timestamp beyond the last date becomes that date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from errata.processors.expressions.rules import physical
 from errata.schemas.fields import MAX_PRECISION, FieldType, FieldTypeError
 
 NAMES = "int, bigint, decimal(p,s), float, double, boolean, string, binary, date or timestamp"
-"""What a cast goes to, for messages and the documentation."""
+"""The target types of casts, for messages and the documentation."""
 
 _KINDS = {
     "BIGINT": rules.LONG,
@@ -42,7 +42,7 @@ _KINDS = {
 
 
 def target(node: exp.DataType) -> FieldType | None:
-    """Return the type that a cast names, None if there is no such type here."""
+    """Return the type that a cast names; None if the type is not supported."""
     name = str(getattr(node.this, "value", node.this))
     digits = ",".join(parameter.name for parameter in node.expressions)
     if name == "DECIMAL":
@@ -149,7 +149,7 @@ def _to_real(source: FieldType, target: FieldType) -> Kernel:
     if source.kind == "decimal":
         if target.kind == "double":
             return lambda values: to_double(values, scale=source.scale)
-        # By way of a double it would round twice.
+        # Through a double it would round twice.
         return lambda values: to_text(values, scale=source.scale).cast(pl.Float32)
     if source.kind in rules.INSTANTS:
         unit = float(_PER_SECOND[source.kind])
@@ -167,7 +167,7 @@ def _to_decimal(source: FieldType, target: FieldType) -> Kernel:
     if source.kind == "string":
         return lambda values: _decimal_of_text(_number(values), target)
     if source.kind in ("float", "double", *rules.INSTANTS):
-        # By the shortest digits that name the double, as Spark does: 0.1 is 0.1.
+        # By the shortest digits that identify the double, as Spark does: 0.1 is 0.1.
         double = cast(source, rules.DOUBLE)
         return lambda values: _decimal_of_text(_digits(double(values)), target)
     return lambda values: rescale(values.cast(pl.Int128), shift=scale, precision=precision)

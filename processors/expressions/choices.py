@@ -1,7 +1,7 @@
-"""Parts that compare values or choose between them, and the functions that do; operands run once.
+"""Parts that compare values or choose between them, and their functions; operands run once.
 
 Comparisons are Spark's: NaN equals NaN and is larger than any number, -0.0 equals 0.0, AND and OR
-know three values, and nothing equals null but by ``<=>``.
+use three-valued logic, and only ``<=>`` treats nulls as equal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MIRRORED: dict[Kernel | None, Kernel] = {
     operator.gt: operator.lt,
     operator.ge: operator.le,
 }
-"""What ``left how right`` is when its sides are changed; = and <> have no part in it."""
+"""The comparison to use if the sides of ``left how right`` are swapped, except for = and <>."""
 
 
 def compare(how: Kernel, left: Part, right: Part) -> Part:
@@ -42,7 +42,7 @@ def null_safe_equal(left: Part, right: Part) -> Part:
 
 
 def member(value: Part, options: Sequence[Part]) -> Part:
-    """Return ``value IN (options)``: true if one is equal, null if one might have been."""
+    """Return ``value IN (options)``: true if one is equal, null if one may be equal."""
     parts = readings(value, *options)
     aligned = align(*parts)
 
@@ -66,7 +66,7 @@ def between(value: Part, low: Part, high: Part) -> Part:
 
 
 def null_if(left: Part, right: Part) -> Part:
-    """Return null where the two are equal, else the left one, in its own type."""
+    """Return null if the two are equal, otherwise the left one, in its own type."""
     one, other = readings(left, right)
     _, equal = _comparison(operator.eq, one, other)
     nothing = null(rules.physical(left.type))
@@ -75,7 +75,7 @@ def null_if(left: Part, right: Part) -> Part:
 
 
 def coalesce(*options: Part) -> Part:
-    """Return the first of the parts that is not null."""
+    """Return the first part that is not null."""
     parts = readings(*options)
     aligned = align(*parts)
 
@@ -90,13 +90,13 @@ def coalesce(*options: Part) -> Part:
 
 
 def extreme(how: Kernel, *options: Part) -> Part:
-    """Return the first of the parts that is `how` all others; nulls don't count."""
+    """Return the first part that is `how` all others; nulls are ignored."""
     parts = readings(*options)
     aligned = align(*parts)
 
     def better(one: pl.Series, other: pl.Series) -> pl.Series:
         ahead = how(one, other) | other.is_null()
-        return one.zip_with(ahead, other)  # where one is null, not ahead
+        return one.zip_with(ahead, other)  # not ahead if either is null
 
     def run(*columns: pl.Series) -> pl.Series:
         return reduce(better, (cast(c) for cast, c in zip(aligned.casts, columns, strict=True)))
@@ -107,7 +107,7 @@ def extreme(how: Kernel, *options: Part) -> Part:
 def choose(
     tests: Sequence[Part], results: Sequence[Part], default: Part, *, operand: Part | None = None
 ) -> Part:
-    """Return the first result whose test is true, or equal to the operand if there is one."""
+    """Return the first result whose test is true, or equals the operand if there is one."""
     chosen = readings(*results, default)
     aligned = align(*chosen)
     kind = replace(aligned.type, optional=any(aligned.optional))
@@ -124,7 +124,7 @@ def choose(
             truths = tuple(e(sought, t) for e, t in zip(equals, truths, strict=True))
         *options, last = (cast(v) for cast, v in zip(aligned.casts, values, strict=True))
         for truth, option in zip(reversed(truths), reversed(options), strict=True):
-            last = option.zip_with(truth, last)  # where the truth is null, not chosen
+            last = option.zip_with(truth, last)  # not chosen if the truth is null
         return last
 
     return apply(run, kind, *tests, *chosen, *([operand] if operand else []))
@@ -139,9 +139,9 @@ def _comparison(how: Kernel, left: Part, right: Part) -> tuple[FieldType, Kernel
 
 
 def _bound(how: Kernel | None, whole: Part, limit: Part) -> Part:
-    """Return a decimal literal beside a whole number as the whole one next to it: x > 1.5 is x > 1.
+    """Round a decimal literal next to a whole number to a whole one: x > 1.5 becomes x > 1.
 
-    As in Spark, and exact also where a decimal has no digits left for those behind the point.
+    Spark does the same. It is exact even if a decimal has no digits left for the fraction.
     """
     digits = limit.literal if limit.type.kind == "decimal" else None
     if how not in _MIRRORED or whole.type.kind not in rules.WHOLE or not isinstance(digits, int):

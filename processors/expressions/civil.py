@@ -1,6 +1,6 @@
 """The proleptic Gregorian calendar on arrays of days since 1970-01-01, and UTC's clock.
 
-Numpy's ``datetime64`` counts days and months in 64 bits, so that nothing here has a last year.
+Numpy's ``datetime64`` counts days and months in 64 bits, so no function here has a last year.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 DAY_MS = 86_400_000
 MAX_DAYS = 2**62
-"""More days than a date can hold: stands for a day that does not exist."""
+"""More days than a date can hold: represents a day that does not exist."""
 
 
 def months(days: Any) -> Any:
@@ -25,7 +25,7 @@ def months(days: Any) -> Any:
 
 
 def first_day(month: Any) -> Any:
-    """Return the first day of each month that is counted as in `months`."""
+    """Return the first day of each month, counted as in `months`."""
     return np.asarray(month, np.int64).view("M8[M]").astype("M8[D]").astype(np.int64)
 
 
@@ -45,17 +45,17 @@ def quarter(days: Any) -> Any:
 
 
 def day_of_month(days: Any) -> Any:
-    """Return the day in its month, from 1."""
+    """Return the day of the month, from 1."""
     return days - first_day(months(days)) + 1
 
 
 def day_of_year(days: Any) -> Any:
-    """Return the day in its year, from 1."""
+    """Return the day of the year, from 1."""
     return days - first_day(year_start(days)) + 1
 
 
 def year_start(days: Any) -> Any:
-    """Return the January of each day, as `months` counts."""
+    """Return the January of each day's year, counted as in `months`."""
     return months(days) // 12 * 12
 
 
@@ -86,13 +86,13 @@ def last_day(days: Any) -> Any:
 
 
 def add_months(days: Any, count: Any) -> Any:
-    """Return the same day some months on, or the last one of a month that is too short."""
+    """Return the same day some months later, or the last day of a month that is too short."""
     month = months(days) + count
     return np.minimum(first_day(month) + day_of_month(days), first_day(month + 1)) - 1
 
 
 def make_day(year: Any, month: Any, day: Any) -> Any:
-    """Return the day of a date, `MAX_DAYS` where there is no such date."""
+    """Return the day of a date, `MAX_DAYS` if the date does not exist."""
     start = (np.asarray(year, np.int64) - 1970) * 12 + month - 1
     first = first_day(start)
     exists = (month >= 1) & (month <= 12) & (day >= 1) & (day <= first_day(start + 1) - first)

@@ -1,4 +1,4 @@
-"""What date and time functions do to columns; a timestamp counts ms or us in UTC."""
+"""The kernels of date and time functions; a timestamp counts ms or us in UTC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from errata.processors.expressions.columns import Kernel, by_array
 from errata.schemas.fields import FieldType
 
 TICKS = {"timestamp-millis": 1000, "timestamp-micros": 1_000_000}
-"""Ticks of a second."""
+"""Ticks per second."""
 _SECONDS = {"minute": 60, "hour": 3600, "second": 1}
 _FINE = {"millisecond": 1000, "microsecond": 1_000_000}
 
@@ -45,7 +45,7 @@ def of_day(function: Any, *, dtype: Any = pl.Int32) -> Kernel:
 
 
 def shift(kind: FieldType, *, months: int, micros: int) -> Kernel:
-    """Return the function that adds an interval, null where the result is out of reach.
+    """Return the function that adds an interval; null if the result is out of range.
 
     Months are added to the date and keep the time of day.
     """
@@ -63,7 +63,7 @@ def shift(kind: FieldType, *, months: int, micros: int) -> Kernel:
 
 
 def counted(unit: int, kind: FieldType) -> Kernel:
-    """Return the function for the whole units since 1970, `unit` of them a second, rounded down."""
+    """Return the function for whole units since 1970, `unit` of them per second, rounded down."""
     ticks = TICKS[kind.kind]
     if ticks >= unit:
         return by_array(lambda t: t // (ticks // unit), dtype=pl.Int64)
@@ -72,9 +72,9 @@ def counted(unit: int, kind: FieldType) -> Kernel:
 
 
 def reach(kind: FieldType, *, unit: int) -> Kernel:
-    """Return the function from units since 1970, `unit` a second, to timestamps.
+    """Return the function from units since 1970, `unit` per second, to timestamps.
 
-    Beyond Spark's 64 bits of microseconds it gives null.
+    Beyond Spark's 64 bits of microseconds it returns null.
     """
     ticks = TICKS[kind.kind]
     limit = 2**63 // 1_000_000 * unit

@@ -1,8 +1,8 @@
-"""Running plain functions on columns that may hold nulls.
+"""Runs plain functions on columns that may hold nulls.
 
-A call on a polars series costs about 20 microseconds however short it is, one on a numpy array one:
-batches are often short. Where numpy has no function, Python's own (``str.find``) is mapped over the
-values in C; no statement runs once a row.
+A call on a polars series costs about 20 microseconds, however short the series is; a call on a
+numpy array costs one. Batches are often short. If numpy has no function, Python's own
+(``str.find``) is mapped over the values in C; no Python statement runs per row.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 import polars as pl
 
 Kernel = Callable[..., pl.Series]
-"""A function of columns of one height, or of one value, which stands for every row."""
+"""A function of columns of one height, or of one value that applies to every row."""
 
 BLOCK = 4096
-"""Rows of an array that a formula is run on at once."""
+"""The number of array rows that a formula runs on at once."""
 _BLANK: dict[Any, Any] = {pl.String: "", pl.Binary: b"", pl.Boolean: False}
 
 
 def null(dtype: Any) -> pl.Series:
-    """Return a column of one null, which polars repeats beside longer ones."""
+    """Return a column of one null, which polars broadcasts to longer ones."""
     return pl.Series([None], dtype=dtype)
 
 
@@ -33,7 +33,7 @@ def filled(values: pl.Series, blank: Any = 0) -> pl.Series:
 
 
 def where_known(result: pl.Series, *columns: pl.Series) -> pl.Series:
-    """Return the result with null in the rows where one of the columns is null."""
+    """Return the result with null in rows in which one of the columns is null."""
     for column in columns:
         if column.null_count():
             result = result.zip_with(column.is_not_null(), null(result.dtype))
@@ -41,7 +41,7 @@ def where_known(result: pl.Series, *columns: pl.Series) -> pl.Series:
 
 
 def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
-    """Return a function of arrays, run on so many rows at once as the processor's caches hold.
+    """Return the result of a function of arrays, run on blocks that fit the processor's caches.
 
     On 50,000 rows a formula of ten operators is ten times faster this way.
     """
@@ -57,12 +57,12 @@ def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def by_array(function: Callable[..., Any], *, dtype: Any, blank: int = 0) -> Kernel:
-    """Return a numpy function as a kernel: null where an argument is, and where `dtype` can't hold.
+    """Wrap a numpy function as a kernel: null if an argument is, or if `dtype` can't hold it.
 
     Args:
-        function: From numeric arrays to an array.
-        dtype: Of the result.
-        blank: What the function sees in place of a null.
+        function: A function from numeric arrays to an array.
+        dtype: The type of the result.
+        blank: The value that the function gets in place of a null.
 
     Example:
         >>> by_array(np.fmod, dtype=pl.Int64)(pl.Series([7, None]), pl.Series([4])).to_list()
@@ -79,7 +79,7 @@ def by_array(function: Callable[..., Any], *, dtype: Any, blank: int = 0) -> Ker
 
 
 def by_row(function: Callable[..., Any], *, dtype: Any) -> Kernel:
-    """Return a function of single values, written in C, as a kernel: null where an argument is.
+    """Wrap a function of single values, written in C, as a kernel: null if an argument is.
 
     Example:
         >>> by_row(str.find, dtype=pl.Int32)(pl.Series(["ab", None]), pl.Series(["b"])).to_list()

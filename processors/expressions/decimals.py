@@ -1,10 +1,9 @@
 """Exact arithmetic on decimals as unscaled 128-bit integers.
 
-Polars wraps silently when 128 bits overflow. Every operation here first bounds what its
-intermediates can reach from the largest operands of the batch: below 2^63 the formula runs on
-numpy's 64-bit arrays, below 2^127 on 128-bit columns, else on Python's integers. Results are
-rounded half up (away from zero) as Spark's are, and null where they need more digits than the
-precision allows.
+Polars wraps silently when 128 bits overflow. Every operation first computes a bound on its
+intermediate values from the largest operands of the batch: below 2^63 the formula runs on numpy's
+64-bit arrays, below 2^127 on 128-bit columns, otherwise on Python's integers. Results are rounded
+half up (away from zero) as in Spark, and null if they need more digits than the precision allows.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _Formula = Callable[..., Any]
 
 
 def constant(value: int | None) -> pl.Series:
-    """Return a column of one value, which polars repeats beside longer ones."""
+    """Return a column of one value, which polars broadcasts to longer ones."""
     return pl.Series([value], dtype=pl.Int128)
 
 
@@ -34,7 +33,7 @@ def peak(values: pl.Series) -> int:
 
 
 def within(values: pl.Series, precision: int) -> pl.Series:
-    """Return the values with null where they need more than `precision` digits."""
+    """Return the values, null if they need more than `precision` digits."""
     if peak(values) < 10**precision:
         return values
     return values.zip_with(values.is_between(1 - 10**precision, 10**precision - 1), constant(None))
@@ -43,7 +42,7 @@ def within(values: pl.Series, precision: int) -> pl.Series:
 def multiply(
     left: pl.Series, right: pl.Series, *, drop: int = 0, precision: int = MAX_PRECISION
 ) -> pl.Series:
-    """Return ``left * right`` less `drop` digits after the point.
+    """Return ``left * right`` with `drop` fewer digits after the point.
 
     Example:
         >>> tenths = pl.Series([15, None, 10**37], dtype=pl.Int128)
@@ -73,7 +72,7 @@ def add(
     drop: int = 0,
     precision: int = MAX_PRECISION,
 ) -> pl.Series:
-    """Return the sum, each side first times ten to its `raise_`, less `drop` digits."""
+    """Return the sum of both sides, each times ten to its `raise_`, with `drop` fewer digits."""
     up_left, up_right, unit = 10**raise_left, 10**raise_right, 10**drop
     total = peak(left) * up_left + peak(right) * up_right
     formula: _Formula = lambda a, b, x, y, d: _half_up(a * x + b * y, d)  # noqa: E731
@@ -85,12 +84,12 @@ def add(
 
 
 def negate(values: pl.Series) -> pl.Series:
-    """Return the values with the other sign; polars has no negation in 128 bits."""
+    """Return the negated values; polars has no negation in 128 bits."""
     return constant(0) - values
 
 
 def rescale(values: pl.Series, *, shift: int, precision: int = MAX_PRECISION) -> pl.Series:
-    """Return the values with `shift` digits more (or fewer, rounded) after the point.
+    """Return the values with `shift` more digits (or fewer, rounded) after the point.
 
     Example:
         >>> rescale(pl.Series([25, -25, 24], dtype=pl.Int128), shift=-1).to_list()
@@ -104,7 +103,7 @@ def rescale(values: pl.Series, *, shift: int, precision: int = MAX_PRECISION) ->
 def divide_half_up(
     numerator: pl.Series, denominator: pl.Series, *, shift: int, precision: int = MAX_PRECISION
 ) -> pl.Series:
-    """Return ``numerator * 10**shift / denominator`` rounded half up; null where that is 0.
+    """Return ``numerator * 10**shift / denominator`` rounded half up; null if that divides by 0.
 
     Example:
         >>> cents, count = (pl.Series([v], dtype=pl.Int128) for v in (200, 3))
@@ -126,9 +125,9 @@ def divide_half_up(
 def to_double(values: pl.Series, *, scale: int) -> pl.Series:
     """Return the nearest doubles.
 
-    A division of two whole doubles rounds once, so it is right while both are exact: up to 2^53
-    and 10^22. Beyond, Python divides its integers, which rounds once as well. Polars would multiply
-    by the inverse, which rounds twice.
+    A division of two whole doubles rounds once, so it is correct while both are exact: up to 2^53
+    and 10^22. Beyond that, Python divides its integers, which rounds once as well. Polars would
+    multiply by the inverse, which rounds twice.
     """
     if peak(values) <= 2**53 and scale <= 22:
         nearest = filled(values).cast(pl.Float64).to_numpy() / 10.0**scale
@@ -139,7 +138,7 @@ def to_double(values: pl.Series, *, scale: int) -> pl.Series:
 
 
 def to_text(values: pl.Series, *, scale: int) -> pl.Series:
-    """Return the digits, the point before the last `scale` of them.
+    """Return the values as text, with the point before the last `scale` digits.
 
     Example:
         >>> to_text(pl.Series([-5, 1234], dtype=pl.Int128), scale=2).to_list()
@@ -160,15 +159,15 @@ def exact(
     precision: int = MAX_PRECISION,
     divides: bool = True,
 ) -> pl.Series:
-    """Run a formula where nothing in it can overflow, null where an operand is.
+    """Run a formula on a type in which no value can overflow; null if an operand is.
 
     Args:
-        formula: Made of ``+ - * //``, `abs` and `sign`: for arrays, columns and lists of Python's
-            integers alike.
+        formula: A formula of ``+ - * //``, `abs` and `sign`, for arrays, columns and lists of
+            Python's integers alike.
         operands: Integer columns, and single values that can't be null.
-        bound: What no value in the formula can pass, its operands included.
-        precision: Digits of the result; null where it needs more.
-        divides: Whether the formula is more than sums and products, which gain from 64 bits.
+        bound: A bound on every value in the formula, operands included.
+        precision: Digits of the result; null if it needs more.
+        divides: Whether the formula has more than sums and products; only then 64 bits are faster.
     """
     columns = [v for v in operands if isinstance(v, pl.Series)]
     if bound >= _WIDEST:
@@ -177,7 +176,7 @@ def exact(
         wide = [v.cast(pl.Int128) if isinstance(v, pl.Series) else constant(v) for v in operands]
         return within(formula(*wide), precision)
     narrow = [
-        # 1 is a value that every formula takes, divisors too; null comes back below.
+        # 1 is valid in every formula, also as a divisor; nulls are restored below.
         filled(v, 1).cast(pl.Int64).to_numpy() if isinstance(v, pl.Series) else np.array([v])
         for v in operands
     ]

@@ -35,7 +35,7 @@ FIELDS = {
         "trade": "uuid",
     }.items()
 }
-"""The fields of the tuple that the examples are computed from."""
+"""The fields of the tuple that the examples use."""
 
 TUPLE: dict[str, Any] = {
     "name": "Errata",
@@ -50,7 +50,7 @@ TUPLE: dict[str, Any] = {
     "code": b"\x00\xff",
     "trade": "123e4567-e89b-12d3-a456-426614174000",
 }
-"""That tuple, in physical values."""
+"""The tuple that the examples use, in physical values."""
 
 _INTRODUCTION = f"""\
 # Expressions
@@ -165,7 +165,7 @@ def examples() -> list[str]:
 
 
 def shown(example: str) -> str:
-    """Return the value of an expression over `TUPLE` as one writes it.
+    """Return the value of an expression over `TUPLE`, written as a literal.
 
     Example:
         >>> shown("price / 3"), shown("day + 1"), shown("nullif(1, 1)")

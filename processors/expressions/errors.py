@@ -1,4 +1,4 @@
-"""What is wrong with an expression, and where."""
+"""Errors of expressions and of users' functions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from errata.schemas.errors import ErrataError
 
 
 class ExpressionError(ErrataError):
-    """An expression can't be used as it is written.
+    """An expression is invalid.
 
     Args:
         text: The whole expression.
-        position: Index in `text` of the character it is about, from 0.
+        position: Index in `text` of the character in question, from 0.
         need: What is needed there.
-        found: What stands there.
-        hint: What to do, if there is something to say.
+        found: What is there instead.
+        hint: The remedy, if there is one.
 
     Example:
         >>> error = ExpressionError("prise > 5", 0, need="a field", found="prise", hint="price?")
@@ -38,21 +38,20 @@ class ExpressionError(ErrataError):
 
     @property
     def caret(self) -> str:
-        """The line of the text that it is about, and below it a caret at the character."""
+        """The line of the text in question, and below it a caret at the character."""
         start = self.text.rfind("\n", 0, self.position) + 1
         line = self.text[start:].split("\n", 1)[0]
         return f"{line}\n{' ' * (self.position - start)}^"
 
 
 class UserFunctionError(ErrataError):
-    """A function that a user wrote has raised, or has returned what it must not.
+    """A user's function has raised, or has returned an invalid value.
 
     Args:
-        function: What it is called.
-        step: What it was asked to do: ``accumulate``, ``emit`` and so on, or ``call``.
+        function: Its name.
+        step: The step that failed: ``accumulate``, ``emit`` and so on, or ``call``.
         reason: What was needed and what was found.
-        row: Index of the first tuple that it failed on, among those it was given; None if that
-            can't be told.
+        row: Index of the first tuple that it failed on, among its arguments; None if unknown.
     """
 
     def __init__(self, function: str, step: str, reason: str, *, row: int | None = None) -> None:

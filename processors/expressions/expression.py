@@ -1,4 +1,4 @@
-"""An expression over the fields of an arc: what `where`, `map` and aggregates are written in."""
+"""Expressions over the fields of an arc, as used by `where`, `map` and aggregates."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Expression:
     """A scalar expression, checked and typed.
 
     Args:
-        text: What the user wrote.
-        type: Type of its values; optional where they can be null.
-        columns: The fields that it is computed from.
+        text: The text that the user wrote.
+        type: Type of its values; optional if they can be null.
+        columns: The fields that it reads.
     """
 
     text: str
@@ -40,15 +40,15 @@ class Expression:
         """Return its values in the physical type, one for each tuple.
 
         A tuple for which it has no value (an overflow, a division by zero, a failed cast) gets
-        null; nothing stops.
+        null; no error is raised.
         """
         values = self._part.run(tuples)
-        if len(values) != tuples.height:  # one for all
+        if len(values) != tuples.height:  # one value for all tuples
             values = values.new_from_index(0, tuples.height)
         return values.alias(self.text)
 
     def judge(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
-        """Return its values, and why a function failed, by row: SQL never does."""
+        """Return its values, and by row why a user's function failed; SQL never fails."""
         return self.evaluate(tuples), {}
 
 
@@ -60,7 +60,7 @@ def compile_expression(text: str, fields: Fields, *, needs: str | None = None) -
     Args:
         text: The expression.
         fields: Types of the fields that it may read, by name; case counts.
-        needs: The kind that it must have, such as ``"boolean"`` for `where`; any if None.
+        needs: The kind that it must have, such as ``"boolean"`` for `where`; None: any kind.
 
     Raises:
         ExpressionError: If it is not allowed, a field is unknown, or types don't fit.
@@ -78,16 +78,16 @@ def compile_expression(text: str, fields: Fields, *, needs: str | None = None) -
 
 
 def compile_event_time(text: str, fields: Fields) -> Expression:
-    """Check, type and lower what gives an event time, as a timestamp-millis.
+    """Check, type and lower an expression for an event time, as a timestamp-millis.
 
-    Microseconds are rounded down, a date is its midnight in UTC.
+    Microseconds are rounded down, a date becomes its midnight in UTC.
 
     Args:
         text: A field's name or an expression.
         fields: Types of the fields that it may read.
 
     Raises:
-        ExpressionError: As for `compile_expression`, or if it is no date or timestamp.
+        ExpressionError: As for `compile_expression`, or if it is not a date or timestamp.
 
     Example:
         >>> noon = compile_event_time("seen", {"seen": FieldType("timestamp-micros")})
@@ -108,14 +108,14 @@ def compile_event_time(text: str, fields: Fields) -> Expression:
 
 
 def _field_named(text: str, fields: Fields) -> Part | None:
-    """Return the field of just this name, which need not be a name in SQL."""
+    """Return the field with exactly this name, which need not be a name in SQL."""
     if text not in fields:
         return None
     return Part(fields[text], frozenset((text,)), lambda tuples: tuples[text])
 
 
 def lowered(text: str, part: Part, *, needs: str | None = None) -> Expression:
-    """Return a lowered part as the expression that it is."""
+    """Return the expression of a lowered part."""
     kind = part.type
     if kind == rules.VOID and needs == "boolean":
         kind, part = rules.BOOLEAN.nullable, part.cast(rules.BOOLEAN)

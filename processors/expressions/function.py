@@ -1,4 +1,4 @@
-"""What a function of the vocabulary is: a name, what it takes, and the part that a call becomes."""
+"""Functions of the vocabulary: their names, their parameters, and how a call is lowered."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from errata.schemas.fields import FieldType
 
 
 class UnfitError(ErrataError):
-    """A call or an operator has not what it needs; the compiler adds the place in the text.
+    """A call or an operator has unfit arguments; the compiler adds the position in the text.
 
     Args:
         need: What is needed.
-        found: What is there.
-        argument: Index of the argument that it is about, None for the whole.
-        hint: What to do, if there is something to say.
+        found: What is there instead.
+        argument: Index of the argument in question, None for the whole call.
+        hint: The remedy, if there is one.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class Parameter:
     """One parameter of a function.
 
     Args:
-        word: How the documentation calls what it takes.
-        fit: Brings an argument to the type that the function wants; None if it can't be.
-        written: The class of literal that it must be; the function then gets its value.
+        word: The documentation's word for its argument.
+        fit: Casts an argument to the type that the function needs; returns None if it can't.
+        written: The class of literal that the argument must be; the function then gets its value.
     """
 
     word: str
@@ -47,7 +47,7 @@ class Parameter:
     written: type[int | str] | None = None
 
     def take(self, part: Part) -> Any:
-        """Return what the function gets for an argument, None if it doesn't fit."""
+        """Return the value that the function gets for an argument, None if it doesn't fit."""
         if self.written is not None:
             return part.literal if isinstance(part.literal, self.written) else None
         return self.fit(part)
@@ -113,13 +113,13 @@ class Function:
     Args:
         name: Its name in Spark, in lower case.
         takes: Its parameters.
-        gives: What it gives, for the documentation.
-        lower: Makes the part of a call, from the values of literal parameters and the parts of
+        gives: Its result, for the documentation.
+        lower: Returns the part of a call, from the values of literal parameters and the parts of
             the others.
         example: A call.
-        least: How many arguments it needs; all its parameters if None.
-        repeats: Whether the last parameter may be given more than once.
-        aliases: Other names of it.
+        least: The least number of arguments; None: one for each parameter.
+        repeats: Whether the last parameter may be repeated.
+        aliases: Its other names.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """The call as the documentation shows it, an argument that may be left out in brackets."""
+        """The call as the documentation shows it, with optional arguments in brackets."""
         least = len(self.takes) if self.least is None else self.least
         words = [parameter.word for parameter in self.takes]
         inner = ", ".join(words[:least])
@@ -145,7 +145,7 @@ class Function:
         """Return the part of a call.
 
         Raises:
-            UnfitError: If there are too many arguments or too few, or one of a wrong type.
+            UnfitError: If there are too many or too few arguments, or one has a wrong type.
         """
         least = len(self.takes) if self.least is None else self.least
         count = len(arguments)
@@ -172,10 +172,10 @@ class Function:
 
 
 def plain(kernel: Callable[..., pl.Series], gives: FieldType) -> Callable[..., Part]:
-    """Return a `Function.lower` for a kernel that gives null where an argument is null.
+    """Return a `Function.lower` for a kernel that returns null if an argument is null.
 
-    Literal arguments go to the kernel in their place; a result that may be null for other reasons
-    is one whose type is optional.
+    The kernel gets literal arguments in their positions. If its result may be null for other
+    reasons, its type must be optional.
     """
 
     def lower(*arguments: Any) -> Part:

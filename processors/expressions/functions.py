@@ -12,7 +12,7 @@ GROUPS: dict[str, tuple[Function, ...]] = {
     "Text and bytes": text_functions.FUNCTIONS,
     "Dates and times": time_functions.FUNCTIONS,
 }
-"""The functions by what they are about."""
+"""The functions by topic."""
 
 FUNCTIONS: dict[str, Function] = {
     name: function
@@ -20,4 +20,4 @@ FUNCTIONS: dict[str, Function] = {
     for function in group
     for name in (function.name, *function.aliases)
 }
-"""Each function by each of its names."""
+"""The functions by each of their names."""

@@ -1,4 +1,4 @@
-"""Literals: what a number, a string, bytes, a time or a uuid in the text stands for."""
+"""Literals: the values of numbers, strings, bytes, times and uuids in the text."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"} 
 
 
 def number(digits: str) -> tuple[int | float, FieldType] | None:
-    """Return the value and type of a number as written, a decimal unscaled; None if too large.
+    """Return the value and type of a written number, a decimal unscaled; None if too large.
 
-    Whole numbers are ``int`` if 32 bits hold them, else ``long``, else decimal; an exponent makes a
-    double; a point makes a decimal of just the digits that are there.
+    Whole numbers are ``int`` if 32 bits hold them, else ``long``, else decimal. A number with an
+    exponent is a double; one with a point is a decimal of exactly the written digits.
 
     Example:
         >>> value, kind = number("12.50")
@@ -52,9 +52,9 @@ def number(digits: str) -> tuple[int | float, FieldType] | None:
 
 
 def long_digits(node: exp.Expr, text: str) -> str | None:
-    """Return the digits of a number written as ``5L``, None if a node is none.
+    """Return the digits of a number written as ``5L``; None if the node is not one.
 
-    The parser makes a cast of it; so what stands behind the digits in the text tells.
+    The parser turns it into a cast; the suffix in the text tells it from a written cast.
     """
     literal = node.this if isinstance(node, exp.TryCast) else None
     if not isinstance(literal, exp.Literal) or literal.is_string:
@@ -64,9 +64,9 @@ def long_digits(node: exp.Expr, text: str) -> str | None:
 
 
 def read(text: str, kind: FieldType) -> tuple[int | str, FieldType] | None:
-    """Return the value and type of a date, timestamp or uuid that a text writes, None if none.
+    """Return the value and type of the date, timestamp or uuid in a text, None if it is none.
 
-    A timestamp counts milliseconds, and microseconds if more than three digits of the second are
+    A timestamp counts milliseconds, or microseconds if more than three digits of the second are
     written and not zero.
 
     Example:
@@ -88,7 +88,7 @@ def read(text: str, kind: FieldType) -> tuple[int | str, FieldType] | None:
 
 
 def octets(digits: str) -> bytes | None:
-    r"""Return the bytes of ``X'..'``, None if those are no hexadecimal digits.
+    r"""Return the bytes of ``X'..'``, None if its digits are not hexadecimal.
 
     Example:
         >>> octets("f41")
@@ -100,7 +100,7 @@ def octets(digits: str) -> bytes | None:
 
 
 def unquoted(written: str) -> str:
-    r"""Return the text that a literal with its quotes stands for, by Spark's escapes.
+    r"""Return the text of a quoted literal, by Spark's escapes.
 
     Example:
         >>> unquoted(r"'it\'s\n'"), unquoted(r"'50\%'")

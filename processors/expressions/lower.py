@@ -172,7 +172,7 @@ class Lowering:
         return operators.negated(self._fitting(node, NUMBER, node.this))
 
     def _fitting(self, node: exp.Expr, parameter: Parameter, child: exp.Expr) -> Part:
-        """Return a child's part as an operator wants it."""
+        """Return a child's part in the type that an operator needs."""
         part = self.part(child)
         fitting: Part | None = parameter.take(part)
         if fitting is None:

@@ -1,9 +1,9 @@
-"""Dates and timestamps as text, in Spark's forms, and back.
+"""Formats dates and timestamps as text in Spark's forms, and parses them.
 
-Text that is read is ``[+-]yyyy[-[m]m[-[d]d]]``, for a timestamp then a blank or ``T`` and
-``[h]h[:[m]m[:[s]s[.fraction]]]``, and after seconds perhaps a zone: ``Z``, ``UTC`` or ``+hh:mm``.
-Spark also knows zones by name, offsets in other forms, and a time without a date (today's): here
-those are null, as is anything else.
+The parsed form is ``[+-]yyyy[-[m]m[-[d]d]]``. For a timestamp, a blank or ``T`` follows and
+``[h]h[:[m]m[:[s]s[.fraction]]]``, and after seconds optionally a zone: ``Z``, ``UTC`` or
+``+hh:mm``. Spark also accepts zones by name, offsets in other forms, and a time without a date
+(today's). Here these are null, as is any other text.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from errata.processors.expressions import civil
 from errata.processors.expressions.columns import null, where_known
 
 BLANKS = "".join(map(chr, range(33))) + "\x7f"
-"""What Spark trims from a text before it reads a value."""
+"""The characters that Spark trims from a text before it parses a value."""
 SECONDS = 9_223_372_036_854
-"""Spark's timestamps lie less than this from 1970: 64 bits of microseconds."""
+"""Spark's timestamps are less than this from 1970: 64 bits of microseconds."""
 
 _DATE = r"^(?<sign>[+-])?(?<year>\d{4,%d})(?:-(?<month>\d\d?)(?:-(?<day>\d\d?)(?:[ T]%s)?)?)?$"
 _ZONE = rf"[{re.escape(BLANKS)}]*(?:Z|UTC|(?<side>[+-])(?<east>\d\d):(?<past>\d\d))?"
@@ -29,7 +29,7 @@ _TIMESTAMP_FORM = (_DATE % (6, _TIME)).replace(r"\d", "[0-9]")
 
 
 def dates(texts: pl.Series) -> pl.Series:
-    """Return the days since 1970-01-01 that texts name.
+    """Parse texts as dates: days since 1970-01-01.
 
     Example:
         >>> dates(pl.Series(["1970-01-02", "1970-02-30"])).to_list()
@@ -40,7 +40,7 @@ def dates(texts: pl.Series) -> pl.Series:
 
 
 def micros(texts: pl.Series) -> pl.Series:
-    """Return the microseconds since 1970 that texts name; digits after the sixth don't count.
+    """Parse texts as microseconds since 1970; digits after the sixth are ignored.
 
     Example:
         >>> micros(pl.Series(["1970-01-01 00:00:01.5Z", "1970-01-01T01:00:00+01:00"])).to_list()
@@ -77,7 +77,7 @@ def text_of_instants(values: pl.Series, *, unit: str) -> pl.Series:
 
 
 def _text(values: pl.Series, unit: str) -> pl.Series:
-    """Return values as numpy writes them, the years as Spark does."""
+    """Return values formatted by numpy, but with years in Spark's form."""
     moments = values.fill_null(0).to_numpy().astype(f"M8[{unit}]")
     texts = pl.Series(np.datetime_as_string(moments).tolist(), dtype=pl.String)
     texts = texts.str.replace(r"^-([0-9]{3})-", "-0${1}-").str.replace(r"^([0-9]{5,})-", "+${1}-")
@@ -85,7 +85,7 @@ def _text(values: pl.Series, unit: str) -> pl.Series:
 
 
 def _parts(texts: pl.Series, form: str) -> pl.DataFrame:
-    """Return what a form finds in each text as numbers, a row a text; ``known`` if it fits."""
+    """Return the numbers that a form finds in texts, one row per text; ``known`` if it matches."""
     groups = texts.str.strip_chars(BLANKS).str.extract_groups(form).struct.unnest()
     present = [name for name in _ABSENT if name in groups.columns]
     side = [
@@ -107,7 +107,7 @@ def _parts(texts: pl.Series, form: str) -> pl.DataFrame:
 _ABSENT = {"year": 1970, "month": 1, "day": 1} | dict.fromkeys(
     ("hour", "minute", "second", "part", "east", "past"), 0
 )
-"""What a part that a text does not have counts as."""
+"""The default of each part that a text may lack."""
 
 
 def _days(parts: pl.DataFrame) -> np.ndarray:

@@ -27,7 +27,7 @@ from errata.processors.expressions.part import Part, apply
 
 
 def _real(function: Callable[[Any], Any], *, above: float | None = None) -> Callable[..., Part]:
-    """Return a function of doubles, null where the argument is not above a bound."""
+    """Return a function of doubles, null if the argument is not above a bound."""
     kernel = by_array(function, dtype=pl.Float64)
     if above is None:
         return plain(kernel, rules.DOUBLE)
@@ -44,10 +44,10 @@ def _sign(values: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return powers as Java has them: 1 to a NaN or infinite power is NaN, in C it is 1.
+    """Return powers as in Java: 1 to a NaN or infinite power is NaN; in C it is 1.
 
-    A single exponent is written out for each base: beside one that is not, numpy takes another path
-    with other last bits, and a tuple's value would depend on how many come with it.
+    A single exponent is repeated for each base. For a scalar exponent numpy uses another algorithm
+    with other last bits, and a tuple's value would depend on the size of its batch.
     """
     base, exponent = map(np.ascontiguousarray, np.broadcast_arrays(base, exponent))
     unclear = np.isnan(exponent) | ((abs(base) == 1.0) & np.isinf(exponent))

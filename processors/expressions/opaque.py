@@ -1,4 +1,4 @@
-"""Python functions as expressions: opaque, so without lineage inside, and slower."""
+"""Python functions as expressions: they are opaque, without lineage inside, and slower."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from errata.schemas.fields import Fields, FieldType
 class Opaque:
     """A Python function that is called for every tuple, for `map` and `where`.
 
-    It gets and returns values as `plain_values` says. It must be a function of its arguments alone:
-    it is called again for the same tuple, also in another process. Given optional fields alone it
-    must stand None in all of them. Tuples that it raises for, or returns something else for, are
-    left out (docs/networks.md).
+    It gets and returns values as in `plain_values`. It must be a function of its arguments alone:
+    it is called again for the same tuple, also in another process. If all of its fields are
+    optional, it must accept None in all of them. Tuples for which it raises, or returns a value of
+    another type, are left out (docs/networks.md).
 
     Args:
         function: The function.
-        returns: Type of what it returns.
-        arguments: The fields that it is given, at least one.
+        returns: Type of its return value.
+        arguments: The fields that are its arguments, at least one.
     """
 
     function: Callable[..., Any]
@@ -36,7 +36,7 @@ class Opaque:
 
     @property
     def text(self) -> str:
-        """What it is called in plans and messages."""
+        """Its name in plans and messages."""
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return f"python:{getattr(self.function, '__module__', None) or '__main__'}.{name}"
 
@@ -44,8 +44,8 @@ class Opaque:
         """Return it as an expression over these fields.
 
         Raises:
-            ExpressionError: If it is given no field, or an unknown one.
-            FieldTypeError: If what it returns is no type.
+            ExpressionError: If it has no field, or an unknown one.
+            FieldTypeError: If `returns` is not a type.
         """
         unknown = [name for name in self.arguments if name not in fields]
         if unknown or not self.arguments:
@@ -66,16 +66,16 @@ class Opaque:
     def called(
         self, tuples: pl.DataFrame, types: Fields, kind: FieldType
     ) -> tuple[pl.Series, Mapping[int, str]]:
-        """Return what the function returns for each tuple, and by row why it failed.
+        """Return the function's value for each tuple, and by row why it failed.
 
-        Null in a field that is never null means that there is no tuple: the absent side of a
-        revision. Such a one gets null and is not shown to the function, as does one that it fails
-        for.
+        Null in a field that is never null means that the tuple is the absent side of a revision.
+        The function is not called for it, and its value is null. If the function fails for a tuple,
+        the value is null too.
 
         Args:
             tuples: The tuples.
-            types: What it is given.
-            kind: Type of what it returns.
+            types: Types of its arguments.
+            kind: Type of its return value.
         """
         needed = [name for name, field in types.items() if not field.optional]
         there = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
@@ -101,27 +101,27 @@ class Call(Expression):
 
     Args:
         opaque: The function.
-        types: The fields that it is given.
+        types: The fields that are its arguments.
     """
 
     opaque: Opaque
     types: Fields
 
     def judge(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
-        """Return its values, null where it failed, and why it did, by row."""
+        """Return its values, null if it failed, and by row why it failed."""
         return self.opaque.called(tuples, self.types, self.type)
 
 
 def python(function: Callable[..., Any], returns: str, *fields: str) -> Opaque:
-    """Use a Python function where an expression goes, in `map` and `where`.
+    """Use a Python function in place of an expression, in `map` and `where`.
 
-    It is slower than an expression, once a tuple, and opaque: nothing is known of what it does with
-    its fields.
+    It is slower than an expression, since it is called once per tuple, and opaque: there is no
+    lineage from its fields to its result.
 
     Args:
         function: Called with the values of the fields; see `Opaque`.
-        returns: Type of what it returns, ``"long"`` or ``"decimal(18,2)?"``.
-        fields: What it is given.
+        returns: Type of its return value, such as ``"long"`` or ``"decimal(18,2)?"``.
+        fields: The fields that are its arguments.
 
     Example:
         >>> shout = python(lambda text: text.upper() + "!", "string", "text")

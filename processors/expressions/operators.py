@@ -51,7 +51,7 @@ class Interval:
 
 
 def interval(node: exp.Interval) -> Interval | None:
-    """Return ``INTERVAL 'count' unit``, None if it is no such thing."""
+    """Return the interval of ``INTERVAL 'count' unit``, None if the node is not one."""
     unit = node.args.get("unit")
     unit = unit.name.lower().removesuffix("s") if isinstance(unit, exp.Var) else ""
     count = node.this.name if isinstance(node.this, exp.Literal) else ""
@@ -67,9 +67,9 @@ def interval(node: exp.Interval) -> Interval | None:
 
 
 def shifted(part: Part, by: Interval, *, sign: int) -> Part:
-    """Return a date or timestamp moved by an interval, null where it can't be reached.
+    """Return a date or timestamp moved by an interval; null if the result is out of range.
 
-    A date moved by less than days is a timestamp.
+    A date moved by an interval in units below days becomes a timestamp.
     """
     if part.type.kind not in rules.TEMPORAL:
         raise UnfitError("a date or timestamp beside the interval", found=str(part.type.required))
@@ -82,7 +82,7 @@ def shifted(part: Part, by: Interval, *, sign: int) -> Part:
 
 
 def add_days(part: Part, days: Part, *, sign: int) -> Part:
-    """Return a date some days on, null beyond the last date."""
+    """Return a date some days later, null beyond the last date."""
     kind = replace(rules.DATE, optional=True)
     plus = by_array(lambda d, n: d.astype("int64") + sign * n.astype("int64"), dtype=pl.Int32)
     return apply(plus, kind, part, days)
@@ -97,7 +97,7 @@ def calculate(symbol: str, left: Part, right: Part) -> Part:
         right: The right operand.
 
     Raises:
-        UnfitError: If they are no two numbers (or a date and whole days).
+        UnfitError: If they are not two numbers (or a date and whole days).
     """
     divisor_is_not_zero = isinstance(right.literal, int) and right.literal != 0
     if (dated := _days_moved(symbol, left, right)) is not None:
@@ -120,7 +120,7 @@ def calculate(symbol: str, left: Part, right: Part) -> Part:
         raise _no_numbers(symbol, left, right)
     if result.kind == "double":
         left, right = left.cast(rules.DOUBLE), right.cast(rules.DOUBLE)
-    if symbol == "pmod":  # of p % q it may have the digits of q
+    if symbol == "pmod":  # unlike p % q it may have the digits of q
         result = result.nullable
     kernel = arithmetic.kernel(symbol, left.type, right.type, result)
     part = apply(kernel, result, left, right)
@@ -130,12 +130,12 @@ def calculate(symbol: str, left: Part, right: Part) -> Part:
 
 
 def negated(part: Part) -> Part:
-    """Return ``-part``, null for the one whole number that has no opposite."""
+    """Return ``-part``, null for the one whole number without an opposite."""
     return apply(arithmetic.negate(part.type), _with_overflow(part), part)
 
 
 def absolute(part: Part) -> Part:
-    """Return ``abs(part)``, null for the one whole number that has no opposite."""
+    """Return ``abs(part)``, null for the one whole number without an opposite."""
     return apply(arithmetic.absolute(part.type), _with_overflow(part), part)
 
 
@@ -144,7 +144,7 @@ def _with_overflow(part: Part) -> FieldType:
 
 
 def _days_moved(symbol: str, left: Part, right: Part) -> Part | None:
-    """Return ``date + days``, ``days + date`` or ``date - days``, None if it is none of them."""
+    """Return ``date + days``, ``days + date`` or ``date - days``; None if it is none of them."""
     if symbol == "+" and right.type.kind == "date":
         left, right = right, left
     if symbol not in ("+", "-") or left.type.kind != "date" or right.type.kind not in rules.WHOLE:
@@ -164,7 +164,7 @@ def _no_numbers(symbol: str, left: Part, right: Part) -> UnfitError:
 
 
 def _refuse_constant_overflow(*parts: Part) -> None:
-    """Refuse ``60*60*24*30*1000``: null in every row is never what was meant."""
+    """Refuse ``60*60*24*30*1000``: a user never wants null in every row."""
     *operands, result = (part.run(pl.DataFrame()).item() for part in parts)
     if result is None and None not in operands:
         raise UnfitError(

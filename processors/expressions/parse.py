@@ -1,4 +1,4 @@
-"""From text to a tree that holds only what the vocabulary allows."""
+"""Parses text into a tree that holds only forms of the vocabulary."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from errata.processors.expressions.functions import FUNCTIONS
 from errata.processors.expressions.vocabulary import ALLOWED, SPELLED
 
 MAX_LENGTH = 4_000
-"""Characters of an expression."""
+"""The most characters of an expression."""
 MAX_NESTING = 20
-"""Brackets, CASEs and prefixes (NOT, -) open at once: each takes the parser 23 Python frames."""
+"""The most open brackets, CASEs and prefixes (NOT, -): the parser needs 23 frames for each."""
 MAX_DEPTH = 120
-"""Levels of the tree: a chain such as ``a + b + c`` has one for each operator."""
+"""The most levels of the tree: a chain such as ``a + b + c`` has one for each operator."""
 
 _SPARK = Dialect.get_or_raise("spark")
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
@@ -29,9 +29,9 @@ _OURS = {name.upper() for name in FUNCTIONS} | {"PERCENTILE"}  # whose third one
 
 
 class _Grammar(SparkParser):
-    """Spark's grammar, but a call of one of our functions stays a name and its arguments.
+    """Spark's grammar, except that a call of an Errata function stays a name with arguments.
 
-    The parser would make a node of it with a form of its own for each function.
+    The parser would turn it into a node with a different form for each function.
     """
 
     FUNCTIONS: ClassVar = {n: f for n, f in SparkParser.FUNCTIONS.items() if n not in _OURS}
@@ -49,8 +49,8 @@ def parse(text: str) -> exp.Expr:
     """Return the checked tree of one expression in Spark's dialect.
 
     Raises:
-        ExpressionError: If it is not one expression, too long or deep, or has something in it that
-            the vocabulary does not.
+        ExpressionError: If it is not one expression, is too long or deep, or has something in it
+            that is not in the vocabulary.
     """
     tree = read(text).transform(_unqualified)
     check(text, tree)
@@ -58,10 +58,10 @@ def parse(text: str) -> exp.Expr:
 
 
 def read(text: str) -> exp.Expr:
-    """Return the tree of a text whose length and nesting are bounded, not yet checked.
+    """Return the unchecked tree of a text, after checks of its length and nesting.
 
     Raises:
-        ExpressionError: If it is not one expression, or too long or deep.
+        ExpressionError: If it is not one expression, or is too long or deep.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
@@ -88,7 +88,7 @@ def read(text: str) -> exp.Expr:
 
 
 def _unqualified(node: exp.Expr) -> exp.Expr:
-    """Return a qualified name as that of one field, ``n.x``: of a side of a join."""
+    """Return a qualified name as the name of one field, ``n.x``: a field of a join's side."""
     if not isinstance(node, exp.Column) or not node.table or node.db:
         return node
     field = exp.to_identifier(f"{node.table}.{node.name}", quoted=True)
@@ -97,7 +97,7 @@ def _unqualified(node: exp.Expr) -> exp.Expr:
 
 
 def position(node: exp.Expr) -> int:
-    """Return the index in the text where a node starts, or the nearest node around it."""
+    """Return the index in the text at which a node, or the nearest node around it, starts."""
     nearest: exp.Expr | None = node
     while nearest is not None:
         starts = [part.meta["start"] for part in nearest.walk() if "start" in part.meta]
@@ -158,7 +158,7 @@ def check(text: str, tree: exp.Expr) -> None:
     """Refuse every node, and every argument of a node, that is not in the vocabulary.
 
     Raises:
-        ExpressionError: For the first one, from the top.
+        ExpressionError: For the first such node, from the top.
     """
     for node in tree.bfs():
         _check_node(text, node)
@@ -192,7 +192,7 @@ def _check_node(text: str, node: exp.Expr) -> None:
         written = SPELLED.get(type(node), node.key)
         raise refuse(f"{written} with {', '.join(sorted(allowed))} only", ", ".join(extra))
     if isinstance(node, exp.DPipe) and isinstance(node.expression, (exp.Add, exp.Sub)):
-        # To the parser + comes first, to Spark what stands on the left.
+        # The parser gives + precedence, Spark the left operator.
         raise refuse("parentheses around a sum behind ||", "none", "write a || (b + c)")
     if isinstance(node, _PREDICATES):
         for child in node.iter_expressions():
@@ -211,7 +211,7 @@ def _is_known(call: exp.Anonymous) -> bool:
 
 
 def _called(text: str, node: exp.Expr) -> str:
-    """Return how a call is written, or the parser's word for another node."""
+    """Return the written name of a call, or the parser's word for another node."""
     if isinstance(node, exp.Anonymous):
         return node.name
     if isinstance(node, exp.Func) and "end" in node.meta:

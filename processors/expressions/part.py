@@ -17,12 +17,12 @@ class Part:
     """A sub-expression.
 
     Args:
-        type: Its type by `rules`; optional where it can be null.
-        columns: The fields that it is computed from.
-        run: Its values for a frame of tuples. Without columns that is one value, whatever the
-            frame's height: polars repeats it beside longer columns.
-        literal: The value of a literal number (unscaled) or string, else None.
-        position: Where it starts in the text.
+        type: Its type by `rules`; optional if it can be null.
+        columns: The fields that it reads.
+        run: Returns its values for a frame of tuples. Without columns that is one value, whatever
+            the frame's height: polars broadcasts it to longer columns.
+        literal: The value of a literal number (unscaled) or string, otherwise None.
+        position: Its start in the text.
     """
 
     type: FieldType
@@ -33,17 +33,17 @@ class Part:
 
     @property
     def is_whole_literal(self) -> bool:
-        """Whether it is an integer written out: next to decimals its own digits count."""
+        """Whether it is an integer literal: next to decimals its own digits count."""
         return self.type.kind in rules.WHOLE and isinstance(self.literal, int)
 
     def cast(self, target: FieldType) -> Part:
-        """Return it in another type, null where a value has no counterpart there."""
+        """Return it in another type, null if a value has no counterpart there."""
         kernel = casts.cast(self.type, target)
         optional = self.type.optional or rules.cast_can_fail(self.type, target)
         return replace(apply(kernel, replace(target, optional=optional), self), literal=None)
 
     def as_decimal(self) -> Part:
-        """Return an integer as the decimal that it counts as; its values never change."""
+        """Return an integer as the decimal that represents it; its values don't change."""
         kind = self.counted
         cast = self.cast(kind)
         return replace(cast, type=replace(kind, optional=self.type.optional), literal=self.literal)
@@ -58,16 +58,16 @@ class Part:
 
 
 def constant(value: object, kind: FieldType, *, position: int = 0) -> Part:
-    """Return a part that is one value."""
+    """Return a part with one constant value."""
     column = pl.Series([value], dtype=rules.physical(kind))
     literal = value if isinstance(value, int | str) and not isinstance(value, bool) else None
     return Part(kind, frozenset(), lambda _: column, literal, position)
 
 
 def apply(kernel: Kernel, kind: FieldType, *parts: Part) -> Part:
-    """Return the part that runs a function on the values of others; at once if they are constants.
+    """Return a part that runs a function on the values of others; constants are folded.
 
-    A function that gets single values gives a single one.
+    A function of single values returns a single value.
     """
     runs = [part.run for part in parts]
     columns = frozenset[str]().union(*(part.columns for part in parts))

@@ -1,8 +1,8 @@
-r"""LIKE and RLIKE patterns, from Java's to the columnar engine's.
+r"""Translates LIKE and RLIKE patterns from Java's syntax to the columnar engine's.
 
 The two engines' regular expressions differ in classes (``\d`` is ASCII in Java), in ``.`` and
-``$`` around line ends, in flags and in what backtracking can do. RLIKE takes the part that both
-have, written so that it means the same, and refuses the rest.
+``$`` around line ends, in flags and in features that need backtracking. RLIKE accepts the part that
+both have, rewritten so that it means the same, and refuses the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def like(pattern: str, *, escape: str = "\\") -> str:
     r"""Return a LIKE pattern as a regular expression: ``%`` any text, ``_`` any character.
 
     Raises:
-        PatternError: If an escape stands before anything but ``%``, ``_`` or itself, as in Spark.
+        PatternError: If an escape precedes anything but ``%``, ``_`` or itself, as in Spark.
 
     Example:
         >>> like(r"50\%_")
@@ -51,10 +51,10 @@ def like(pattern: str, *, escape: str = "\\") -> str:
 
 
 def rlike(pattern: str) -> tuple[str, bool]:
-    """Return a regular expression of Java's as the engine's, and whether ``$`` stands in it.
+    """Translate a regular expression from Java's syntax, and return whether it contains ``$``.
 
     Raises:
-        PatternError: For what the two don't have in common, with the place in it.
+        PatternError: For syntax that the two engines don't share, with its position.
     """
     parts, at, depth, before, ends = [], 0, 0, "", False
     while at < len(pattern):
@@ -75,11 +75,11 @@ def rlike(pattern: str) -> tuple[str, bool]:
 
 
 def matches(expression: str, *, ends: bool = False) -> Kernel:
-    """Return the function that says whether a text holds a match.
+    """Return the function that checks whether a text has a match.
 
     Args:
-        expression: In the engine's syntax.
-        ends: Whether it has a ``$``: Java's also stands before a line end that ends the text.
+        expression: A regular expression in the engine's syntax.
+        ends: Whether it has a ``$``: Java's also matches before a line end that ends the text.
     """
 
     def run(values: pl.Series) -> pl.Series:

@@ -1,7 +1,7 @@
-"""Values as Python's own functions get and return them.
+"""Plain Python values, as users' functions get and return them.
 
 A decimal is a `decimal.Decimal`, a date a `datetime.date`, a timestamp an int of its unit since
-1970, a uuid text, null None. What is returned is of the declared type, or None if that is optional;
+1970, a uuid text, null None. A return value has the declared type, or is None if that is optional;
 a decimal is rounded half up to its scale.
 """
 
@@ -22,7 +22,7 @@ _BITS = {"int": 32, "long": 64, "timestamp-millis": 64, "timestamp-micros": 64}
 
 
 def plain(column: pl.Series, kind: FieldType) -> list[Any]:
-    """Return a column's values as Python knows them."""
+    """Return a column's values as plain Python values."""
     if kind.kind == "date":
         return column.cast(pl.Date).to_list()
     if kind.kind == "decimal":
@@ -32,11 +32,11 @@ def plain(column: pl.Series, kind: FieldType) -> list[Any]:
 
 
 def held(value: Any, kind: FieldType) -> Any:
-    """Return a value as a column of a type holds it.
+    """Return a plain value in the physical form of a column of a type.
 
     Raises:
-        TypeError: If it is of another type.
-        ValueError: If the type has no such value.
+        TypeError: If it has another type.
+        ValueError: If it is not a value of the type.
     """
     if value is None:
         if not kind.optional:
@@ -58,7 +58,7 @@ def held(value: Any, kind: FieldType) -> Any:
         case "uuid", str() | uuid.UUID():
             return str(uuid.UUID(str(value)))
         case "string", str():
-            return value.encode().decode()  # half a surrogate pair is no text
+            return value.encode().decode()  # half a surrogate pair is not text
         case ("boolean", bool()) | ("bytes", bytes()):
             return value
     raise TypeError(f"returned {value!r}, a {type(value).__name__}; needs a {kind.required}")

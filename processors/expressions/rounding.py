@@ -1,4 +1,4 @@
-"""Rounding to digits after the point, or before it, by type."""
+"""Rounding to a digit after the point, or before it, by type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from errata.processors.expressions.decimals import sign
 from errata.schemas.fields import MAX_PRECISION, FieldType
 
 MAX_DIGITS = 400
-"""No double has a digit further from its point."""
+"""No double has a digit further from its point than this."""
 _EVEN, _UP = decimal.ROUND_HALF_EVEN, decimal.ROUND_HALF_UP
 
 
@@ -73,7 +73,7 @@ def whole_kind(kind: FieldType) -> FieldType:
 def floor(kind: FieldType, *, up: bool) -> Kernel:
     """Return the function for `floor`, or `ceil` if `up`.
 
-    As in Spark a double beyond 64 bits gives the last long, and NaN gives 0.
+    As in Spark, a double beyond 64 bits becomes the last long, and NaN becomes 0.
     """
     if kind.kind in rules.WHOLE:
         return lambda values: values.cast(pl.Int64)
@@ -116,7 +116,7 @@ def _half_even(value: Any, unit: Any, one: Any, two: Any) -> Any:
 
 
 def _real(dtype: type[pl.DataType], digits: int, *, even: bool) -> Kernel:
-    """Return the rounding of a double as its shortest digits, as Spark does: 1.005 is a tie."""
+    """Return the rounding of a double by its shortest digits, as Spark does: 1.005 is a tie."""
     context = decimal.Context(prec=2 * MAX_DIGITS, rounding=_EVEN if even else _UP)
     step = decimal.Decimal((0, (1,), -digits))
     quantize = methodcaller("quantize", step, context=context)

@@ -1,8 +1,9 @@
 """The types of expressions, by Spark's rules.
 
-Besides the kinds of fields there is ``void``, the type of a bare NULL. Decimal rules are those of
-Spark's ``DecimalPrecision`` with loss of precision allowed (its default), the others those of its
-ANSI mode, the default of Spark 4: a float beside anything but a float counts as a double.
+In addition to the kinds of fields there is ``void``, the type of a bare NULL. Decimal rules are
+those of Spark's ``DecimalPrecision`` with loss of precision allowed (its default). The others are
+those of its ANSI mode, the default of Spark 4: a float next to anything but a float counts as a
+double.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ INSTANTS = ("timestamp-millis", "timestamp-micros")
 TEMPORAL = ("date", *INSTANTS)
 TEXT = ("string", "uuid")
 LEAST_SCALE = 6
-"""Digits after the point that a division or a capped precision keeps, if it can."""
+"""Digits after the point that a division or a capped precision keeps if possible."""
 _DIGITS = {"int": 10, "long": 20}
 _DIGITS_HELD = {"int": 10, "long": 19, "boolean": 1}
 
@@ -51,11 +52,11 @@ _CASTS: dict[str, tuple[str, ...]] = {
 }
 _CAN_FAIL = {
     ("string", "boolean"),
-    ("bytes", "string"),  # bytes that are no UTF-8
+    ("bytes", "string"),  # bytes that are not UTF-8
     ("date", "timestamp-micros"),  # beyond the year 294246
     ("timestamp-millis", "timestamp-micros"),
 }
-"""Casts outside of numbers that have no counterpart for some value."""
+"""Casts, other than between numbers, that have no counterpart for some value."""
 
 
 def physical(kind: FieldType) -> type[pl.DataType]:
@@ -64,7 +65,7 @@ def physical(kind: FieldType) -> type[pl.DataType]:
 
 
 def decimal_of(kind: FieldType, *, digits: int | None = None) -> FieldType:
-    """Return the decimal that an integer counts as: its literal's digits, else its width's.
+    """Return the decimal that represents an integer: with its literal's digits or its width's.
 
     Example:
         >>> str(decimal_of(LONG)), str(decimal_of(INT, digits=7))
@@ -76,7 +77,7 @@ def decimal_of(kind: FieldType, *, digits: int | None = None) -> FieldType:
 
 
 def common(left: FieldType, right: FieldType) -> FieldType | None:
-    """Return the type in which two values can stand in one column or be compared, None if none.
+    """Return the type in which two values can share a column or be compared, None if none.
 
     Beyond 38 digits a decimal keeps those before the point.
 
@@ -109,12 +110,12 @@ def common(left: FieldType, right: FieldType) -> FieldType | None:
 def arithmetic(
     operator: str, left: FieldType, right: FieldType, *, divisor_is_not_zero: bool = False
 ) -> FieldType | None:
-    """Return the type of ``left operator right``, optional where it can be null, None if none.
+    """Return the type of ``left operator right``, optional if it can be null, None if none.
 
     Args:
         operator: One of ``+ - * / % div``.
-        left: Type of the left operand; an integer next to a decimal is that of `decimal_of`.
-        right: Type of the right operand, alike.
+        left: Type of the left operand; for an integer next to a decimal, that of `decimal_of`.
+        right: Type of the right operand, likewise.
         divisor_is_not_zero: Whether the right operand is known to differ from 0.
 
     Example:
@@ -159,12 +160,12 @@ def _decimal(operator: str, left: FieldType, right: FieldType, optional: bool) -
 
 
 def can_cast(source: FieldType, target: FieldType) -> bool:
-    """Return whether a cast between the two exists here."""
+    """Return whether a cast between the two is supported."""
     return target.kind in _CASTS[source.kind]
 
 
 def cast_can_fail(source: FieldType, target: FieldType) -> bool:
-    """Return whether a value of the one type may have no counterpart in the other."""
+    """Return whether a value of one type may have no counterpart in the other."""
     if source.kind == target.kind != "decimal":
         return False
     if source.kind == "void" or (source.kind, target.kind) in _CAN_FAIL:

@@ -1,4 +1,4 @@
-"""What text functions do to columns of strings; characters are code points, as in Spark."""
+"""The kernels of text functions; characters are code points, as in Spark."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import polars as pl
 from errata.processors.expressions.columns import by_row, filled, where_known
 
 MAX_REPEAT = 10_000
-"""How often `repeat` repeats, and how long `lpad` and `rpad` pad, at most."""
+"""The most repetitions of `repeat`, and the greatest length for `lpad` and `rpad`."""
 
 
 def upper(values: pl.Series) -> pl.Series:
-    """Return the texts in capitals."""
+    """Return the texts in upper case."""
     return values.str.to_uppercase()
 
 
 def lower(values: pl.Series) -> pl.Series:
-    """Return the texts in small letters."""
+    """Return the texts in lower case."""
     return values.str.to_lowercase()
 
 
 def length(values: pl.Series) -> pl.Series:
-    """Return the characters of strings, the octets of bytes."""
+    """Return the number of characters of strings, or of octets of bytes."""
     size = values.bin.size() if values.dtype == pl.Binary else values.str.len_chars()
     return size.cast(pl.Int32)
 
 
 def substring(values: pl.Series, start: pl.Series, count: pl.Series | None = None) -> pl.Series:
-    """Return `count` characters from `start` on: 1 is the first, 0 too, -1 the last.
+    """Return `count` characters from `start` on: 1 and 0 are the first, -1 the last.
 
     A start before the first character still counts towards the end.
 
@@ -65,7 +65,7 @@ def right(values: pl.Series, count: pl.Series) -> pl.Series:
 
 
 def concat(*columns: pl.Series) -> pl.Series:
-    """Return the texts one after another, null if one of them is."""
+    """Return the concatenated texts, null if one of them is."""
     return _frame(*columns).select(pl.concat_str(pl.all())).to_series()
 
 
@@ -76,12 +76,12 @@ def concat_ws(separator: str, *columns: pl.Series) -> pl.Series:
 
 
 def replace(values: pl.Series, old: str, new: str = "") -> pl.Series:
-    """Return the texts with every occurrence replaced; no text for `old` changes nothing."""
+    """Return the texts with every occurrence replaced; an empty `old` changes nothing."""
     return values.str.replace_all(old, new, literal=True) if old else values
 
 
 def translate(values: pl.Series, old: str, new: str) -> pl.Series:
-    """Return the texts with each character of `old` as the one in its place in `new`, if any."""
+    """Replace each character of `old` by the one at its position in `new`, if any."""
     table = {ord(a): new[i] if i < len(new) else None for i, a in reversed([*enumerate(old)])}
     return by_row(methodcaller("translate", table), dtype=pl.String)(values)
 
@@ -98,7 +98,7 @@ def pad(values: pl.Series, count: int, fill: str, *, before: bool) -> pl.Series:
 
 
 def split_part(values: pl.Series, separator: str, number: int) -> pl.Series:
-    """Return one of the parts between separators, from 1, or from -1 at the end; else empty."""
+    """Return one part between separators, by number from 1, or from -1 at the end; else empty."""
     if not separator:
         return values if number in (1, -1) else where_known(values.str.slice(0, 0), values)
     parts = values.str.split(separator)
@@ -107,9 +107,9 @@ def split_part(values: pl.Series, separator: str, number: int) -> pl.Series:
 
 
 def locate(part: pl.Series, values: pl.Series, start: pl.Series | None = None) -> pl.Series:
-    """Return where a text stands in others, from `start` on and counted from 1; 0 for nowhere.
+    """Return the position of a text in others, from `start` on and counted from 1; 0 if absent.
 
-    Nothing stands at 1 whatever the start, and a start that is null or below 1 finds nothing.
+    An empty text is at 1 whatever the start. A start that is null or below 1 finds nothing.
     """
     first = filled(pl.Series([1]) if start is None else start)
     at = by_row(str.find, dtype=pl.Int32)(values, part, first.clip(1) - 1) + 1
@@ -126,7 +126,7 @@ holds = by_row(contains, dtype=pl.Boolean)
 
 
 def repeat(values: pl.Series, count: int) -> pl.Series:
-    """Return texts `count` times one after another, empty below 1."""
+    """Return texts repeated `count` times, empty below 1."""
     return by_row(mul, dtype=pl.String)(values, pl.Series([count]))
 
 
@@ -141,7 +141,7 @@ def md5(values: pl.Series) -> pl.Series:
 
 
 def hexadecimal(values: pl.Series) -> pl.Series:
-    """Return bytes as hexadecimal digits, two an octet."""
+    """Return bytes as hexadecimal digits, two per octet."""
     return values.bin.encode("hex").str.to_uppercase()
 
 

@@ -27,7 +27,7 @@ _SHA_BITS = (0, 224, 256, 384, 512)
 
 
 def matching(value: Part, expression: str, *, ends: bool = False, fold: bool = False) -> Part:
-    """Return whether a text holds a match of a regular expression in the engine's syntax."""
+    """Return whether a text has a match of a regular expression in the engine's syntax."""
     kernel = patterns.matches(expression, ends=ends)
     try:
         kernel(pl.Series([""]))

@@ -1,8 +1,8 @@
-"""Functions of dates and timestamps, and timestamps moved between UTC and the clocks of a zone.
+"""Functions of dates and timestamps, and conversions between UTC and a zone's local time.
 
-The zone of the session is UTC. Spark has no type for what clocks show: it moves the timestamp
-itself. A zone's rules are those that polars brings, in Spark those of its Java: where the two are
-of different years they may differ.
+The zone of the session is UTC. Spark has no type for local times: it shifts the timestamp itself. A
+zone's rules come with polars, in Spark with its Java: if these are of different years, results may
+differ.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from errata.schemas.fields import FieldType
 
 
 def from_utc(value: Part, name: str) -> Part:
-    """Return what clocks in a zone show at a timestamp, as if it were UTC."""
+    """Return the local time in a zone at a timestamp, as if it were UTC."""
     return _moved(value, None, _zone(name, argument=1))
 
 
 def to_utc(value: Part, name: str) -> Part:
-    """Return the timestamp at which clocks in a zone show another, taken as if it were UTC.
+    """Return the timestamp of a local time in a zone, which is given as if it were UTC.
 
-    What clocks show twice is the first time; what they jump over is later by the jump.
+    A local time that occurs twice is the first one; one that clocks skip is later by the jump.
     """
     return _moved(value, _zone(name, argument=1), None)
 
 
 def convert(source: str, target: str, value: Part) -> Part:
-    """Return what clocks in one zone show when those in another show a timestamp."""
+    """Convert a local time in the source zone to the local time in the target zone."""
     return _moved(value, _zone(source, argument=0), _zone(target, argument=1))
 
 
@@ -79,7 +79,7 @@ def _moved(value: Part, source: wall_time.Zone | None, target: wall_time.Zone | 
 def _instants(zone: wall_time.Zone, walls: Any) -> Any:
     instants = zone.instants(walls)
     skipped = zone.walls(instants) != walls
-    before = instants - 1  # the jump comes at `instants` then
+    before = instants - 1  # the jump is then at `instants`
     return np.where(skipped, walls - (zone.walls(before) - before), instants)
 
 

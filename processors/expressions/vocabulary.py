@@ -1,6 +1,6 @@
-"""What an expression may contain, as data: the checker and the documentation read this table.
+"""The forms that an expression may contain, as data for the checker and the documentation.
 
-Everything else that the parser knows is refused, and so is a known form with an argument that is
+All other forms that the parser knows are refused, and so is a listed form with an argument that is
 not listed (``x IN (SELECT ...)``, ``CAST(x AS int FORMAT ...)``).
 """
 
@@ -15,12 +15,12 @@ from errata.processors.expressions.casts import NAMES
 
 @dataclass(frozen=True)
 class Entry:
-    """One form that is allowed.
+    """One allowed form.
 
     Args:
-        name: How it is called in the documentation.
-        signature: What it takes and gives.
-        example: An expression that has it.
+        name: Its name in the documentation.
+        signature: Its arguments and its result.
+        example: An expression that contains it.
         node: The class of the parser's node.
         arguments: The node's arguments that may be set.
     """
@@ -183,13 +183,13 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Var: frozenset(("this",)),
 }
 ALLOWED = {entry.node: entry.arguments for entry in ENTRIES} | _PARTS
-"""Arguments that may be set, by node."""
+"""The arguments that may be set, by node."""
 
 SPELLED: dict[type[exp.Expr], str] = {entry.node: entry.name for entry in ENTRIES} | {
     exp.Sub: "-",
     exp.Neg: "-",
 }
-"""How a node is written, for messages."""
+"""The written form of a node, for messages."""
 
 TIMED = {
     "timestamp-millis": "write a timestamp as '2026-07-15 09:30:00'",
@@ -197,4 +197,4 @@ TIMED = {
     "date": "write a date as '2026-07-15'",
     "uuid": "write a uuid as '123e4567-e89b-12d3-a456-426614174000'",
 }
-"""How a literal of a kind is written, for messages."""
+"""The written form of a literal of a kind, for messages."""
