@@ -18,8 +18,8 @@ def demo(
 ) -> None:
     r"""A real tape of trades on an embedded Kafka, corrected in both modes, audited at the end.
 
-    Needs the extras errata-streams\[broker,spark]; the first run fetches Kafka's jars. Nothing is
-    left running.
+    Needs the extras errata-streams\[broker,spark]; the first run fetches Kafka's jars. Nothing is left
+    running.
     """
     from errata.demo.run import main
 
