@@ -55,7 +55,7 @@ SPARK = "spark"
 
 
 def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> None:
-    """Add the arc and the box of an aggregate to what is typed, or its faults."""
+    """Type an aggregate: add its arc and its box to `typed`, or note its faults."""
     above = typed.arcs[box.input or ""]
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")

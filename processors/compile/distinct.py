@@ -16,7 +16,7 @@ from errata.schemas.fields import FieldType
 
 
 def type_distinct(network: Network, box: declared.Distinct, typed: Typed) -> None:
-    """Add the arc and the box of a distinct to what is typed, or its faults."""
+    """Type a distinct: add its arc and its box to `typed`, or note its faults."""
     above = typed.arcs[box.input or ""]
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")

@@ -38,7 +38,7 @@ Keys = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
-    """Add the arc and the box of a join to what is typed, or its faults."""
+    """Type a join: add its arc and its box to `typed`, or note its faults."""
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
     positive(typed, box, box.partitions, "partitions")

@@ -26,7 +26,7 @@ from errata.schemas.errors import ErrataError
 
 
 def type_lag(network: Network, box: declared.Lag, typed: Typed) -> None:
-    """Add the arc and the box of a lag to what is typed, or its faults."""
+    """Type a lag: add its arc and its box to `typed`, or note its faults."""
     above = typed.arcs[box.input or ""]
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")

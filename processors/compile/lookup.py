@@ -15,7 +15,7 @@ from errata.processors.declare.network import Network
 
 
 def type_lookup(network: Network, box: declared.Lookup, typed: Typed) -> None:
-    """Add the arc and the box of a lookup to what is typed, or its faults."""
+    """Type a lookup: add its arc and its box to `typed`, or note its faults."""
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
     positive(typed, box, box.partitions, "partitions")

@@ -25,7 +25,7 @@ TypeAll = Callable[[Network, Iterable[declared.Declaration], Typed], None]
 def type_iterate(
     network: Network, box: declared.Iterate, typed: Typed, *, type_all: TypeAll
 ) -> None:
-    """Add the arc and the box of a loop to what is typed, or its faults.
+    """Type a loop: add its arc and its box to `typed`, or note its faults.
 
     Args:
         network: The declared network.

@@ -15,7 +15,7 @@ ENVELOPES, FORMATS = ("native", "debezium", "upsert"), ("avro", "json")
 
 
 def type_sinks(network: Network, typed: Typed) -> None:
-    """Add the sinks of a network to what is typed, or their faults.
+    """Type the sinks of a network: add them to `typed`, or note their faults.
 
     Each identity must have one writer in a sink. If an identity can move between partitions of its
     arc, an exchange by identity stands before the sink. The results of a job on Spark are written

@@ -38,7 +38,7 @@ TIMESTAMP = FieldType("timestamp-millis")
 
 
 def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
-    """Add the arc of a source to what is typed, or its faults."""
+    """Type a source: add its arc to `typed`, or note its faults."""
     before = len(typed.faults)
     fields = _fields(box, typed)
     formats = FORMATS.get(box.envelope)

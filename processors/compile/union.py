@@ -13,7 +13,7 @@ from errata.schemas.fields import FieldType
 
 
 def type_union(network: Network, box: declared.Union, typed: Typed) -> None:
-    """Add the arc and the box of a union to what is typed, or its faults."""
+    """Type a union: add its arc and its box to `typed`, or note its faults."""
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
     inputs = [typed.arcs[name] for name in box.inputs]

@@ -1,1 +1,1 @@
-"""Envelopes: how a record of a user's topic says what was revised."""
+"""Envelopes: how records of users' topics encode revisions."""

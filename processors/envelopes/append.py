@@ -15,11 +15,11 @@ from errata.schemas.revisions import AFTER, INSERT
 
 @dataclass
 class Append:
-    """Decodes records that are tuples.
+    """Decodes records that are new tuples.
 
     Args:
         fields: The declared fields.
-        tuples: Reads them.
+        tuples: Reads the values.
     """
 
     fields: Fields

@@ -1,7 +1,7 @@
-"""Records in Avro behind a schema id, each by its writer's schema.
+"""Records in Avro behind a schema id, each read by its writer's schema.
 
-A writer may order its fields otherwise, have more of them, of whatever shape, and use narrower
-types; Debezium's and Connect's names for types count (`processors.envelopes.meanings`).
+A writer may order its fields differently, have more of them, of any shape, and use narrower types.
+Debezium's and Connect's names for types are honoured (`processors.envelopes.meanings`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from errata.topics.registry import NotAvroError, Registry, UnknownSchemaError
 
 @dataclass
 class BySchema:
-    """Reads framed records, those of each schema id by a reader of its own.
+    """Reads framed records, with one reader per schema id.
 
     Args:
-        registry: Where the writers' schemas are.
+        registry: Holds the writers' schemas.
         reader: Makes the reader of a schema.
-        empty: What no records give.
+        empty: The result for no records.
     """
 
     registry: Registry
@@ -38,7 +38,7 @@ class BySchema:
     readers: dict[int, Read | str] = field(default_factory=dict)
 
     def read(self, values: Sequence[bytes]) -> Decoded:
-        """Return what the records hold, in order, and what can't be taken in."""
+        """Return the decoded records, in order, and the refused ones."""
         found = framing.unframe(values)
         if found.only_id is not None:
             return self._read(found.only_id, found.bodies)
@@ -62,7 +62,7 @@ class BySchema:
             try:
                 schema = self.registry.schema(schema_id)
             except (UnknownSchemaError, NotAvroError) as error:
-                return f"schema id {schema_id}: {error}"  # it may be registered yet
+                return f"schema id {schema_id}: {error}"  # not cached: it may be registered later
             try:
                 self.readers[schema_id] = self.reader(schema)
             except ErrataError as error:
@@ -75,11 +75,11 @@ class AvroFormat:
 
     Args:
         fields: The declared fields.
-        registry: Where the writers' schemas are.
-        identity: Those that name a tuple; a tuple need not have them, its key has.
+        registry: Holds the writers' schemas.
+        identity: The identity fields; a tuple may lack them, as its key has them.
         ops: Codes of the ops of revisions.
-        connector: Whether Debezium writes the records: its heartbeats and bounds of transactions
-            are passed over.
+        connector: Whether Debezium writes the records: its heartbeats and transaction boundaries
+            are skipped.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The records of one Avro writer: which of its fields become which declared ones.
+"""Reads the records of one Avro writer: maps its fields to the declared ones.
 
 Values are read as the writer wrote them and converted to the physical type of the declared field.
 """
@@ -24,7 +24,7 @@ from errata.schemas.layout import Leaf, Nested
 
 Convert = Callable[[pl.Series], pl.Series]
 
-_PROMOTED = {  # as Avro promotes, where nothing is lost
+_PROMOTED = {  # Avro's promotions that lose nothing
     "long": {"int", "long"},
     "float": {"float"},
     "double": {"int", "float", "double"},
@@ -32,7 +32,7 @@ _PROMOTED = {  # as Avro promotes, where nothing is lost
 
 
 def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
-    """Return what makes a declared field of a writer's; None if it is of another type.
+    """Return the conversion of a writer's field to a declared type; None if the types don't match.
 
     A value that does not fit becomes null.
 
@@ -64,7 +64,7 @@ def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
 
 
 def described(leaf: Leaf) -> str:
-    """Return a writer's type as an error names it."""
+    """Return a writer's type as text for errors."""
     digits = f"({leaf.precision},{leaf.scale})" if leaf.logical == "decimal" else ""
     return (leaf.logical or leaf.kind) + digits + (f" ({leaf.semantic})" if leaf.semantic else "")
 
@@ -106,20 +106,20 @@ Take = Callable[[Made, pl.DataFrame], None]
 
 
 class WriterSchemaError(ErrataError):
-    """A writer's schema does not give what the source declares."""
+    """A writer's schema lacks what the source declares."""
 
 
 def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
-    """Return what reads the tuples of one writer, a column a field.
+    """Return the reader of one writer's tuples, one column per field.
 
     Args:
-        schema: The writer's.
-        fields: The declared ones.
+        schema: The writer's schema.
+        fields: The declared fields.
         missing: Fields that may be missing though they are never null.
 
     Raises:
         WriterSchemaError: If a declared field is missing, or of another type.
-        UnsupportedSchemaError: If one is nothing that can be read.
+        UnsupportedSchemaError: If a field can't be read.
     """
     decoder = Decoder(schema, wanted=set(fields))
     leaves = _leaves(decoder.layout)
@@ -135,17 +135,17 @@ def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> 
 def revisions_of(
     schema: Any, fields: Fields, *, identity: Collection[str], ops: Mapping[str, int]
 ) -> Read:
-    """Return what reads the revisions of one writer: op as a code, and both sides.
+    """Return the reader of one writer's revisions: op as a code, and both sides.
 
     Args:
-        schema: The writer's.
-        fields: The declared ones.
-        identity: Those that a ``before`` needs.
+        schema: The writer's schema.
+        fields: The declared fields.
+        identity: The fields that a ``before`` needs.
         ops: Codes of the ops.
 
     Raises:
-        WriterSchemaError: If ``op`` or ``after`` is missing, or a field is, or of another type.
-        UnsupportedSchemaError: If one is nothing that can be read.
+        WriterSchemaError: If ``op``, ``after`` or a field is missing, or a field has another type.
+        UnsupportedSchemaError: If a field can't be read.
     """
     wanted = {f"{side}.{name}" for side in SIDES for name in fields}
     decoder = Decoder(schema, wanted={"op", *wanted})
@@ -177,7 +177,7 @@ def revisions_of(
 
 
 def says_nothing(schema: Any) -> bool:
-    """Whether a writer's records are Debezium's heartbeats or the bounds of its transactions."""
+    """Whether a writer's records are Debezium's heartbeats or transaction boundaries."""
     names = _names(schema)
     return names == {"ts_ms"} or (names >= {"status", "id"} and not names & {"op", *SIDES})
 
@@ -204,7 +204,7 @@ def _made(found: decode.Decoded, takes: Sequence[Take]) -> Decoded:
 def _take(
     name: str, column: str, kind: FieldType, leaves: dict[str, Leaf], *, may_miss: bool
 ) -> Take:
-    """Return what makes the column of a declared field."""
+    """Return the function that adds the column of a declared field."""
     leaf = leaves.get(column)
     if leaf is None:
         if not may_miss:
@@ -225,7 +225,7 @@ def _take(
 
 
 def _has(side: str, part: Nested | None) -> Take:
-    """Return what makes the column that says where a side is there."""
+    """Return the function that adds the column ``has_<side>``."""
     column = f"has_{side}"
     if part is None or part.null_at is None:
         return lambda made, frame: made.add_constant(

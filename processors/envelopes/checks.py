@@ -1,8 +1,8 @@
-"""The form that envelopes decode to, and what every revision of a source must satisfy, by column.
+"""The decoded form of a batch, and the checks on every revision of a source, by column.
 
-A decoded batch is a frame with ``__row`` (place in the batch), ``op``, both sides of the declared
-fields, ``has_before`` (the record told its original) and ``has_after``. What fails is told with a
-reason, first fault first.
+A decoded batch is a frame with ``__row`` (row number in the batch), ``op``, both sides of the
+declared fields, ``has_before`` (the record states its original) and ``has_after``. A record that
+fails a check is refused, with the reason of the first failed check.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _YEARS = {  # 1 to 9999
     "date": (_FIRST_MS // 86_400_000, _LAST_MS // 86_400_000),
 }
 LONGEST_VALUE = 200_000
-"""Bytes of a source record at most: a result may hold its values four times; a topic takes 1 MB."""
+"""Most bytes of a source record: a result may hold its values four times; a topic takes 1 MB."""
 
 
 class Batch(NamedTuple):
@@ -48,7 +48,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A record that can't be taken in: its place in the batch, a kind for counting, the detail."""
+    """A refused record: its row in the batch, a reason for counting, and the detail."""
 
     row: int
     reason: str
@@ -57,13 +57,13 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a batch of records holds.
+    """A decoded batch of records.
 
     Args:
-        frame: A row for each that was read, in order; ``__row`` is its place in the batch.
-        refused: Those that can't be taken in.
-        passed: How many say nothing of any tuple and were passed over.
-        absent: Places of those that say that there is no value.
+        frame: A row for each decoded record, in order; ``__row`` is its row in the batch.
+        refused: The refused records.
+        passed: Number of skipped records, which concern no tuple.
+        absent: Rows in the batch of records whose value is null.
     """
 
     frame: pl.DataFrame
@@ -72,7 +72,7 @@ class Decoded:
     absent: tuple[int, ...] = ()
 
     def placed(self, rows: npt.NDArray[np.int64]) -> Decoded:
-        """Return the same with other places: `rows` has one for each of the batch."""
+        """Return the batch with row numbers mapped through `rows`, which has one for each row."""
         places = pl.Series(rows, dtype=pl.Int64).gather(self.frame[ROW])
         return replace(
             self,
@@ -83,7 +83,7 @@ class Decoded:
 
 
 def joined(parts: Sequence[Decoded]) -> Decoded:
-    """Return several parts of one batch, at least one, as a whole."""
+    """Join parts of one batch; there must be at least one."""
     if len(parts) == 1:
         return parts[0]
     columns = parts[0].frame.columns
@@ -107,7 +107,7 @@ def nothing(fields: Fields) -> pl.DataFrame:
 
 
 def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a batch of revisions with all their columns; those that it lacks are null or false."""
+    """Return a batch of revisions with all columns; missing ones become null or false."""
     lacking = [
         pl.lit(False if name in ("has_before", "has_after") else None, kind).alias(name)
         for name, kind in columns(fields).items()
@@ -119,7 +119,7 @@ def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
 def valued(
     values: Sequence[bytes | None],
 ) -> tuple[npt.NDArray[np.int64], list[bytes], list[int]]:
-    """Return the places of the values that are there, these, and the places of the others.
+    """Return the row numbers of the values that are not None, the values, and the other rows.
 
     Example:
         >>> valued([b"a", None])
@@ -133,16 +133,16 @@ def valued(
 
 
 def no_tuples(fields: Fields) -> pl.DataFrame:
-    """Return what a format reads of no tuples."""
+    """Return a decoded batch of no tuples."""
     return pl.DataFrame(schema={ROW: pl.Int64, **physical(fields)})
 
 
 def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
-    """Part the revisions that an arc can hold from those that it can't.
+    """Split off and refuse revisions that an arc can't hold.
 
     Args:
-        arc: The source's arc, whose fields may be more than the declared ones.
-        frame: Columns as said above; op is null where it is no op.
+        arc: The source's arc, which may have more than the declared fields.
+        frame: A decoded batch; op is null where it is unknown.
     """
     faults: list[tuple[str, str, pl.Expr]] = []
     op, delete = pl.col("op"), frames.DELETE
@@ -179,7 +179,7 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
         for row, fault in bad.select(ROW, "__fault").iter_rows()
     ]
     good = judged.filter(pl.col("__fault").is_null()) if refused else judged
-    # what is no side of the op is not looked at again
+    # null out sides that the op does not have
     sides = [
         pl.when(op != frames.INSERT).then(pl.col(frames.BEFORE + n)).alias(frames.BEFORE + n)
         for n in arc.fields

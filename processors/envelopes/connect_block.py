@@ -13,11 +13,11 @@ from errata.processors.envelopes.meanings import DECIMAL, MEANINGS
 
 @dataclass(frozen=True)
 class Block:
-    """What a schema block says of the fields of a struct.
+    """A schema block's description of the fields of a struct.
 
     Args:
-        meanings: By field, what its values mean, for names that say something.
-        scales: Digits after the point, by field that holds decimals.
+        meanings: Meaning of the values by field, for fields with a known type name.
+        scales: Digits after the point, by decimal field.
         structs: Fields that are structs themselves.
     """
 
@@ -27,7 +27,7 @@ class Block:
 
     @classmethod
     def of(cls, schema: bytes) -> Block:
-        """Read a schema block; what is no schema says nothing.
+        """Read a schema block; parts that are no schema are ignored.
 
         Example:
             >>> Block.of(b'{"type": "struct", "fields": [{"field": "at", "type": "int64",'

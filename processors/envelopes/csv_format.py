@@ -1,8 +1,8 @@
-"""Records in CSV: one line each, no header, a cell for each declared field in its order.
+"""Records in CSV: one line each, no header, one cell per declared field, in declared order.
 
-An empty cell is null; a quoted empty one is an empty text, or no bytes. A line that is not
-well-formed, or has another number of cells, is refused before the lines are read together, so that
-none can reach into the next.
+An empty cell is null; a quoted empty one is an empty text or empty bytes. A malformed line, or one
+with another number of cells, is refused before the lines are parsed together, so that no cell can
+extend into the next line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CsvFormat:
         self._line = rf"^{_CELL}(?:,{_CELL}){{{len(fields) - 1}}}$"
 
     def tuples(self, values: Sequence[bytes]) -> Decoded:
-        """Return what the lines hold, and what can't be taken in."""
+        """Return the decoded lines and the refused ones."""
         lines = decoded(pl.Series(values, dtype=pl.Binary))
         lines = lines.str.strip_suffix("\n").str.strip_suffix("\r")
         good = (lines.str.contains(self._line) & (lines != "")).fill_null(False)
@@ -50,7 +50,7 @@ class CsvFormat:
         cells = _cells(lines.filter(good), list(self.fields))
         for name, kind in self.fields.items():
             given = cells[name]
-            if kind.kind not in ("string", "bytes"):  # there a quoted empty cell is an empty one
+            if kind.kind not in ("string", "bytes"):  # others: a quoted empty cell is null
                 given = given.zip_with((given != "").fill_null(False), given.clear(1))
             made.columns[name] = made.checked(name, parsed(given, kind), given=given, kind=kind)
         done = made.decoded(rows)
@@ -61,7 +61,7 @@ def _cells(lines: pl.Series, names: list[str]) -> pl.DataFrame:
     """Return the cells of well-formed lines as texts."""
     if lines.is_empty():
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
-    # a line of one empty cell would be taken for none: a last cell keeps all lines
+    # a line of one empty cell would be skipped: an extra last cell keeps all lines
     text = "\n".join((lines + ",.").to_list()) + "\n"
     return pl.read_csv(
         io.BytesIO(text.encode()),

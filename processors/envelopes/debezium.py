@@ -34,14 +34,14 @@ _TOLD = (
 class Debezium:
     """Decodes change events.
 
-    Passed over, and counted: tombstones (the delete before them said it all), messages of the
-    database's log, heartbeats and the bounds of transactions. A truncation is refused.
+    Skipped and counted: tombstones (the delete precedes them), messages of the database's log,
+    heartbeats and transaction boundaries. A truncation is refused.
 
     Args:
         fields: The declared fields.
-        identity: Those that name a tuple.
+        identity: The identity fields.
         revisions: Reads values.
-        keys: Reads keys; they are read only where a delete does not tell the identity.
+        keys: Reads keys; used only where a delete lacks the identity.
     """
 
     fields: Fields
@@ -52,8 +52,8 @@ class Debezium:
     def decode(self, batch: Batch) -> Decoded:
         """Return the revisions of a batch.
 
-        A ``before`` of the key alone, as a database gives by default, is no original: it tells
-        nothing to hold the arc's against.
+        A ``before`` with the key alone, as databases send by default, is no original: it has no
+        values to compare with the arc's.
         """
         rows, values, void = valued(batch.values)
         found = self.revisions(values).placed(rows)
@@ -81,5 +81,5 @@ class Debezium:
 
     def _tells_original(self) -> pl.Expr:
         told = [pl.col(BEFORE + n).is_not_null() for n in self.fields if n not in self.identity]
-        moved = [pl.col(BEFORE + n) != pl.col(AFTER + n) for n in self.identity]  # null if not told
+        moved = [pl.col(BEFORE + n) != pl.col(AFTER + n) for n in self.identity]  # null if absent
         return pl.col("has_before") & pl.any_horizontal(*told, *moved).fill_null(False)

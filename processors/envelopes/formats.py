@@ -1,4 +1,4 @@
-"""What a format gives to envelopes: readers of tuples and of revisions."""
+"""The interface of formats to envelopes: readers of tuples and of revisions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from errata.processors.envelopes.checks import Decoded
 
 Tuples = Callable[[Sequence[bytes]], Decoded]
-"""Reads tuples: a column a field, null where it is missing."""
+"""Reads tuples: one column per field, null where it is missing."""
 
 Revisions = Callable[[Sequence[bytes]], Decoded]
-"""Reads revisions: op as a code (null: none of the known), both sides, which of them are there."""
+"""Reads revisions: op as a code (null if unknown), both sides, and which sides are present."""

@@ -26,7 +26,7 @@ class Reader(Protocol):
     """Reads the objects behind one schema block."""
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
-        """Return what the objects hold, and what can't be taken in."""
+        """Return the decoded objects and the refused ones."""
 
 
 class _Wrapped(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -43,8 +43,8 @@ class JsonFormat:
     Args:
         fields: The declared fields.
         ops: Codes of the ops of revisions.
-        connector: Whether Debezium writes the records: its heartbeats and bounds of transactions
-            are passed over.
+        connector: Whether Debezium writes the records: its heartbeats and transaction boundaries
+            are skipped.
     """
 
     def __init__(self, fields: Fields, *, ops: Mapping[str, int], connector: bool = False) -> None:
@@ -55,11 +55,11 @@ class JsonFormat:
 
 @dataclass
 class ByBlock:
-    """Reads records, those behind each schema block by a reader of its own.
+    """Reads records, with one reader per schema block.
 
     Args:
         reader: Makes the reader of a block.
-        empty: What no records give.
+        empty: The result for no records.
     """
 
     reader: Callable[[Block], Reader]
@@ -67,7 +67,7 @@ class ByBlock:
     readers: dict[bytes, Reader] = field(default_factory=dict)
 
     def read(self, values: Sequence[bytes]) -> Decoded:
-        """Return what the records hold, in order, and what can't be taken in."""
+        """Return the decoded records, in order, and the refused ones."""
         wrapped = pl.Series(values, dtype=pl.Binary).bin.starts_with(_WRAPPED)
         if not wrapped.any():
             return self._reader(b"").read(values)

@@ -1,9 +1,9 @@
-"""JSON objects that are tuples or revisions, and their fields as columns.
+"""Reads JSON objects that are tuples or revisions into columns.
 
 An object that has a declared field twice is refused: two readers might see different values.
-Objects are decoded into structs by compiled code, and a column is what one attribute of them all
-holds. What JSON has no type for (decimals, times, uuids, bytes) stays a text until it is a column,
-so that numbers are read digit by digit, never through a double.
+Compiled code decodes objects into structs; a column collects one attribute of all structs. Values
+that JSON has no type for (decimals, times, uuids, bytes) stay text until they become a column, so
+that numbers are read digit by digit, never through a double.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _HELD: dict[str, Any] = {
     "double": float,
     "boolean": bool,
 }
-"""What msgspec holds to its type; of all else it passes on the text."""
+"""Types that msgspec checks; of all other types it passes on the text."""
 
 _NONE = {UNSET: None}
 _HINT = "; base64 of a decimal is read only with a schema block that tells its scale"
 
 
 class VariableScale(msgspec.Struct, eq=False, gc=False):
-    """Debezium's decimal that brings its scale."""
+    """Debezium's decimal with a scale of its own."""
 
     scale: Annotated[int, Meta(ge=-1000, le=1000)]
     value: bytes
 
 
 class JsonTuples:
-    """Makes columns of JSON objects.
+    """Turns JSON objects into columns.
 
     Args:
-        fields: The declared fields; others are passed over.
-        block: What the schema block in front of them says of the fields, if there is one.
+        fields: The declared fields; others are skipped.
+        block: The schema block in front of the objects; an empty one if there is none.
     """
 
     def __init__(self, fields: Fields, block: Block) -> None:
@@ -79,13 +79,13 @@ class JsonTuples:
     def columns(
         self, made: Made, found: Sequence[Any], places: Places, *, prefix: str = ""
     ) -> tuple[dict[str, pl.Series], int]:
-        """Return a column for each field, and how many fields all objects together have.
+        """Return a column for each field, and the total number of fields in all objects.
 
         Args:
-            made: Where faults are noted.
-            found: Structs.
-            places: Where each belongs.
-            prefix: Put before the fields' names.
+            made: Collects faults.
+            found: The structs.
+            places: The row of each struct.
+            prefix: Prefix of the columns' names.
         """
         if not len(found):
             return {prefix + n: pl.Series([], dtype=k.dtype) for n, k in self.fields.items()}, 0
@@ -125,8 +125,8 @@ class JsonTuples:
     def _of_texts(
         self, name: str, kind: FieldType, pieces: pl.Series
     ) -> tuple[pl.Series, pl.Series, str]:
-        """Return what pieces of JSON (numbers, texts, null) were, and are made of."""
-        given = decoded(pieces).fill_null("\ufffd")  # no UTF-8: fits nothing
+        """Parse pieces of JSON (numbers, texts, null); return them, their values, and a hint."""
+        given = decoded(pieces).fill_null("\ufffd")  # not UTF-8: matches no type
         null = given.is_in(["null", ""])
         if null.any():
             given = given.zip_with(~null, given.clear(1))
@@ -148,7 +148,7 @@ class JsonTuples:
 
 
 def _unscaled(binary: pl.Series) -> pl.Series:
-    """Return big-endian numbers, null where they are null or take more than 128 bits."""
+    """Decode big-endian integers; null where the bytes are null or exceed 128 bits."""
     numbers, wide = unscaled(binary.fill_null(b"").to_list())
     numbers = numbers.zip_with(binary.is_not_null(), numbers.clear(1))
     return numbers.scatter(wide, None) if wide else numbers
@@ -160,11 +160,11 @@ _BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class TupleReader:
-    """Reads objects that are tuples, a column a field.
+    """Reads objects that are tuples, one column per field.
 
     Args:
         fields: The declared fields.
-        block: What the schema block in front of them says.
+        block: The schema block in front of them.
     """
 
     def __init__(self, fields: Fields, block: Block) -> None:
@@ -173,7 +173,7 @@ class TupleReader:
         self.once = Once(fields)
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
-        """Return what the objects hold, and what can't be taken in."""
+        """Return the decoded objects and the refused ones."""
         found, rows, refused = decoded_each(self.decode, texts)
         made = Made()
         made.columns, there = self.tuples.columns(made, found, np.arange(len(found)))
@@ -187,9 +187,9 @@ class RevisionReader:
 
     Args:
         fields: The declared fields.
-        block: What the schema block in front of them says.
+        block: The schema block in front of them.
         ops: Codes of the ops.
-        connector: Whether Debezium's heartbeats and bounds of transactions are passed over.
+        connector: Whether Debezium's heartbeats and transaction boundaries are skipped.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class RevisionReader:
         self.once = Once(["op", *SIDES, *fields])
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
-        """Return what the objects hold, and what can't be taken in."""
+        """Return the decoded objects and the refused ones."""
         found, rows, refused = decoded_each(self.decode, texts)
         made, passed = Made(), 0
         ops = list(map(attrgetter("op"), found))
@@ -235,10 +235,10 @@ class RevisionReader:
 
 
 class Once:
-    """Finds objects that have a field twice, however it is spelled.
+    """Finds objects that have a field twice, even with escapes in its name.
 
-    The texts' field names are counted, as are those that the structs have; only if the two differ
-    is each object looked at.
+    It counts field names in the texts and fields in the structs. Only if the counts differ does it
+    parse each object again.
 
     Args:
         names: The fields.
@@ -249,12 +249,12 @@ class Once:
         self._pattern = rf'(?:"(?:{"|".join(map(re.escape, names))})|\\u[^"]*)"\s*:'
 
     def check(self, made: Made, texts: Sequence[bytes], there: int) -> None:
-        """Note a fault of each that has one twice.
+        """Note a fault for each object that has a field twice.
 
         Args:
-            made: Where to.
+            made: Collects faults.
             texts: The objects.
-            there: How many fields they have, each counted once.
+            there: Number of fields of all structs together.
         """
         column = decoded(pl.Series(texts, dtype=pl.Binary))
         if int(column.str.count_matches(self._pattern).sum()) == there:
@@ -273,7 +273,7 @@ class Once:
 
         try:
             json.loads(text, object_pairs_hook=pairs, parse_int=str, parse_float=str)
-        except UnicodeDecodeError as error:  # in what no struct takes
+        except UnicodeDecodeError as error:  # in a part that no struct reads
             return f"not UTF-8: {error.reason}"
         return f"field {found[0]!r} is there twice" if found else None
 
@@ -281,10 +281,10 @@ class Once:
 def decoded_each(
     decode: Callable[[bytes], Any], texts: Sequence[bytes]
 ) -> tuple[list[Any], Places, list[Refusal]]:
-    """Return what decoding texts gives, their places, and those that can't be decoded."""
+    """Decode each text; return the results, their rows, and refusals of the others."""
     try:
         return list(map(decode, texts)), np.arange(len(texts)), []
-    except _BAD:  # one is bad: find out which
+    except _BAD:  # some text is bad: decode them one by one
         found, rows, refused = [], [], []
         for row, text in enumerate(texts):
             try:
@@ -297,7 +297,7 @@ def decoded_each(
 
 
 def says_nothing(text: bytes) -> bool:
-    """Whether an object is Debezium's heartbeat or the bound of a transaction."""
+    """Whether an object is Debezium's heartbeat or transaction boundary."""
     found = msgspec.json.decode(text)
     return set(found) == {"ts_ms"} or ("id" in found and found.get("status") in ("BEGIN", "END"))
 
@@ -305,7 +305,7 @@ def says_nothing(text: bytes) -> bool:
 def _spread(
     columns: dict[str, pl.Series], has: npt.NDArray[np.bool_], places: Places
 ) -> dict[str, pl.Series]:
-    """Return columns of some records as columns of all, null for the others."""
+    """Extend columns of some records to all records, with null for the others."""
     if len(places) == len(has):
         return columns
     if not len(places):

@@ -1,7 +1,7 @@
-"""The identity that a record's key tells, in whichever of the usual forms.
+"""Reads identities from record keys, in any of the usual forms.
 
-Avro behind a schema id, a JSON object (also behind a schema block), or, where the identity is one
-field, that value alone: in Avro, as JSON text, or as plain text.
+The forms are Avro behind a schema id, a JSON object (also behind a schema block), and, where the
+identity is one field, that value alone: in Avro, as JSON text, or as plain text.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Keys:
     """Reads identities from record keys.
 
     Args:
-        identity: The fields that name a tuple, with their types.
-        registry: Where the schemas of Avro keys are.
+        identity: The identity fields, with their types.
+        registry: Holds the schemas of Avro keys.
     """
 
     def __init__(self, identity: Mapping[str, FieldType], registry: Registry) -> None:
@@ -44,7 +44,7 @@ class Keys:
         self._json = ByBlock(partial(_JsonKeys, identity), self.empty)
 
     def read(self, keys: Sequence[bytes | None]) -> Decoded:
-        """Return the identities, a column a field, and the keys that tell none."""
+        """Return the identities, one column per field, and refusals of keys without one."""
         rows, there, lacking = valued(keys)
         parts = [Decoded(self.empty, _refused(lacking, "is not there"))]
         column = pl.Series(there, dtype=pl.Binary)
@@ -80,7 +80,7 @@ def _refused(rows: Sequence[int], why: str) -> list[Refusal]:
 
 
 def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
-    """Return what reads Avro keys of one schema; a value alone is as a record of one field."""
+    """Return the reader of Avro keys of one schema; a bare value is read as a one-field record."""
     kind = schema.get("type") if isinstance(schema, dict) else schema
     if kind != "record" and len(identity) == 1:
         (name,) = identity
@@ -89,7 +89,7 @@ def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
 
 
 class _JsonKeys(TupleReader):
-    """Reads JSON keys; a value alone is as an object of one field."""
+    """Reads JSON keys; a bare value is read as an object of one field."""
 
     def __init__(self, identity: Mapping[str, FieldType], block: Block) -> None:
         super().__init__(identity, block)

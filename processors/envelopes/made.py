@@ -1,4 +1,4 @@
-"""Columns of a batch in the making, with the first fault of each record."""
+"""Columns of a batch under construction, with the first fault of each record."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SHOWN = 60
 
 @dataclass
 class Made:
-    """What has been made of the records of a batch so far.
+    """The columns built so far from the records of a batch.
 
     Args:
         columns: By name, all of one height.
-        faults: By place in these columns.
+        faults: By row in these columns.
     """
 
     columns: dict[str, pl.Series] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Made:
     def add_constant(
         self, column: str, value: object, dtype: type[pl.DataType], height: int
     ) -> None:
-        """Add a column of one value, null where a field is not there."""
+        """Add a column of one value; null for a missing field."""
         self.columns[column] = pl.Series([value], dtype=dtype).new_from_index(0, height)
 
     def checked(
@@ -43,15 +43,15 @@ class Made:
         places: npt.NDArray[np.int64] | None = None,
         hint: str = "",
     ) -> pl.Series:
-        """Note where a given value could not be made one of its type; return the column.
+        """Note a fault where a value could not be converted; return the column.
 
         Args:
-            name: Of the field, as the fault tells it.
-            made: The values in the physical type, null where that failed.
-            given: What they were made of.
-            kind: The type.
-            places: Where the values belong if they are not of all records.
-            hint: What to say besides.
+            name: Name of the field, for the fault.
+            made: The converted values, null where conversion failed.
+            given: The original values.
+            kind: The declared type.
+            places: The row of each value, if not all records have one.
+            hint: Text to add to the fault.
         """
         if made.null_count() > given.null_count():
             for i in (made.is_null() & given.is_not_null()).arg_true().to_list():
@@ -66,7 +66,7 @@ class Made:
         """Return the good records and the refused ones.
 
         Args:
-            rows: The place in the batch of each.
+            rows: The row in the batch of each record.
             more: Further columns.
         """
         frame = pl.DataFrame({ROW: pl.Series(rows, dtype=pl.Int64), **more, **self.columns})

@@ -1,4 +1,4 @@
-"""The envelope of a source, chosen by what it declares."""
+"""Makes the envelope that a source declares."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from errata.topics.registry import Registry
 
 
 class Envelope(Protocol):
-    """How a record of a user's topic says what was revised."""
+    """Decodes records of a user's topic into revisions."""
 
     def decode(self, batch: Batch) -> Decoded:
-        """Return the revisions of a batch, unchecked, and what can't be taken in."""
+        """Return the revisions of a batch, unchecked, and the refused records."""
 
 
 def make(source: Source, registry: Registry) -> Envelope:
     """Return the envelope of a source.
 
     Args:
-        source: The source, whose envelope comes in its format.
-        registry: Where its writers' schemas are.
+        source: The source; declares envelope and format.
+        registry: Holds its writers' schemas.
     """
     arc = source.arc
     fields = {n: kind for n, kind in arc.fields.items() if not n.startswith(HIDDEN_PREFIX)}
@@ -47,7 +47,7 @@ def make(source: Source, registry: Registry) -> Envelope:
         return Append(fields, form.tuples)
     if source.envelope == "upsert":
         return Upsert(fields, identity, form.tuples, keys)
-    assert not isinstance(form, CsvFormat)  # typing a source sees to it
+    assert not isinstance(form, CsvFormat)  # the compiler refuses it
     if connector:
         return debezium.Debezium(fields, identity, form.revisions, keys)
     return native.Native(form.revisions)

@@ -1,7 +1,7 @@
-"""What the names that Kafka Connect and Debezium give to values mean.
+"""The meanings of Kafka Connect's and Debezium's type names.
 
-A value travels as a plain integer or text, and its schema says what it is, in Avro as
-``connect.name`` or a logical type, in JSON in the schema block in front of it.
+A value is sent as a plain integer or text. Its schema holds the type name: in Avro as
+``connect.name`` or a logical type, in JSON in the schema block in front of the value.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ MEANINGS = {
     _DEBEZIUM + "time.ZonedTimestamp": ZONED,
     _DEBEZIUM + "data.Uuid": "uuid",
 }
-"""Other names say nothing: the value is what it is."""
+"""Other names are ignored: such a value has its plain type."""
 
 _NANOS_PER = {"timestamp-millis": 1_000_000, "timestamp-micros": 1_000, NANOS: 1}
 _MOST_MS = 253_402_300_799_999
 
 
 def is_instant(meaning: str) -> bool:
-    """Whether whole numbers of this meaning are instants."""
+    """Whether integers of this meaning are instants."""
     return meaning in _NANOS_PER
 
 
 def instant(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
-    """Return instants in the unit of a type, finer ones cut; null beyond the year 9999.
+    """Convert instants to the unit of a type, truncating; null beyond the year 9999.
 
     Args:
         values: Int64.
-        meaning: What they count.
+        meaning: Their unit.
         kind: A timestamp type.
 
     Example:

@@ -1,6 +1,6 @@
-"""The envelope ``native``: ``op`` (insert, delete, replace), ``before`` and ``after``: a revision.
+"""The envelope ``native``: a revision as ``op`` (insert, delete, replace), ``before``, ``after``.
 
-Whoever wrote it: task, attempt and epoch are not asked for.
+Any producer may write it: task, attempt and epoch are not needed.
 """
 
 from __future__ import annotations

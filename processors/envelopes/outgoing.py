@@ -1,4 +1,4 @@
-"""The records of a sink: revisions of an arc as others read them, without its hidden part."""
+"""The records of a sink: revisions of an arc in the sink's envelope, without hidden fields."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _SOURCE_FIELDS = {n: FieldType(t) for n, t in _SOURCE.items()} | {"ts_ms": Field
 
 
 class Outgoing:
-    """Makes the records of one sink.
+    """Encodes the records of one sink.
 
-    Keys are the identity, in the sink's format. Avro is registered under ``<topic>-key`` and
-    ``<topic>-value``, which is an error of the registry's if it refuses.
+    Keys are the identity, in the sink's format. Avro schemas are registered under ``<topic>-key``
+    and ``<topic>-value``; the registry raises an error if it refuses them.
 
     Args:
-        arc: Whose revisions they are.
+        arc: The arc of the revisions.
         topic: The user's topic.
         envelope: ``native``: op, before, after. ``debezium``: before, after, source, op (c, u, d),
-            ts_ms, and a tombstone behind each delete. ``upsert``: the tuple, or no value.
+            ts_ms, and a tombstone after each delete. ``upsert``: the tuple, or no value.
         format: ``avro`` or ``json``.
-        registry: Where Avro schemas go.
+        registry: Registers Avro schemas.
     """
 
     def __init__(
         self, arc: Arc, topic: str, envelope: str, format: str, registry: Registry
     ) -> None:
         self.arc, self.topic, self.envelope = arc, topic, envelope
-        self.name = owner_of(arc.name)  # as the user named it, whoever owns what is written
+        self.name = owner_of(arc.name)  # the user's name, also behind an exchange
         fields = {name: arc.fields[name] for name in arc.visible}
         identity = {name: fields[name] for name in arc.identity if name in fields}
         if format == "json":
@@ -67,7 +67,7 @@ class Outgoing:
         time_ms: int,
         partition_count: int,
     ) -> None:
-        """Write what people see of some revisions to the topic, by the hash of the record key."""
+        """Write the visible revisions to the topic, partitioned by the hash of the record key."""
         keys, values = self.encode(revisions, epoch=epoch, time_ms=time_ms)
         if keys:
             places = partitions(keys, partition_count).tolist()
@@ -79,9 +79,9 @@ class Outgoing:
         """Return keys and values of the records, in order; a value of None is a tombstone.
 
         Args:
-            revisions: A frame of revisions. Those that nobody sees give no record.
-            epoch: Theirs.
-            time_ms: When they were made, ms since the epoch.
+            revisions: A frame of revisions. Those that change hidden fields only give no record.
+            epoch: Their epoch.
+            time_ms: When they were emitted, ms since 1970.
         """
         seen = visible(self.arc, revisions)
         if seen.is_empty():
@@ -100,7 +100,7 @@ class Outgoing:
         return keys, made
 
     def _sided(self, revisions: pl.DataFrame, epoch: int, time_ms: int) -> pl.DataFrame:
-        """Return revisions with all that an envelope says besides."""
+        """Return revisions with the further fields of the envelope."""
         frame = revisions.with_columns(
             (pl.col("op") != frames.INSERT).alias("before"),
             (pl.col("op") != frames.DELETE).alias("after"),
@@ -133,7 +133,7 @@ def value_schema(arc_name: str, fields: Fields, *, envelope: str) -> dict[str, A
 
 
 def _value(envelope: str, fields: Fields) -> pl.Expr:
-    """Return the JSON of a sink's values."""
+    """Return the JSON expression of a sink's values."""
     if envelope == "upsert":
         return json_tuple(fields)
     sides = {
@@ -161,7 +161,7 @@ def _avro(schema: dict[str, Any], schema_id: int) -> Encode:
 def _with_tombstones(
     keys: list[bytes], values: list[bytes | None], gone: np.ndarray[Any, np.dtype[np.bool_]]
 ) -> tuple[list[bytes], list[bytes | None]]:
-    """Return records with one without a value behind each delete."""
+    """Return records with a tombstone after each delete."""
     times = 1 + gone.astype(np.int64)
     both = [np.repeat(np.array(column, object), times) for column in (keys, values)]
     both[1][np.cumsum(times)[gone] - 1] = None

@@ -1,7 +1,7 @@
-"""Texts as values of a field's type, a column at a time: what JSON and CSV hold, and plain keys.
+"""Parses texts into values of a field's type, by column: from JSON, CSV and plain keys.
 
-A text that does not fit its type becomes null; who asks tells it apart from a null that was given.
-Nothing is rounded, but for doubles and floats (to the nearest) and instants (finer ones are cut).
+A text that does not fit its type becomes null; the caller tells it apart from a null in the input.
+Nothing is rounded, except doubles and floats (to the nearest) and instants (truncated).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PER_MICRO = {"timestamp-micros": 1, "timestamp-millis": 1000}
 
 
 def parsed(texts: pl.Series, kind: FieldType) -> pl.Series:
-    """Return texts in the physical type of a field, null where they are no such value.
+    """Parse texts into the physical type of a field; null where a text does not fit.
 
-    Numbers are written as in JSON (decimals may have a + and leading zeros too), booleans as true,
-    false, 1 or 0, bytes in base64, dates as ``2024-01-31`` or days since 1970, instants as
-    ISO-8601, UTC if no offset is named, or as whole milli- or microseconds, as the type says, and
-    uuids as 32 hexadecimal digits, in any case, with or without hyphens.
+    Numbers are written as in JSON (decimals may also have a + and leading zeros), booleans as true,
+    false, 1 or 0, bytes in base64, dates as ``2024-01-31`` or days since 1970. Instants are in
+    ISO-8601 (UTC without an offset), or whole milli- or microseconds, depending on the type. Uuids
+    are 32 hexadecimal digits, in any case, with or without hyphens.
 
     Example:
         >>> parsed(pl.Series(["1.50", "1.505", "-2e3"]), FieldType.parse("decimal(9,2)")).to_list()
@@ -49,7 +49,7 @@ def parsed(texts: pl.Series, kind: FieldType) -> pl.Series:
 
 
 def decoded(pieces: pl.Series) -> pl.Series:
-    r"""Return bytes as texts, null where they are not UTF-8.
+    r"""Decode bytes as UTF-8 texts; null where they are not UTF-8.
 
     Example:
         >>> decoded(pl.Series([b"a", b"\xff"])).to_list()
@@ -57,7 +57,7 @@ def decoded(pieces: pl.Series) -> pl.Series:
     """
     try:
         return pieces.cast(pl.String)
-    except pl.exceptions.ComputeError:  # which says that one is not, not which
+    except pl.exceptions.ComputeError:  # some value is not UTF-8: find out which
         array = pieces.to_arrow().cast(pa.large_binary())
         _, offsets, data = array.buffers()
         bad = malformed(
@@ -69,12 +69,12 @@ def decoded(pieces: pl.Series) -> pl.Series:
 
 
 def rescaled(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Series:
-    """Return decimals of differing scales as unscaled integers of one type, null if they don't fit.
+    """Convert decimals of differing scales to unscaled integers of one type; null if not fitting.
 
     Args:
         unscaled: Int128.
-        scales: Digits after the point of each; negative ones are zeros before it.
-        kind: The decimal type wanted.
+        scales: Digits after the point of each; a negative one counts zeros before the point.
+        kind: The resulting decimal type.
     """
     result = pl.Series([None], dtype=pl.Int128).new_from_index(0, len(unscaled))
     shifts = kind.scale - scales.cast(pl.Int64)
@@ -82,14 +82,14 @@ def rescaled(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Seri
         here = (shifts == shift).fill_null(False)
         if abs(shift) <= MAX_PRECISION:
             moved = _shifted(unscaled, shift, kind)
-        else:  # only a zero survives
+        else:  # only zero fits
             moved = _where(unscaled == 0, unscaled)
         result = moved.zip_with(here, result)
     return result
 
 
 def _shifted(unscaled: pl.Series, shift: int, kind: FieldType) -> pl.Series:
-    """Return integers times a power of ten, null where that is no integer or too long."""
+    """Multiply integers by a power of ten; null where the result is no integer or too long."""
     most = 10**kind.precision - 1
     power = pl.Series([10 ** abs(shift)], dtype=pl.Int128)
     if shift >= 0:

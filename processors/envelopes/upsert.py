@@ -1,4 +1,4 @@
-"""The envelope ``upsert``: the tuple of its identity from now on, or, without a value, none."""
+"""The envelope ``upsert``: a record is the new tuple of its identity; no value deletes it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Upsert:
 
     Args:
         fields: The declared fields.
-        identity: Those that name a tuple.
+        identity: The identity fields.
         tuples: Reads values.
-        keys: Reads keys; they are read only where a value does not tell the identity.
+        keys: Reads keys; used only where a value is missing or lacks the identity.
     """
 
     fields: Fields
@@ -41,9 +41,10 @@ class Upsert:
     keys: Keys
 
     def decode(self, batch: Batch) -> Decoded:
-        """Return an insert for each value (whether it replaces is judged by the arc), and deletes.
+        """Return an insert for each value, and a delete for each record without one.
 
-        An identity that the value lacks is the key's.
+        Reconciling with the arc turns inserts of known identities into replaces. Identity fields
+        that the value lacks are read from the key.
         """
         rows, values, void = valued(batch.values)
         found = self.tuples(values).placed(rows)
@@ -57,7 +58,7 @@ class Upsert:
     def _named(
         self, tuples: pl.DataFrame, keys: Sequence[bytes | None]
     ) -> tuple[pl.DataFrame, list[Refusal]]:
-        """Return tuples with the identity that their keys tell where they don't themselves."""
+        """Return tuples with missing identity fields filled in from their keys, and refusals."""
         nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
         lacking = tuples.filter(nameless)
         if lacking.is_empty():
@@ -72,14 +73,14 @@ class Upsert:
 
 
 def identities(keys: Keys, rows: Sequence[int], all_keys: Sequence[bytes | None]) -> Decoded:
-    """Return what the keys of some records of a batch tell."""
+    """Return the identities in the keys of some records of a batch."""
     return keys.read([all_keys[row] for row in rows]).placed(np.array(rows, np.int64))
 
 
 def deletes(
     fields: Fields, keys: Keys, rows: Sequence[int], all_keys: Sequence[bytes | None]
 ) -> Decoded:
-    """Return deletes of the identities that the keys of some records tell."""
+    """Return deletes of the identities in the keys of some records."""
     told = identities(keys, rows, all_keys)
     frame = told.frame.rename({name: BEFORE + name for name in keys.identity})
     frame = frame.with_columns(pl.lit(DELETE, pl.UInt8).alias("op"))
