@@ -135,7 +135,7 @@ class Portions:
 
 
 def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
-    """Run Errata's job over all complete input; return Spark's progress of its batches."""
+    """Run Errata's job over all complete input; return Spark's progress reports of its batches."""
     cluster = KafkaCluster(kafka)
     view = View(cluster, plan=plan)
     driver = Driver(
@@ -154,7 +154,7 @@ def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[d
 
 
 def plain(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[dict[str, Any]]:
-    """Run plain Spark over the same topic; return Spark's progress of its batches."""
+    """Run plain Spark over the same topic; return Spark's progress reports of its batches."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro, to_avro
 

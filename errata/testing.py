@@ -182,7 +182,7 @@ class Driver:
         self.cluster.send(self._source(source).topic, partition=0, key=key, value=value)
 
     def close_epoch(self) -> int:
-        """Process what was sent as one epoch; return its number, which counts from 1."""
+        """Process the lines sent so far as one epoch; return its number, which counts from 1."""
         self.epoch += 1
         self._run()
         return self.epoch

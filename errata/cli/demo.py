@@ -1,4 +1,4 @@
-"""`errata demo`."""
+"""`errata demo`: runs the demo."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reading arcs and topics, and sending revisions by hand."""
+"""Reads arcs and topics, and sends revisions by hand."""

@@ -1,4 +1,4 @@
-"""A revision as records of a user's topic, in the envelope and format that its source declares."""
+"""Encodes a revision as records of a user's topic, in its source's envelope and format."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def check_spark() -> None:
     """Check that Spark can run on this machine.
 
     Raises:
-        DemoError: If it can't.
+        DemoError: If it can't run.
     """
     try:
         check_packages()

@@ -76,7 +76,7 @@ class FirstReports:
         return self.old.tasks(scope) if there else []
 
     def _unread(self, task: str) -> dict[TopicPartition, int]:
-        """Return the offsets where a task starts in topics that it has not read before."""
+        """Return where a task starts in topics that are new to it: after all old records."""
         old, new = self.old.plan, self.new.plan
         own, found = TaskId.parse(task), dict[TopicPartition, int]()
         scope = new.scopes.get(str(own.scope))

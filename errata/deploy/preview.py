@@ -60,7 +60,7 @@ class UserTopic:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a deployment would do.
+    """The effect of a deployment.
 
     Args:
         network: Name of the network.

@@ -50,7 +50,7 @@ class Remains:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
+        """Whether nothing exists any more."""
         return not (self.topics or self.groups or self.folder)
 
 

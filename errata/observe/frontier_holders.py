@@ -19,7 +19,7 @@ SLOW_MS = 5_000
 
 @dataclass(frozen=True)
 class Hold:
-    """A partition of a source that holds the watermark below that of its peers.
+    """A partition that holds the watermark of its source below that of its peers.
 
     Args:
         source: The source.

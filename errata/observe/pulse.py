@@ -17,7 +17,7 @@ LOOK_S = 1.0
 
 
 class Pulse:
-    """The signs of life of one process.
+    """The state of one process, as its port shows it.
 
     Args:
         watched: Whether a port serves it.

@@ -48,7 +48,7 @@ class Metric:
 
 
 class Samples(Collector):
-    r"""The values of some metrics at one moment.
+    r"""The values of some metrics at one time.
 
     Example:
         >>> rows = Metric("errata_rows", GAUGE, ("arc",), "Rows.")

@@ -66,6 +66,6 @@ def _service(role: Role, code: Code, image: str, folder: Path) -> dict[str, Any]
 
 
 def _relative(file: Path, folder: Path) -> str:
-    """Return a file's path from a folder, beginning with a dot: else it would name a volume."""
+    """Return a file's path relative to a folder; the dot in front keeps it from naming a volume."""
     found = Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
     return found if found.startswith("..") else f"./{found}"

@@ -11,7 +11,7 @@ from errata.settings import logs
 
 
 def tell(line: str) -> None:
-    """Write one line to standard error, in one piece."""
+    """Write one line to standard error with a single write."""
     if logs.is_json():
         logging.getLogger("errata.up").warning(line)
         return

@@ -13,7 +13,7 @@ DRAIN_S = 4.0
 
 
 def drain(actors: Iterable[Actor], advance: Callable[[Actor], bool]) -> None:
-    """Let every task commit the transaction that it has open.
+    """Let every task commit its open transaction.
 
     Args:
         actors: All tasks and sweepers of the process.

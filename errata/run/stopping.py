@@ -32,9 +32,9 @@ OVERDUE = 75
 class Stop:
     """Says when a loop should end; a context manager that handles SIGINT and SIGTERM.
 
-    The process ends at once before the loop starts (`running` is false), and on a second signal. It
-    always ends within `LIMIT_S`, even in a call that does not return: the next attempt aborts a
-    commit that hangs, as after a kill.
+    A signal before the loop starts (`running` is false), and a second signal, end the process at
+    once. It always ends within `LIMIT_S` of a signal, even in a call that does not return: the next
+    attempt aborts a commit that hangs, as after a kill.
 
     Example:
         >>> with Stop() as stop:
@@ -64,8 +64,7 @@ class Stop:
         """Install the signal handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
-        # Python's handlers run between two steps of the main thread; this pipe is written to at
-        # once.
+        # Python's handlers run between two steps of the main thread; this pipe is written at once.
         heard, self._told = os.pipe()
         os.set_blocking(self._told, False)
         self._told_before = signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)

@@ -99,7 +99,7 @@ class Worker:
                 topics.
 
         Raises:
-            NoSuchPartError: If there is no such scope or partition.
+            NoSuchPartError: If the scope or a partition does not exist.
         """
         self.parts.check(name, partitions or ())
         self._require(rights.of_scope(self.plan, name))

@@ -1,4 +1,4 @@
-"""All bugs that are planted."""
+"""All planted bugs."""
 
 from tests.mutants.boxes import BOXES
 from tests.mutants.failing import FAILURES
