@@ -109,7 +109,7 @@ class Results:
         return Emission(function, self.states.setdefault(key, new))
 
     def _ordering(self, texts: Sequence[str], fields: Fields) -> Ordering:
-        """Return the order by some fields, and then by the identity."""
+        """Compile the order by some fields, then by the identity."""
         read = [_ordered(text, fields) for text in texts]
         read += [_ordered(f"`{name}`", self.above.fields) for name in self.above.identity]
         keys, arguments = zip(*read, strict=True)

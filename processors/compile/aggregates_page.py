@@ -1,6 +1,6 @@
-"""The page ``docs/aggregates.md``, written from the table of functions.
+"""Generates the page ``docs/aggregates.md`` from the table of functions.
 
-``python -m errata.processors.compile.aggregates_page docs/aggregates.md`` writes it again, down to
+``python -m errata.processors.compile.aggregates_page docs/aggregates.md`` regenerates it, down to
 `BY_HAND`.
 """
 
@@ -47,7 +47,7 @@ AROUND = (
     "sum(size) filter (where venue = 'XNYS')",
     "first(size) filter (where price > 10.5) ignore nulls",
 )
-"""Examples of what may stand around a call, and behind it."""
+"""Examples of expressions around calls, and of clauses after them."""
 
 _INTRODUCTION = """# Aggregate functions
 
@@ -90,7 +90,7 @@ it raises for, see [Networks](networks.md#when-a-function-of-yours-raises).
 """
 
 BY_HAND = "## Moving averages"
-"""From here on the page is not written from the table."""
+"""From this heading on the page is written by hand."""
 
 
 def example(text: str) -> str:
@@ -116,7 +116,7 @@ def example(text: str) -> str:
 
 
 def shown(value: object, kind: FieldType) -> str:
-    """Return a physical value as people write it.
+    """Return a physical value as text for the page.
 
     Example:
         >>> shown(1050, FieldType.parse("decimal(9,2)")), shown(None, FieldType.parse("long?"))
@@ -166,7 +166,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def written(before: str) -> str:
-    """Return the page with what was written by hand before."""
+    """Return the page with the part by hand of an earlier version."""
     return f"{page()}\n{before[before.index(BY_HAND) :]}"
 
 

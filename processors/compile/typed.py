@@ -89,7 +89,7 @@ def known(
 
 
 def positive(typed: Typed, box: declared.Declaration, value: object, what: str) -> None:
-    """Note a fault unless a value is a whole number above 0, or None."""
+    """Note a fault unless a value is an integer above 0, or None."""
     if value is not None and (type(value) is not int or value <= 0):
         fault(typed, box, f"{what} above 0", value, "give a positive number")
 

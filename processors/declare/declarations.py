@@ -239,7 +239,7 @@ class Distinct(Declaration):
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate(Declaration):
-    """Windows by group."""
+    """Results over windows of tuples, by group."""
 
     by: Sequence[str]
     window: AnyWindow | None

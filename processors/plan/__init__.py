@@ -1,1 +1,1 @@
-"""Plans: what runs, where, and what is deployed."""
+"""Plans: boxes, scopes, partitions and topics; the deployed plan."""

@@ -145,7 +145,7 @@ class View:
     # ---------------------------------------------------------------- readers and writers
 
     def tasks(self, scope: str) -> list[str]:
-        """Return the tasks of a scope, a partition each."""
+        """Return the tasks of a scope, one per partition."""
         return self.plan.tasks(scope)
 
     def writers(self, arc: str, partition: int) -> list[str]:
@@ -159,7 +159,7 @@ class View:
         return {task: dict(self.of(task).committed) for task in tasks}
 
     def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
-        """Return the revisions that exist: covered by the report of their task; copies once."""
+        """Return the revisions that a report of their task covers; copies stay."""
         return believed(revisions, self.committed(revisions["task"].unique()))
 
     # ---------------------------------------------------------------- frontiers

@@ -20,7 +20,7 @@ from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 
 BLOCK_BYTES = 700_000
-"""A reply is cut into messages of about this size."""
+"""Approximate size of a block of a reply, in bytes."""
 
 REQUEST_SCHEMA: dict[str, Any] = {
     "type": "record",

@@ -24,7 +24,7 @@ from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
 INTERVAL_MS = 50
-"""An epoch's number is about the clock, in ms since 1970, in units of this."""
+"""An epoch's number is about the clock in ms since 1970, divided by this."""
 NEVER = -(2**62)
 """A watermark before every event time."""
 FOREVER = 2**62
