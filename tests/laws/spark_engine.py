@@ -90,12 +90,9 @@ class SparkJob:
         return one.removeprefix(f"{self.job.plan.network}.")
 
     @property
-    def transactions(self) -> Any:
-        return self.reports.transactions
-
-    @transactions.setter
-    def transactions(self, value: Any) -> None:
-        self.reports.transactions = value
+    def attempt(self) -> Reports:
+        """What holds the transactions of this attempt."""
+        return self.reports
 
     def life(self) -> Generator[bool, None, None]:
         try:
