@@ -86,7 +86,7 @@ def test_a_fault_names_box_need_found_and_remedy(name):
     (fault,) = faults(net)
     assert fault.box == box
     assert fault.place is not None
-    assert fault.place.file == "test_plan.py"
+    assert fault.place.file == "test_compiler.py"
     assert found in str(fault)
     assert remedy in fault.remedy + fault.found
     assert "needs" in str(fault)
@@ -148,7 +148,7 @@ def test_a_source_that_cannot_work_is_refused(options, need):
 def test_double_reserved_and_missing_names_are_refused_with_their_place(declare):
     net = Network("faulty")
     trades = source(net)
-    with pytest.raises(NetworkError, match=r"test_plan\.py:\d+"):
+    with pytest.raises(NetworkError, match=r"test_compiler\.py:\d+"):
         declare(net, trades)
 
 
@@ -306,7 +306,7 @@ def test_a_sink_that_cannot_work_is_refused_with_its_place(options, found):
     source(net).sink(**options)
     (fault,) = faults(net)
     assert found in fault.found
-    assert fault.place.file == "test_plan.py"
+    assert fault.place.file == "test_compiler.py"
 
 
 def test_rest_is_the_last_output_of_a_route():

@@ -157,7 +157,7 @@ def test_what_the_registry_lacks_is_a_fault_of_the_source_with_a_remedy(name):
     with pytest.raises(NetworkError) as caught:
         resolve(network(**options), schemas)
     ((fault,), text) = caught.value.faults, str(caught.value)
-    assert (fault.box, fault.place.file) == ("s", "test_resolve.py")
+    assert (fault.box, fault.place.file) == ("s", "test_registry_fields.py")
     assert found in text
     assert remedy in text
 
