@@ -9,9 +9,7 @@ import typer
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import as_duration, print_lines, print_table
 from errata.processors.boxes.modes import DOWNSTREAM, UPSTREAM
-from errata.processors.compile.boxes import type_boxes
 from errata.processors.compile.compiler import compile_network
-from errata.processors.compile.typed import Typed
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of
@@ -44,11 +42,11 @@ def explanation(network: Network) -> dict[str, Any]:
     Raises:
         NetworkError: If the network can't run.
     """
-    plan, typed = compile_network(network), type_boxes(network)
+    plan = compile_network(network)
     return {
         "network": plan.network,
         "sources": {name: _source(network, plan, name) for name in plan.sources},
-        "boxes": {name: _box(network, plan, typed, name) for name in plan.boxes},
+        "boxes": {name: _box(plan, name) for name in plan.boxes},
         "scopes": {
             scope.name: {
                 "boxes": scope.boxes,
@@ -110,7 +108,7 @@ def _kind(plan: Plan, name: str) -> str:
     return plan.boxes[name].kind
 
 
-def _box(network: Network, plan: Plan, typed: Typed, name: str) -> dict[str, Any]:
+def _box(plan: Plan, name: str) -> dict[str, Any]:
     box = plan.boxes[name]
     found: dict[str, Any] = {
         "kind": _kind(plan, name),
