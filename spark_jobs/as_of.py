@@ -14,7 +14,7 @@ from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
-from errata.spark_jobs.recompute import Way, computed, starts, walk, ways_from, ways_to
+from errata.spark_jobs.recompute import Way, starts, walk, ways_from, ways_to
 from errata.topics.cluster import Cluster, TopicPartition
 from errata.topics.settings import FOREVER_MS
 
@@ -234,7 +234,7 @@ class Auditor:
         found = {}
         for name in self._recomputed(arc):
             wm = self.view.watermark_then(self.plan.scope_of(name), epoch)
-            box = computed(self.plan, name)
+            box = self.plan.boxes[name]
             if wm is None and box.waits:
                 raise NotAuditableError(
                     f"arc {arc!r} can't be audited as of epoch {epoch}: reports that tell which "
@@ -265,7 +265,7 @@ class Auditor:
 
         Its pairs show when the later half happened; the earlier half may be gone.
         """
-        if not way.is_computed or computed(self.plan, way.start).result_delay_ms is not None:
+        if not way.is_computed or self.plan.boxes[way.start].result_delay_ms is not None:
             return False
         return self._told_from(replace(way, boxes=())) > NEVER
 
@@ -275,7 +275,7 @@ class Auditor:
             return NEVER
         if not way.is_computed:
             return self._kept_from(way.start)
-        box = computed(self.plan, way.start)
+        box = self.plan.boxes[way.start]
         read = [way for a in box.above for way in ways_from(self.plan, a.arc.name)]
         above = max(map(self._told_from, read))
         if box.result_delay_ms is None or above == NEVER:
@@ -293,7 +293,7 @@ class Auditor:
 
 
 def _is_inner(plan: Plan, name: str) -> bool:
-    return computed(plan, name).only_adds
+    return plan.boxes[name].only_adds
 
 
 def _moves(way: Way) -> bool:

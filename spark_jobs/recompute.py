@@ -73,7 +73,7 @@ def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
     """Yield ways, and those by which the aggregates and joins at their starts are recomputed."""
     for way in ways:
         yield way
-        for above in computed(plan, way.start).above if way.is_computed else ():
+        for above in plan.boxes[way.start].above if way.is_computed else ():
             yield from walk(plan, ways_from(plan, above.arc.name))
 
 
@@ -87,11 +87,6 @@ def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list
     """
     found = (way.start for way in walk(plan, ways) if way.is_computed == recomputed)
     return list(dict.fromkeys(found))
-
-
-def computed(plan: Plan, name: str) -> Box:
-    """Return the box of a name that processes more than one tuple at a time."""
-    return plan.boxes[name]
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ class Recomputation:
 
     def _computed(self, name: str, division: Division) -> Any:
         """Return the results of an aggregate or a join."""
-        box, wm = computed(self.arcs.plan, name), self.watermarks.get(name, NEVER)
+        box, wm = self.arcs.plan.boxes[name], self.watermarks.get(name, NEVER)
         read = box.above
         blocks = [
             self.blocks(

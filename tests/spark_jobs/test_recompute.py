@@ -14,7 +14,6 @@ from errata.spark_jobs import reading
 from errata.spark_jobs.recompute import (
     Division,
     Way,
-    computed,
     starts,
     unpacked,
     walk,
@@ -77,7 +76,7 @@ def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(pla
 
 
 def test_an_aggregate_gets_what_it_looks_at_only(plan: Plan) -> None:
-    (above,) = computed(plan, "sums").above
+    (above,) = plan.boxes["sums"].above
     assert above.columns == ["key", "at", "product", "m"]
 
 
@@ -89,7 +88,7 @@ def test_a_join_is_recomputed_from_both_its_sides_or_from_the_arc_that_they_shar
     twice = trades.map("again", m="n * 2")
     net.join("same", {"a": twice, "t": trades}, on=["key"], d="a.m - t.n")
     plan = compile_network(net)
-    assert [above.arc.name for above in computed(plan, "same").above] == ["trades"]
+    assert [above.arc.name for above in plan.boxes["same"].above] == ["trades"]
     for arc, read in (("met", ["trades", "sums"]), ("own", ["trades"]), ("same", ["trades"])):
         (way,) = ways_to(plan, arc)
         assert way.is_computed
@@ -113,7 +112,7 @@ def test_a_loop_is_recomputed_in_one_place_from_all_that_enters_it() -> None:
     )
     plan = compile_network(net)
     (way,) = ways_to(plan, "last")
-    box = computed(plan, "last")
+    box = plan.boxes["last"]
     assert way.is_computed
     assert [above.by for above in box.above] == [(), ()]
     assert starts(plan, [way]) == ["links"]
