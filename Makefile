@@ -30,8 +30,8 @@ docs: .venv/ready ## the docs site, in .cache/site; a broken link or reference f
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict > .cache/docs.log 2>&1 \
 	  || { grep -v '^INFO' .cache/docs.log; exit 1; }
 
-mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each
-	@$(BIN)/python -m tests.mutants.run $(ARGS)
+mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each (SHARE=1/4: every fourth)
+	@$(BIN)/python -m tests.mutants.run $(if $(SHARE),--share $(SHARE)) $(ARGS)
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)

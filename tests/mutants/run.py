@@ -1,8 +1,9 @@
 """Plants bugs, one at a time, and checks that a law kills each: ``make mutants``.
 
 A mutant is one changed line that still passes the type checker and figure 1. It is killed if a law
-(`tests/laws`) fails; the output names the law. The command fails if a mutant survives, does not
-type-check, or fails figure 1.
+(`tests/laws`) fails; the table names the law. The command fails if a mutant survives, does not
+type-check, or fails figure 1. All of them take hours: ``make mutants SHARE=1/4`` judges every
+fourth one, from the first on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -41,7 +45,32 @@ COPIES = 2
 LIMIT_S = 1800
 LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
 ELSEWHERE = {FAILING: "tests/laws/test_failing.py", IDLE: "tests/laws/test_idle.py"}
+ROW = "{:<10} {:>5}  {:<10} {}"
+"""A row of the table: the law, seconds, networks, and the mutant's name."""
 FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant.
+
+    Args:
+        mutant: The mutant.
+        law: The law that kills it; None if no law does.
+        why: Why no law kills it.
+        seconds: How long it took to judge it.
+    """
+
+    mutant: Mutant
+    law: str | None
+    why: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Return the row of the table."""
+        name = self.mutant.name if self.law else f"{self.mutant.name}: {self.why}"
+        law = self.law or "NO LAW"
+        return ROW.format(law, round(self.seconds), self.mutant.network, name)
 
 
 def copy(target: Path) -> None:
@@ -69,48 +98,50 @@ def run(where: Path, *command: str, examples: int = EXAMPLES) -> subprocess.Comp
     )  # fmt: skip
 
 
-def judge(mutant: Mutant, where: Path) -> tuple[bool, str]:
-    """Return whether a law kills the planted bug, and what happened."""
+def judge(mutant: Mutant, where: Path) -> Verdict:
+    """Plant the bug in a copy, and return which law kills it, or what happened instead."""
     path = where / mutant.file
     source = path.read_text()
     if source.count(mutant.old) != 1:
-        return False, f"its line is {source.count(mutant.old)} times in {mutant.file}"
+        return Verdict(mutant, None, f"its line is {source.count(mutant.old)} times in its file")
+    started = time.monotonic()
+
+    def verdict(law: str | None, why: str = "") -> Verdict:
+        return Verdict(mutant, law, why, time.monotonic() - started)
+
     path.write_text(source.replace(mutant.old, mutant.new))
     try:
         types = run(where, "mypy", "--no-error-summary")
         if types.returncode:
-            return False, "does not type: " + types.stdout.splitlines()[0]
+            return verdict(None, "does not type: " + types.stdout.splitlines()[0])
         figure = run(where, "pytest", "-q", "-x", "tests/test_figure_1.py")
         if figure.returncode:
-            return False, "fails figure 1 already"
-        kinds = (ON_SPARK, WITH_JOINS, WITH_ROWS, WITH_LOOPS)
-        if mutant.network in (RANDOM, *kinds):
-            plain = " and ".join(f"not {kind}" for kind in kinds)
-            only = ["-k", plain if mutant.network == RANDOM else mutant.network]
-            laws = run(where, "pytest", "-q", "-x", *RANDOM_LAWS, *only, examples=NETWORKS)
-        elif mutant.network in ELSEWHERE:
-            laws = run(where, "pytest", "-q", "-x", ELSEWHERE[mutant.network])
-        else:
-            laws = run(where, "pytest", "-q", "-x", *LAWS, "-k", mutant.network)
+            return verdict(None, "fails figure 1 already")
+        command, examples = laws_of(mutant)
+        laws = run(where, "pytest", "-q", "-x", *command, examples=examples)
+        if laws.returncode == 0:
+            return verdict(None, "survives")
         found = FOUND.search(laws.stdout) if laws.returncode == 1 else None
-        if found is None:
-            return False, "survives" if laws.returncode == 0 else "fails, but no law is named"
-        return True, f"killed by {found[1]}"
+        return verdict(found[1]) if found else verdict(None, "fails, but no law is named")
     except subprocess.TimeoutExpired:
-        return False, "comes to no end"
+        return verdict(None, "comes to no end")
     finally:
         path.write_text(source)
 
 
-def main() -> int:
-    """Judge the mutants; return 0 if a law kills every one."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="only those with it in their name")
-    parts = parser.parse_args().parts or [""]
-    chosen = [mutant for mutant in MUTANTS if any(part in mutant.name for part in parts)]
-    if not chosen:
-        parser.error(f"no mutant's name has {' or '.join(map(repr, parts))} in it")
-    console, survivors = Console(), 0
+def laws_of(mutant: Mutant) -> tuple[list[str], int]:
+    """Return the tests of the laws that must kill a mutant, and the number of their examples."""
+    kinds = (ON_SPARK, WITH_JOINS, WITH_ROWS, WITH_LOOPS)
+    if mutant.network in (RANDOM, *kinds):
+        plain = " and ".join(f"not {kind}" for kind in kinds)
+        return [*RANDOM_LAWS, "-k", plain if mutant.network == RANDOM else mutant.network], NETWORKS
+    if mutant.network in ELSEWHERE:
+        return [ELSEWHERE[mutant.network]], EXAMPLES
+    return [*LAWS, "-k", mutant.network], EXAMPLES
+
+
+def verdicts(chosen: Sequence[Mutant]) -> Iterator[Verdict]:
+    """Judge mutants, `COPIES` at a time; yield each verdict as soon as it is known."""
     with tempfile.TemporaryDirectory(prefix="errata-mutants-") as folder:
         free: SimpleQueue[Path] = SimpleQueue()
         for number in range(COPIES):
@@ -118,23 +149,45 @@ def main() -> int:
             copy(where)
             free.put(where)
 
-        def judged(mutant: Mutant) -> tuple[Mutant, bool, str]:
+        def judged(mutant: Mutant) -> Verdict:
             where = free.get()
             try:
-                return mutant, *judge(mutant, where)
+                return judge(mutant, where)
             finally:
                 free.put(where)
 
         with ThreadPoolExecutor(COPIES) as pool:
-            under_way = as_completed([pool.submit(judged, mutant) for mutant in chosen])
-            shown = Console(stderr=True)
-            for done in track(under_way, "mutants", len(chosen), console=shown, transient=True):
-                mutant, killed, what = done.result()
-                survivors += not killed
-                told = f"{'killed  ' if killed else 'SURVIVES'} {mutant.name}: {what}"
-                console.print(told, soft_wrap=True)
-    console.print(f"{len(chosen) - survivors} of {len(chosen)} are killed by a law")
-    return 1 if survivors else 0
+            for done in as_completed([pool.submit(judged, mutant) for mutant in chosen]):
+                yield done.result()
+
+
+def share(text: str) -> tuple[int, int]:
+    """Parse a share such as 1/4: the first of four parts of the mutants."""
+    number, _, of = text.partition("/")
+    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"a share is written like 1/4, not {text!r}")
+    return int(number), int(of)
+
+
+def main() -> int:
+    """Judge the mutants; return 0 if a law kills every one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only those with it in their name")
+    parser.add_argument("--share", type=share, default=(1, 1), help="such as 1/4: every fourth one")
+    arguments = parser.parse_args()
+    number, of = arguments.share
+    parts = arguments.parts or [""]
+    named = [mutant for mutant in MUTANTS if any(part in mutant.name for part in parts)]
+    if not named:
+        parser.error(f"no mutant's name has {' or '.join(map(repr, parts))} in it")
+    chosen = named[number - 1 :: of]
+    console, bar, killed = Console(), Console(stderr=True), 0
+    console.print(ROW.format("killed by", "s", "networks", "mutant"), highlight=False)
+    for verdict in track(verdicts(chosen), "mutants", len(chosen), console=bar, transient=True):
+        killed += verdict.law is not None
+        console.print(str(verdict), soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{killed} of {len(chosen)} are killed by a law")
+    return 0 if killed == len(chosen) else 1
 
 
 if __name__ == "__main__":
