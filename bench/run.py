@@ -35,7 +35,7 @@ from bench import tape
 from bench.processes import Settings, broker_pid, processes, processor_s
 from bench.variants import VARIANTS, Variant, trades_left
 from errata.client import rows
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan

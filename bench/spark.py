@@ -31,7 +31,7 @@ from bench import tape
 from bench.run import TopicSpec
 from bench.variants import NOTIONAL
 from errata import Network, tumbling
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.plan.plan import Plan

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from errata.schemas.errors import ErrataError
 from errata.settings.catalogue import SETTINGS
-from errata.settings.settings import overlaid, read_settings
+from errata.settings.place import overlaid, read_settings
 from errata.spark_jobs.data_source import REVISIONS, TABLE, BatchReader, Opened, StreamReader
 from errata.topics.secrets import Hiding
 

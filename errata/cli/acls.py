@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import print_lines
 from errata.deploy.rights import roles
 from errata.processors.compile.compiler import compile_network

@@ -1,4 +1,4 @@
-"""The declaration of commands, and their exit status.
+"""What all commands share: how they are declared, and the network that they work on.
 
 Exit status: 0 only on success; 1 an error that the message explains; 2 wrong usage; 70 an internal
 error of Errata; 130 after Ctrl-C; 141 if the reader of the output stopped reading.
@@ -6,14 +6,20 @@ error of Errata; 130 after Ctrl-C; 141 if the reader of the output stopped readi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from errata.deploy.deployment import Deployment, as_it_runs, open_network
+from errata.processors.declare.declarations import Source
+from errata.processors.declare.network import Network
 from errata.run.exit_status import reported
+from errata.settings.loading import load
+from errata.settings.place import read_settings
 
 _STYLE: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -87,3 +93,40 @@ def command(
 def prose(docstring: str | None) -> str:
     """Return a docstring with one line for each paragraph; the terminal wraps them."""
     return "\n\n".join(" ".join(p.split()) for p in (docstring or "").split("\n\n"))
+
+
+@contextmanager
+def deployed(net: str) -> Iterator[Deployment]:
+    """Open the cluster that a network runs on, and compile the network's plan.
+
+    Raises:
+        NotDeployedError: If it doesn't run there.
+        PlanMismatchError: If another network of that name runs there.
+    """
+    with as_it_runs(open_deployment(net), start=f"errata up {net}") as found:
+        yield found
+
+
+def open_deployment(net: str) -> Deployment:
+    """Return a network on the cluster that the settings name, whether or not it runs there."""
+    return open_network(load(net), read_settings())
+
+
+def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        try:
+            found = names(load(str(context.params.get("net"))))
+        except BaseException:  # noqa: BLE001  a file that can't be loaded has nothing to offer
+            return []
+        return [name for name in found if name.startswith(incomplete)]
+
+    return complete
+
+
+arc_names = _completing(lambda network: network.declarations)
+"""Completes the name of an arc of the network NET."""
+
+source_names = _completing(
+    lambda network: (n for n, d in network.declarations.items() if isinstance(d, Source))
+)
+"""Completes the name of a source of the network NET."""

@@ -8,11 +8,10 @@ import typer
 from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.move import move, spark_session
+from errata.cli.deploy import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, given_settings
-from errata.deploy.deployment import Deployment, UnknownNameError
-from errata.deploy.preparation import make_topics, place_plan
+from errata.deploy.deployment import Deployment, UnknownNameError, make_topics, place_plan
 from errata.deploy.source_fields import resolve_deployed
 from errata.deploy.versions import check_asked, deployed_part, new_arcs, next_version
 from errata.processors.compile.compiler import compile_network
@@ -21,8 +20,7 @@ from errata.processors.plan import deployed
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks import subjects
 from errata.settings.loading import load
-from errata.settings.place import connect
-from errata.settings.settings import read_settings
+from errata.settings.place import connect, read_settings
 from errata.spark_jobs.backfill import Backfill, check
 from errata.topics.registry_server import registry
 

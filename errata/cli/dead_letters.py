@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from errata.cli.app import DEFAULT, JsonOption, NetworkArgument, command, group
-from errata.cli.deployed import deployed
+from errata.cli.app import DEFAULT, JsonOption, NetworkArgument, command, deployed, group
 from errata.cli.output import as_time, for_people, print_lines, print_table
 from errata.client import rows
-from errata.client.delivery import Parcel, deliver
-from errata.client.plain_records import PlainDecoder
+from errata.client.rows import PlainDecoder
+from errata.client.sending import Parcel, deliver
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.plan import Plan

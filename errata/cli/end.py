@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.completion import sources
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, command, deployed, source_names
 from errata.cli.output import print_lines
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
@@ -23,7 +21,7 @@ def end(
     net: NetworkArgument,
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="The source that ends.", autocompletion=sources),
+        typer.Argument(metavar="SOURCE", help="The source that ends.", autocompletion=source_names),
     ],
     as_json: JsonOption = False,
 ) -> None:

@@ -15,21 +15,18 @@ from errata.cli.app import app, prose
 from errata.run.exit_status import reported
 from errata.schemas.errors import ErrataError
 from errata.settings import logs
-from errata.settings.settings import read_log_settings
+from errata.settings.place import read_log_settings
 from errata.version import VERSION
 
 _COMMANDS = (
-    "demo",
-    "init",
+    "start",
     "local",
     "explain",
     "acls",
     "plan",
     "deploy",
-    "schemas",
     "render",
     "backfill",
-    "up",
     "run",
     "spark",
     "status",

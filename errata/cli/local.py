@@ -20,7 +20,7 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.input_file import open_input, read_input
 from errata.cli.output import for_people, print_lines, print_table, shown
 from errata.client.recorded import Recorded, recorded
-from errata.observe.filters import silent_filters
+from errata.observe.diagnosis import silent_filters
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
@@ -28,7 +28,7 @@ from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR
 from errata.run.exit_status import complain
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
-from errata.settings.settings import read_settings
+from errata.settings.place import read_settings
 from errata.testing import Driver, UnknownNameError
 from errata.topics.cluster import Cluster
 from errata.topics.kafka import KafkaCluster

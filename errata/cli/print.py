@@ -9,12 +9,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.completion import arcs
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.client import rows
-from errata.client.plain_records import PlainDecoder
+from errata.client.rows import PlainDecoder
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import Progress
 from errata.topics import names
@@ -32,7 +30,7 @@ def print_(
         typer.Argument(
             metavar="TOPIC",
             help="An arc; progress, plan, dead-letters or schemas; ARC.requests; SCOPE.replay.",
-            autocompletion=arcs,
+            autocompletion=arc_names,
         ),
     ],
     partition: Annotated[

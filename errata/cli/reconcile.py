@@ -11,9 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.completion import arcs
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
 from errata.cli.output import cell, for_people, print_lines, print_table, shown
 from errata.cli.spark import ConfOption, MasterOption, given_settings
 from errata.client import rows
@@ -21,7 +19,7 @@ from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.settings.loading import load
-from errata.settings.settings import read_settings
+from errata.settings.place import read_settings
 from errata.spark_jobs.as_of import Auditor, NotAuditableError, Reports
 from errata.spark_jobs.reading import Arcs
 from errata.spark_jobs.reconcile import Audit, Finding
@@ -39,7 +37,7 @@ def reconcile(
         list[str] | None,
         typer.Option(
             help="An arc that a box writes to a topic; may be repeated. By default all.",
-            autocompletion=arcs,
+            autocompletion=arc_names,
         ),
     ] = None,
     as_of: Annotated[

@@ -1,6 +1,9 @@
-"""The page of all commands: ``python -m errata.cli.reference > docs/reference/cli.md``.
+"""Writes the generated pages of the documentation, in Markdown.
 
-It is generated from the declarations of the commands, so it has the same text as ``--help``.
+``python -m errata.cli.reference > docs/reference/cli.md`` writes the commands,
+``python -m errata.cli.reference settings > docs/settings.md`` the settings, and
+``python -m errata.cli.reference metrics > docs/metrics.md`` the metrics. All come from the
+declarations, so that the page of commands has the same text as ``--help``.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,8 +19,15 @@ import typer.main
 
 from errata.cli import entry  # noqa: F401  (declares every command)
 from errata.cli.app import app
+from errata.observe.metric_catalogue import SHARED_METRICS, SWEEPER_METRICS, TASK_METRICS
+from errata.observe.port import LIBRARY_METRICS, PROCESS_METRICS
+from errata.observe.samples import Metric
+from errata.run.exit_status import DEBUG
+from errata.run.supervisor_port import UP_METRICS
+from errata.settings.catalogue import SETTINGS
+from errata.settings.origin import FILE
 
-_INTRO = """# Command line
+_COMMANDS_INTRO = """# Command line
 
 Every command is a sub-command of `errata`. `NET` names a network: `module:name`, `file.py:name`, or
 `file.py` if the file has one network only. Commands that reach a cluster read the
@@ -40,13 +50,15 @@ _PLACEHOLDER = re.compile(r"<([^<>]+)>")
 _SHARED = frozenset({"help", "install_completion", "show_completion"})
 
 
-def page() -> str:
-    """Return the page in Markdown."""
+def commands_page() -> str:
+    """Return the page of all commands."""
     root = typer.main.get_command(app)
     commands = list(_commands("errata", root))
     rows = [f"| [`{path}`](#{_anchor(path)}) | {_first(about)} |" for path, _, about in commands]
     contents = "| command | does |\n|---|---|\n" + "\n".join(rows) + "\n"
-    return _INTRO + contents + "".join(_section(path, found) for path, found, _ in commands)
+    return (
+        _COMMANDS_INTRO + contents + "".join(_section(path, found) for path, found, _ in commands)
+    )
 
 
 def _commands(path: str, group: Any) -> Iterator[tuple[str, Any, str]]:
@@ -130,5 +142,91 @@ def _anchor(path: str) -> str:
     return path.replace(" ", "-")
 
 
+_SETTINGS_INTRO = f"""# Settings
+
+Every command reads the nearest `{FILE}`, from the working folder upwards. The plain variables,
+which other Kafka tools use too, override the file. Variables of the form `ERRATA_<TABLE>__<KEY>`
+override both. An empty variable does not count. An unknown setting is refused, with the place where
+it was found; values are never printed.
+
+With `_FILE` after its name, a variable of Errata's names a file that holds the value, as Docker and
+Kubernetes mount secrets: `ERRATA_KAFKA__SASL_PASSWORD_FILE=/run/secrets/tape`. The line break at
+the file's end does not count. Both variables at once are refused. See [security](security.md).
+
+```toml
+[kafka]
+"bootstrap.servers" = "localhost:9092"
+"security.protocol" = "SASL_SSL"
+"sasl.mechanism" = "SCRAM-SHA-512"
+"sasl.username" = "tape" # the password: ERRATA_KAFKA__SASL_PASSWORD
+
+[state]
+folder = ".errata"
+
+[topics]
+compaction_lag = "1d"
+```
+
+"""
+
+_SETTINGS_END = f"""
+Other variables: `{DEBUG}=1` shows the traceback of a fault. `ERRATA_CACHE` is where the embedded
+broker of `errata demo` keeps its jars; `JAVA_HOME` names the Java that runs it.
+
+Durations are numbers with `ms`, `s`, `m`, `h` or `d`. Topics, envelopes, `lateness`, `idle_after`
+and `keep` belong to a network: its Python file sets them.
+"""
+
+
+def settings_page() -> str:
+    """Return the page of all settings."""
+    lines = ["| setting | variables | default | what it does |", "|---|---|---|---|"]
+    for setting in SETTINGS:
+        variables = ", ".join(f"`{name}`" for name in (setting.variable, setting.plain) if name)
+        name = f"`{setting.table}.{setting.key or '<key>'}`"
+        lines.append(f"| {name} | {variables} | {setting.default} | {setting.about} |")
+    return _SETTINGS_INTRO + "\n".join(lines) + "\n" + _SETTINGS_END
+
+
+_METRICS_INTRO = """# Metrics
+
+A process serves `/metrics` in Prometheus' text format at the address that `http.listen` sets
+([settings](settings.md)). [Operations](operations.md#what-to-watch) says what to watch. A process
+shows the tasks and sweepers that it runs, so all processes together show the whole network, each
+task once. They update the values once a second. Labels have as many values as the network has
+scopes, tasks, boxes and arcs; the content of a record is never a label.
+
+Tasks keep their counters in their reports, exactly once: such a counter goes on where the last
+process ended, whichever process runs the task next. The others, marked *, begin at 0 with the
+process.
+"""
+
+_GROUPS = (
+    ("Tasks", TASK_METRICS),
+    ("Sweepers", SWEEPER_METRICS),
+    ("Every process with a network", SHARED_METRICS),
+    ("Every process", PROCESS_METRICS + LIBRARY_METRICS),
+    ("`errata up`", UP_METRICS),
+)
+METRICS: tuple[Metric, ...] = tuple(metric for _, group in _GROUPS for metric in group)
+"""Every metric."""
+
+
+def metrics_page() -> str:
+    """Return the page of all metrics."""
+    return _METRICS_INTRO + "".join(f"\n## {name}\n\n{_listed(group)}" for name, group in _GROUPS)
+
+
+def _listed(metrics: Sequence[Metric]) -> str:
+    lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for metric in metrics:
+        labels = ", ".join(f"`{name}`" for name in metric.labels)
+        kind = f"{metric.kind} *" if metric.since_start else metric.kind
+        lines.append(f"| `{metric.name}` | {kind} | {labels} | {metric.about} |")
+    return "\n".join(lines) + "\n"
+
+
+_PAGES = {"commands": commands_page, "settings": settings_page, "metrics": metrics_page}
+
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.stdout.write(_PAGES[sys.argv[1] if sys.argv[1:] else "commands"]())

@@ -10,23 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.deploy.next_plan import coming
+from errata.deploy.versions import coming
 from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import topic_specs
 from errata.processors.plan.plan import Plan
-from errata.render.code import code_of
 from errata.render.compose import compose_file
-from errata.render.kubernetes import Wanted, manifests
-from errata.render.roles import labels, roles
-from errata.render.strimzi import topic_resources
+from errata.render.containers import code_of, labels, roles
+from errata.render.kubernetes import Wanted, manifests, topic_resources
 from errata.render.yaml import to_yaml
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
-from errata.settings.place import DAY_MS
-from errata.settings.settings import read_settings
+from errata.settings.place import DAY_MS, read_settings
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
 from errata.topics.settings import TopicSpec

@@ -13,7 +13,7 @@ from errata.cli.output import for_people, print_lines, print_table
 from errata.deploy.reset import Remains, give_up, remains
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
-from errata.settings.settings import read_settings
+from errata.settings.place import read_settings
 from errata.topics.kafka import KafkaCluster
 
 _WARNING = (

@@ -15,14 +15,11 @@ import polars as pl
 import typer
 from rich.console import Console
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.completion import sources
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, command, deployed, source_names
 from errata.cli.output import for_people, print_lines
 from errata.cli.tail import told
 from errata.client import rows
-from errata.client.delivery import Parcel, deliver
-from errata.client.source_record import declared, source_records
+from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import Progress, current
@@ -142,7 +139,7 @@ def revise(
     net: NetworkArgument,
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="The source to revise.", autocompletion=sources),
+        typer.Argument(metavar="SOURCE", help="The source to revise.", autocompletion=source_names),
     ],
     op: Annotated[
         str,

@@ -9,7 +9,7 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.deploy import rights as needs
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.observe import metrics
 from errata.observe.port import told
 from errata.processors.reports.progress_view import View
@@ -17,8 +17,7 @@ from errata.processors.tasks.shared import Shared
 from errata.run.stopping import Stop
 from errata.settings.loading import load
 from errata.settings.logs import about
-from errata.settings.place import connect
-from errata.settings.settings import read_settings
+from errata.settings.place import connect, read_settings
 from errata.spark_jobs.session import by_value, check_packages, open_session
 from errata.spark_jobs.sole import Sole
 from errata.topics.registry_server import registry

@@ -11,10 +11,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import as_time, cell, for_people, print_lines, table
-from errata.observe.frontier_holders import STALE_MS, Hold
+from errata.observe.diagnosis import STALE_MS, Hold
 from errata.observe.network_progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
 from errata.processors.wire.task_id import TaskId
 from errata.run.stopping import Stop

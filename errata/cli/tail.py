@@ -13,12 +13,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from errata.cli.app import JsonOption, NetworkArgument, command
-from errata.cli.completion import arcs
-from errata.cli.deployed import deployed
+from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.client import rows
-from errata.client.tailing import Tail
+from errata.client.reading import Tail
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import current
 from errata.processors.wire.report import INTERVAL_MS
@@ -33,7 +31,8 @@ _TIMES = {"timestamp-millis"}
 def tail(
     net: NetworkArgument,
     arc: Annotated[
-        str, typer.Argument(metavar="ARC", help="An arc that has a topic.", autocompletion=arcs)
+        str,
+        typer.Argument(metavar="ARC", help="An arc that has a topic.", autocompletion=arc_names),
     ],
     from_beginning: Annotated[
         bool,

@@ -1,23 +1,31 @@
-"""Reads the content of an arc after an epoch: complete and committed, while the network runs."""
+"""Reads an arc while its network runs: its content after an epoch, or its revisions.
+
+Both are complete and committed: no part of an epoch is ever returned.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import polars as pl
 
 from errata.client import rows
 from errata.deploy.deployment import Deployment, as_it_runs, open_network
-from errata.observe.frontier_holders import holder
+from errata.observe.diagnosis import holder
+from errata.observe.network_progress import Progress
+from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
 from errata.processors.declare.network import Stream
+from errata.processors.reports.start_offsets import settled
 from errata.processors.wire.report import FOREVER, NEVER
+from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
-from errata.settings.settings import overlaid, read_settings
+from errata.settings.place import overlaid, read_settings
 from errata.spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.spark_jobs.as_of import Reports
 from errata.spark_jobs.epochs import NOTHING
@@ -27,6 +35,7 @@ from errata.topics.cluster import Cluster
 
 WAIT_S = 5.0
 """How long a reader waits for an epoch that is not complete yet."""
+_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -154,3 +163,78 @@ def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
             told = view.watermark_then(scope, epoch)
             return told if told is not None and NEVER < told < FOREVER else None
     return None
+
+
+class Tail:
+    """Reads all partitions of an arc, and returns the epochs that are complete in all of them.
+
+    Args:
+        progress: The reports of the tasks.
+        codec: The codec of the arc.
+        from_beginning: Whether to begin with the content of the topic instead of new epochs.
+    """
+
+    def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
+        self.progress = progress
+        arc = codec.arc.name
+        starts = [0] * progress.plan.partition_count(arc)
+        done, starts = (-1, starts) if from_beginning else settled(progress, arc)
+        self.inputs = [
+            ArcInput(progress, codec, partition, done=done, resume=start)
+            for partition, start in enumerate(starts)
+        ]
+
+    def step(self) -> pl.DataFrame | None:
+        """Return the revisions that have become complete; None if nothing has changed.
+
+        They are whole epochs in order, with deletes first in each epoch: a tuple that moves between
+        partitions is deleted before it is inserted, so that the revisions can be folded one by one.
+        """
+        self.progress.poll()
+        read = sum(source.poll() for source in self.inputs)
+        before = self.done
+        frontier = self.frontier()
+        if frontier <= before:
+            return self.inputs[0].codec.empty if read else None
+        taken = [
+            source.take(frontier).with_columns(pl.lit(source.place.partition).alias("partition"))
+            for source in self.inputs
+        ]
+        for source in self.inputs:
+            source.drop(frontier)
+        there = pl.col("op") != frames.DELETE
+        return pl.concat(taken).sort("epoch", there, "partition", "offset", maintain_order=True)
+
+    @property
+    def done(self) -> int:
+        """The last epoch that has been returned."""
+        return self.inputs[0].done
+
+    def frontier(self) -> int:
+        """Return the last epoch that is complete in all partitions."""
+        return min(source.frontier() for source in self.inputs)
+
+    def upto_now(self) -> Iterator[pl.DataFrame]:
+        """Yield the revisions that are complete now, then end."""
+        places = [self.progress.complete(s.codec.arc.name, s.place.partition) for s in self.inputs]
+        goal = min(epoch for epoch, _ in places)
+        while self.done < goal:
+            found = self.step()
+            if found is None:
+                sleep(_PAUSE_S)
+            elif found.height:
+                yield found
+
+    def until(self, stop: Callable[[], bool]) -> Iterator[pl.DataFrame]:
+        """Yield revisions as they become complete, until `stop` returns true."""
+        while not stop():
+            found = self.step()
+            if found is None:
+                sleep(_PAUSE_S)
+            elif found.height:
+                yield found
+
+    def close(self) -> None:
+        """Stop reading."""
+        for source in self.inputs:
+            source.close()

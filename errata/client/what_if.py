@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.client.tailing import Tail
+from errata.client.reading import Tail
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.difference import difference

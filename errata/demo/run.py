@@ -19,10 +19,9 @@ from types import FrameType
 
 from errata.demo import ticker
 from errata.demo.audit.verdict import Verdict, audit
-from errata.demo.screen import Screen
-from errata.demo.summary import print_summary
+from errata.demo.screen import Screen, print_summary
 from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Watch
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope

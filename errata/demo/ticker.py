@@ -25,8 +25,7 @@ import fastavro
 from confluent_kafka import KafkaError, Message, Producer
 
 from errata.run.exit_status import reported
-from errata.settings.place import Place, connect
-from errata.settings.settings import overlaid, read_settings
+from errata.settings.place import Place, connect, overlaid, read_settings
 from errata.topics.client import LOGGER
 from errata.topics.create import create_topics
 from errata.topics.registry_server import registry

@@ -1,6 +1,6 @@
 """What `errata deploy` would do to a cluster, computed without changing anything.
 
-Deployment uses the same plan (`next_plan`) and the same lists of topics and schemas.
+Deployment uses the same plan (`versions.coming`) and the same lists of topics and schemas.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from errata.deploy.next_plan import Coming, coming
+from errata.deploy.versions import Coming, coming
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network

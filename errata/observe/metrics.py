@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from time import time
 
 from errata.observe import metric_catalogue as catalogue
-from errata.observe.frontier_holders import moment
+from errata.observe.diagnosis import moment
 from errata.observe.network_progress import newest_epoch, waiting_behind
 from errata.observe.samples import Samples
 from errata.processors.ingest.ingest_task import IngestTask

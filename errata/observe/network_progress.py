@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
-from errata.observe.complaints import Complaint, complaints
-from errata.observe.filters import silent_filters
-from errata.observe.frontier_holders import Hold, holder, last_pair, moment, watermark_holds
+from errata.observe.diagnosis import (
+    Complaint,
+    Hold,
+    complaints,
+    holder,
+    last_pair,
+    moment,
+    silent_filters,
+    watermark_holds,
+)
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View

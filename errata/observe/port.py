@@ -1,34 +1,134 @@
-"""The HTTP port of a process: `/healthz`, `/readyz` and `/metrics`, for probes and Prometheus."""
+"""The state of a process, and the HTTP port that shows it: `/healthz`, `/readyz` and `/metrics`.
+
+The main loop writes the state (`Pulse`) and the port's threads read it, so each field is set by one
+assignment.
+"""
 
 from __future__ import annotations
 
 import logging
+import platform
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
 from typing import ClassVar
 
+from confluent_kafka import libversion
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, PROCESS_COLLECTOR
 
-from errata.observe.process_metrics import process_metrics
-from errata.observe.pulse import Pulse
-from errata.observe.samples import Samples, text_of
+from errata.observe.samples import COUNTER, GAUGE, Metric, Samples, text_of
 from errata.schemas.errors import ErrataError
+from errata.version import VERSION
 
 log = logging.getLogger("errata")
+
+STUCK_S = 120.0
+"""A step that takes longer is stuck. The longest regular step waits a minute for brokers."""
+LOOK_S = 1.0
+"""Interval at which a process with a port refreshes its state."""
+_TEXT = "text/plain; charset=utf-8"
+_PATIENCE_S = 5.0
 
 Address = tuple[str, int]
 Answer = tuple[int, str, str]
 """Status, media type and content."""
 
-_TEXT = "text/plain; charset=utf-8"
-_PATIENCE_S = 5.0
-
 
 class PortError(ErrataError):
     """The process can't listen on the address."""
+
+
+class Pulse:
+    """The state of one process, as its port shows it.
+
+    Args:
+        watched: Whether a port serves it.
+    """
+
+    def __init__(self, *, watched: bool = False) -> None:
+        self.watched = watched
+        self.doing = "starting"
+        """The current step of the loop."""
+        self.turned_s: float | None = None
+        """When the loop last turned; None before the first time."""
+        self.waits: Sequence[str] = ("it is starting",)
+        """Why the process is not ready; empty if it is."""
+        self.metrics = Samples()
+        """Metrics of the process's work."""
+        self._looked_s = float("-inf")
+
+    def turn(self) -> bool:
+        """Record that the loop turns; return whether it is time to call `tell`."""
+        self.turned_s = now = monotonic()
+        if not self.watched or now - self._looked_s < LOOK_S:
+            return False
+        self._looked_s = now
+        return True
+
+    def tell(self, waits: Sequence[str], metrics: Samples) -> None:
+        """Store what the process waits for and its metrics."""
+        self.waits, self.metrics = waits, metrics
+
+    def stopping(self) -> None:
+        """Record that the process is about to end."""
+        self.doing, self.waits = "stopping", ("it is stopping",)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the loop last turned; 0 before the first time."""
+        return 0.0 if self.turned_s is None else monotonic() - self.turned_s
+
+    def stuck(self) -> str:
+        """Return the step that the loop is stuck at; "" if the loop turns."""
+        age_s = self.age_s
+        if age_s <= STUCK_S:
+            return ""
+        return f"its loop has not turned for {age_s:.0f} s: {self.doing}"
+
+    def not_ready(self) -> Sequence[str]:
+        """Return why the process can't do its work now; empty if it can."""
+        if self.turned_s is not None and self.age_s > 5 * LOOK_S:
+            return (*self.waits, f"its loop has not turned for {self.age_s:.0f} s: {self.doing}")
+        return self.waits
+
+
+BUILD = Metric(
+    "errata_build_info", GAUGE, ("version", "python", "librdkafka"), "1; which software it is."
+)
+READY = Metric("errata_ready", GAUGE, (), "1 if `/readyz` says so, else 0.")
+TURN_AGE = Metric(
+    "errata_turn_age_seconds", GAUGE, (), "Time since the main loop last turned; far below 1 s."
+)
+
+PROCESS_METRICS = (BUILD, READY, TURN_AGE)
+LIBRARY_METRICS = (
+    Metric(
+        "process_cpu_seconds_total", COUNTER, (), "Total user and system CPU time spent in seconds."
+    ),
+    Metric(
+        "process_start_time_seconds",
+        GAUGE,
+        (),
+        "Start time of the process since unix epoch in seconds.",
+    ),
+    Metric("process_resident_memory_bytes", GAUGE, (), "Resident memory size in bytes."),
+    Metric("process_virtual_memory_bytes", GAUGE, (), "Virtual memory size in bytes."),
+    Metric("process_open_fds", GAUGE, (), "Number of open file descriptors."),
+    Metric("process_max_fds", GAUGE, (), "Maximum number of open file descriptors."),
+)
+"""Metrics that Prometheus' client library adds on Linux; listed here for the page of metrics."""
+
+
+def process_metrics(pulse: Pulse) -> Samples:
+    """Return the current metrics of this process, without those of the client library."""
+    samples = Samples()
+    samples.add(BUILD, 1, VERSION, platform.python_version(), libversion()[0])
+    samples.add(READY, int(not pulse.not_ready()))
+    samples.add(TURN_AGE, pulse.age_s)
+    return samples
 
 
 def told_of(pulse: Pulse, path: str) -> Answer:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from errata.render.code import FOLDER, Code
-from errata.render.roles import Role
+from errata.render.containers import FOLDER, Code, Role
 
 SETTINGS = (
     "SCHEMA_REGISTRY_URL",

@@ -1,17 +1,19 @@
 """Renders a network for Kubernetes: a Deployment for each scope, a StatefulSet for each disk.
 
 All Pods meet the strictest profile of the Pod Security Standards. Only memory is limited: a CPU
-limit would make a task wait in the middle of a commit.
+limit would make a task wait in the middle of a commit. Topics are rendered for Strimzi, if only its
+Topic Operator may create them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from errata.render.code import FOLDER, Code
-from errata.render.roles import Role, digest, labels
+from errata.render.containers import FOLDER, Code, Role, digest, labels
+from errata.topics.settings import TopicSpec
 
 PORT = 9464
 """The port for health and metrics of every process."""
@@ -219,3 +221,34 @@ def _served() -> Object:
 def _digest(wanted: Wanted) -> str:
     text = "" if wanted.code.file is None else wanted.code.text
     return digest(text)
+
+
+def topic_resources(
+    specs: Sequence[TopicSpec], *, cluster: str, copies: int | None
+) -> Iterator[dict[str, Any]]:
+    """Yield a KafkaTopic for each topic.
+
+    Args:
+        specs: The topics.
+        cluster: Name of the Kafka resource that they belong to.
+        copies: Copies of each partition; None for the broker's default.
+    """
+    for spec in specs:
+        yield {
+            "apiVersion": "kafka.strimzi.io/v1",
+            "kind": "KafkaTopic",
+            "metadata": {"name": _name(spec.name), "labels": {"strimzi.io/cluster": cluster}},
+            "spec": {
+                "topicName": spec.name,
+                "partitions": spec.partitions,
+                **({} if copies is None else {"replicas": copies}),
+                "config": dict(spec.config),
+            },
+        }
+
+
+def _name(topic: str) -> str:
+    """Return a topic's name if it is valid for a resource, else a unique name."""
+    if re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", topic):
+        return topic
+    return f"{re.sub('[^a-z0-9]+', '-', topic.lower()).strip('-')[:200]}-{digest(topic)}"

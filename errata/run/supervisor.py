@@ -1,7 +1,12 @@
-"""Runs the processes of a network on this machine under one parent: `errata up`."""
+"""Runs the processes of a network on this machine under one parent: `errata up`.
+
+It starts them again when they die, and forwards their output with their names.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import subprocess
 import sys
@@ -15,9 +20,9 @@ from typing import Self
 
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
-from errata.run.child_output import pass_on, tell
 from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
+from errata.settings import logs
 
 FINAL = frozenset({1, 2})
 """Exit statuses that no restart fixes: an error of the network, the settings or the command."""
@@ -81,6 +86,32 @@ def network_commands(
         named = [option for arc in sorted(apart) for option in ("--arc", arc)]
         commands["sweepers"] = [*errata, "sweep", reference, *named]
     return commands
+
+
+def tell(line: str) -> None:
+    """Write one line to standard error with a single write."""
+    if logs.is_json():
+        logging.getLogger("errata.up").warning(line)
+        return
+    sys.stderr.write(f"errata: {line}\n")
+    sys.stderr.flush()
+
+
+def pass_on(process: str, line: str, say: Callable[[str], None]) -> str:
+    """Forward a line of a process with its name; return the message in it.
+
+    Args:
+        process: The name of the process.
+        line: The line; a line of JSON stays JSON if this process logs JSON.
+        say: Writes other lines.
+    """
+    told = logs.read_line(line) if logs.is_json() else None
+    if told is None:
+        say(f"{process}: {line}")
+        return line
+    sys.stderr.write(json.dumps({**told, "process": process}) + "\n")
+    sys.stderr.flush()
+    return str(told["message"])
 
 
 SIDE_BY_SIDE = {"POLARS_MAX_THREADS": "1"}

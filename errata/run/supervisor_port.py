@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from errata.observe.port import Address, Answer, PortError, metrics_of, ready, told_of
-from errata.observe.pulse import Pulse
+from errata.observe.port import Address, Answer, PortError, Pulse, metrics_of, ready, told_of
 from errata.observe.samples import COUNTER, GAUGE, Metric, Samples
 from errata.run.supervisor import Supervisor
 

@@ -2,7 +2,8 @@
 
 The tasks of a process are generators that one thread advances in turn. A commit with an unknown
 outcome ends a task's attempt and starts the next one. Being fenced ends the process, since another
-process has taken over the work.
+process has taken over the work. Once a second the process looks at itself (`Look`): whether it is
+ready, and its metrics. When it is asked to end, it commits its open transactions (`drain`).
 """
 
 from __future__ import annotations
@@ -10,25 +11,27 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from time import monotonic
 
 from errata.deploy import rights
-from errata.deploy.preparation import prepare
-from errata.observe.pulse import Pulse
+from errata.deploy.deployment import prepare
+from errata.observe import metrics
+from errata.observe.port import Pulse
+from errata.observe.samples import Samples
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.reports.progress_view import View
+from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.meter import scope_of
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.run.drain import drain
-from errata.run.parts import Actor, Life, Parts
-from errata.run.readiness import Look
-from errata.run.shared_scope import Share
+from errata.run.parts import Actor, Life, Parts, Share
 from errata.settings.logs import about
 from errata.settings.place import Place, connect
+from errata.sweepers.service import Service
+from errata.sweepers.sweeper import Sweeper
 from errata.topics.cluster import DoubtfulCommitError, FencedError
 from errata.topics.refused import Right
 from errata.topics.registry_server import registry
@@ -41,6 +44,8 @@ IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
 RESTS_S, RESTING_S = 1.0, 0.01
 """After `RESTS_S` without work a process sleeps for `RESTING_S` at a time, which costs less."""
+DRAIN_S = 4.0
+"""How long that may take; the next attempt aborts a commit that hangs."""
 
 
 def collect_seldom() -> None:
@@ -204,3 +209,69 @@ class Worker:
                 share.close()
             self._stop(list(self.lives))
             self.cluster.close()
+
+
+class Look:
+    """Inspects the tasks and sweepers of a process.
+
+    Args:
+        shared: What they share.
+        shares: The scopes that the process shares with other processes.
+    """
+
+    def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
+        self.shared, self.shares = shared, shares
+        self._reports_end: int | None = None
+        self._named: dict[str, InvalidReport] = {}
+
+    def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
+        """Return why the process is not ready, and its current metrics."""
+        tasks = [actor for actor in actors if isinstance(actor, Task)]
+        sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
+        self._name_lies()
+        told = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
+        return list(self._waits(tasks, sweepers)), told
+
+    def _name_lies(self) -> None:
+        """Log each invalid report once; of one task only the last."""
+        for task, invalid in self.shared.view.invalid.items():
+            if self._named.get(task) is not invalid:
+                self._named[task] = invalid
+                log.warning("the report of %s is not believed: %s", task, invalid.reason)
+
+    def _waits(self, tasks: Collection[Task], sweepers: Collection[Sweeper]) -> Iterator[str]:
+        for share in self.shares:
+            if not share.is_member:
+                yield f"scope {share.scope}: the group has not said yet which partitions are its"
+        for task in tasks:
+            if not task.started:
+                yield f"task {task.name} is starting"
+            elif task.waits:
+                yield f"task {task.name} waits: {task.waits}"
+        if self._reports_end is None:
+            self._reports_end = self.shared.cluster.end(self.shared.view.source)
+        knows = self.shared.view.has_read_to(self._reports_end)
+        for sweeper in sweepers:
+            if sweeper.full:
+                yield f"{sweeper.name} answers nobody: {sweeper.full}"
+            elif not (knows and sweeper.has_caught_up()):
+                yield f"{sweeper.name} has read its arc up to epoch {sweeper.store.upto} so far"
+
+
+def _sweepers(actor: Actor) -> list[Sweeper]:
+    if isinstance(actor, Service):
+        return [actor.sweeper]
+    return [actor] if isinstance(actor, Sweeper) else []
+
+
+def drain(actors: Iterable[Actor], advance: Callable[[Actor], bool]) -> None:
+    """Let every task commit its open transaction.
+
+    Args:
+        actors: All tasks and sweepers of the process.
+        advance: Advances one of them by a step.
+    """
+    until = monotonic() + DRAIN_S
+    for task in [actor for actor in actors if isinstance(actor, Task)]:
+        while task.attempt.is_committing and monotonic() < until:
+            advance(task)

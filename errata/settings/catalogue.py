@@ -29,13 +29,44 @@ from pydantic_settings import (
 
 from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, STOP
 from errata.processors.windows.time_windows import duration_ms
-from errata.settings.address import address
+from errata.schemas.errors import ErrataError
 from errata.settings.logs import FORMATS, JSON, LEVEL, LEVELS, TEXT
-from errata.settings.origin import DELIMITER, FILE, PREFIX, Setting, SettingsError, nearest_file
+from errata.settings.origin import (
+    DELIMITER,
+    FILE,
+    PREFIX,
+    Setting,
+    SettingsError,
+    from_files,
+    nearest_file,
+)
 from errata.settings.place import DAY_MS, WAIT_MS
-from errata.settings.secret_files import from_files
 from errata.settings.sources import FileSource, VariableSource
 from errata.topics.secrets import Hiding
+
+
+class AddressError(ErrataError):
+    """An address to listen on is malformed."""
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``; an empty host means all interfaces.
+
+    Raises:
+        AddressError: If it is malformed.
+
+    Example:
+        >>> address("127.0.0.1:9100"), address("[::1]:9100"), address(":0")
+        (('127.0.0.1', 9100), ('::1', 9100), ('', 0))
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    number = int(port) if port.isascii() and port.isdigit() and len(port) <= 5 else -1
+    if not colon or not 0 <= number < 65536 or (":" in host and not bracketed):
+        raise AddressError(
+            f"http.listen needs HOST:PORT, found {text!r}; write it as 0.0.0.0:9464 or [::]:9464"
+        )
+    return host.strip("[]") if bracketed else host, number
 
 
 def _setting(
@@ -300,4 +331,4 @@ def _settings() -> Iterator[Setting]:
 
 
 SETTINGS = tuple(_settings())
-"""Every setting; `errata.cli.settings_page` prints them."""
+"""Every setting; `errata.cli.reference` prints them."""

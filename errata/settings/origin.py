@@ -1,4 +1,9 @@
-"""Where settings come from: the nearest `errata.toml`, and variables."""
+"""Where settings come from: the nearest `errata.toml`, variables, and files that variables name.
+
+``ERRATA_KAFKA__SASL_PASSWORD_FILE`` names a file that holds a password. Docker and Kubernetes pass
+secrets in this way: everybody who may inspect the container sees a variable, but not a mounted
+file. pydantic-settings supports only folders of secrets, one file per setting.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,18 @@ from pathlib import Path
 from errata.schemas.errors import ErrataError
 
 FILE, PREFIX, DELIMITER = "errata.toml", "ERRATA_", "__"
+_SUFFIX = "_FILE"
+_LIBRDKAFKAS = ("_ASSERTION_FILE", "_PRIVATE_KEY_FILE", "_JWT_TEMPLATE_FILE")
+"""Suffixes of variables for keys of librdkafka that themselves name a file."""
+_LARGEST = 1 << 20
 
 
 class SettingsError(ErrataError):
     """A setting is missing, unknown or malformed."""
+
+
+class SecretFileError(ErrataError):
+    """A variable names a file that has no usable value, or the value is also set elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +65,50 @@ def own_variables(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name.startswith(PREFIX) and DELIMITER in name and value
     }
+
+
+def from_files(environ: Mapping[str, str], *, prefix: str) -> dict[str, str]:
+    """Return variables, in which those that name a file are replaced by its content.
+
+    The line break at the end of a file is dropped.
+
+    Args:
+        environ: Variables by name; empty ones are ignored.
+        prefix: Prefix of the settings' variables.
+
+    Raises:
+        SecretFileError: If a file can't be read, is empty or not text, or the variable without
+            ``_FILE`` is also set.
+    """
+    found = dict(environ)
+    for name, path in environ.items():
+        plain = name.removesuffix(_SUFFIX)
+        if plain == name or not name.startswith(prefix) or DELIMITER not in name or not path:
+            continue
+        if name.endswith(_LIBRDKAFKAS):
+            continue
+        if environ.get(plain):
+            raise SecretFileError(f"variables {plain} and {name} are both set; leave one out")
+        found[plain] = _content(name, path)
+        del found[name]
+    return found
+
+
+def _content(name: str, path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        text = content.decode().rstrip("\r\n")
+    except OSError as error:
+        raise SecretFileError(
+            f"variable {name} names the file {path!r}, which can't be read: {error.strerror}; "
+            "mount it, or let this user read it"
+        ) from error
+    except UnicodeDecodeError:
+        raise SecretFileError(
+            f"variable {name} names the file {path!r}, which is no UTF-8 text"
+        ) from None  # the cause quotes a byte of it
+    if not text or len(content) > _LARGEST:
+        what = "larger than a megabyte" if text else "empty"
+        raise SecretFileError(f"variable {name} names the file {path!r}, which is {what}")
+    return text

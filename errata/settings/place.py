@@ -1,19 +1,33 @@
-"""Where a process works: its cluster, its registry, its state folder."""
+"""Where a process works: its cluster, registry and state folder, as the settings name them.
+
+Later ones override earlier ones: ``errata.toml`` (the nearest one, from the working folder
+upwards), the plain variables ``KAFKA_BOOTSTRAP_SERVERS``, ``SCHEMA_REGISTRY_URL`` and
+``ERRATA_STATE``, then variables of the form ``ERRATA_<TABLE>__<KEY>``. librdkafka's keys pass
+through: ``ERRATA_KAFKA__SASL_PASSWORD`` is ``sasl.password``. If ``_FILE`` is appended to such a
+name, the value is the content of that file.
+
+The catalogue is imported only when settings are read: it imports pydantic, which takes a tenth of a
+second, and some commands need no settings.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from errata.processors.tasks.shared import DEAD_LETTER
+from errata.settings.logs import LEVEL, TEXT
+from errata.settings.origin import DELIMITER, PREFIX, nearest_file, own_variables
 from errata.topics.kafka import KafkaCluster
 from errata.topics.present import await_brokers
 from errata.topics.secrets import Hiding
 
 DAY_MS = 86_400_000
 WAIT_MS = 60_000
+LISTEN = "ERRATA_HTTP__LISTEN"
 
 log = logging.getLogger("errata")
 
@@ -50,3 +64,67 @@ def connect(place: Place) -> KafkaCluster:
     """Return the cluster, once a broker answers."""
     await_brokers(place.kafka, limit_s=place.wait_ms / 1000, say=log.warning)
     return KafkaCluster(place.kafka)
+
+
+def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | None = None) -> Place:
+    """Return the cluster, registry and folders that the settings name.
+
+    Args:
+        environ: Environment variables; this process's when not given; empty ones are ignored.
+        folder: Where to look for `errata.toml` first; the working folder when not given.
+
+    Raises:
+        SettingsError: If no cluster is set, or a setting is unknown or malformed.
+
+    Example:
+        >>> environ = {"KAFKA_BOOTSTRAP_SERVERS": "one:9092", "ERRATA_KAFKA__SASL_USERNAME": "me"}
+        >>> read_settings(environ, folder=Path("/")).kafka
+        {'bootstrap.servers': 'one:9092', 'sasl.username': 'me'}
+    """
+    from errata.settings.catalogue import Settings, load
+
+    environ = os.environ if environ is None else environ
+    found = load(Settings, environ=environ, folder=Path.cwd() if folder is None else folder)
+    return Place(
+        kafka=found.kafka.given(),
+        state=found.state.folder or _default_state(environ),
+        compaction_lag_ms=found.topics.compaction_lag,
+        registry=found.schema_registry.given(),
+        on_error=found.boxes.on_error,
+        wait_ms=found.brokers.wait,
+        listen=found.http.listen,
+    )
+
+
+def read_log_settings(environ: Mapping[str, str], *, folder: Path) -> tuple[str, str]:
+    """Return the format and level of the log; needs no cluster. See `read_settings`.
+
+    Raises:
+        SettingsError: If a setting is unknown or malformed.
+    """
+    if nearest_file(folder) is None and not own_variables(environ):
+        return TEXT, LEVEL
+    from errata.settings.catalogue import LogSettings, load
+
+    log = load(LogSettings, environ=environ, folder=folder).log
+    return log.format, log.level
+
+
+def overlaid(environ: Mapping[str, str], settings: Mapping[str, str | int]) -> dict[str, str]:
+    """Return variables overridden by settings under the names that they have in `errata.toml`.
+
+    Example:
+        >>> overlaid({"ERRATA_KAFKA__SASL_USERNAME_FILE": "me.txt"}, {"kafka.sasl.username": "me"})
+        {'ERRATA_KAFKA__SASL_USERNAME': 'me'}
+    """
+    pairs = [(name.upper().partition("."), str(value)) for name, value in settings.items()]
+    own = {
+        f"{PREFIX}{table}{DELIMITER}{key.replace('.', '_')}": value
+        for (table, _, key), value in pairs
+    }
+    return {n: v for n, v in environ.items() if n.removesuffix("_FILE") not in own} | own
+
+
+def _default_state(environ: Mapping[str, str]) -> Path:
+    home = environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(home).expanduser() / "errata"

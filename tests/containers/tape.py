@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import polars as pl
 
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.schemas import revisions as frames
 from errata.settings.loading import load
 from errata.settings.place import Place

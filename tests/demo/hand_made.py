@@ -10,9 +10,7 @@ from typing import Any
 import fastavro
 
 from errata.demo import ticker
-from errata.demo.audit.belief import ENDED
-from errata.demo.audit.decoding import SCHEMAS
-from errata.demo.audit.log import Entry, Logs
+from errata.demo.audit.records import ENDED, SCHEMAS, Entry, Logs
 from errata.demo.audit.verdict import DOWNSTREAM, SOURCE, TOPICS, TRADES, UPSTREAM
 from errata.processors.wire import dead_letter, report
 from errata.schemas.avro import revision_schema

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
-from errata.demo.audit.decoding import SCHEMAS, kept, served
-from errata.demo.audit.log import AuditError
+from errata.demo.audit.records import SCHEMAS, AuditError, kept, served
 from errata.demo.audit.verdict import TOPICS, Verdict, judge
 from errata.topics import settings
 from errata.topics.create import create_topics

@@ -112,7 +112,7 @@ def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
         deploy(running.cluster, running.plan)
         schemas, kafka = SchemaRegistry(running.cluster), {"bootstrap.servers": "memory"}
         found = Deployment(running.cluster, running.plan, schemas, kafka)
-        monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
+        monkeypatch.setattr("errata.cli.app.open_deployment", lambda net: found)
         monkeypatch.setattr(
             "errata.deploy.deployment.log_settings", lambda kafka, topic: (True, LAG_MS)
         )

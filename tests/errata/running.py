@@ -13,7 +13,7 @@ from uuid import uuid4
 from confluent_kafka import Producer
 
 from errata.client import rows
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared

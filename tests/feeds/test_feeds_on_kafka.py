@@ -8,7 +8,7 @@ import pytest
 
 from errata.client import rows
 from errata.demo.run import environment
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View

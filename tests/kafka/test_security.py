@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation
 
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.topics.cluster import ClusterError

@@ -8,7 +8,7 @@ import pytest
 
 from errata import Network, tumbling
 from errata.client import rows
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER

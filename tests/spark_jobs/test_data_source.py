@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
 from errata.processors.plan.deployed import NewVersionError, announce
-from errata.settings.settings import overlaid, read_settings
+from errata.settings.place import overlaid, read_settings
 from errata.spark import OptionError, Options, register
 from errata.spark_jobs.arc_reader import ArcProgress, EpochAheadError, HistoryLostError
 from errata.spark_jobs.data_source import BatchReader, Bound, Bounds, Opened, StreamReader

@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from time import monotonic, sleep
 
-from errata.demo.audit.log import AuditError, Kafka
+from errata.demo.audit.records import AuditError, Kafka
 from errata.demo.audit.verdict import audit
 
 _PAUSE_S = 1.0
@@ -52,7 +52,7 @@ def _place(bootstrap: str | None) -> tuple[Kafka, str]:
     # Imported by name: the audit shares nothing with the engine (import-linter), but these import
     # it.
     settings, errors = (
-        import_module("errata.settings.settings"),
+        import_module("errata.settings.place"),
         import_module("errata.schemas.errors"),
     )
     override = {"kafka.bootstrap.servers": bootstrap} if bootstrap else {}

@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from errata.demo.audit.belief import Revision
+
+@dataclass(frozen=True)
+class Revision:
+    """A revision of an arc, and its position."""
+
+    partition: int
+    offset: int
+    op: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    epoch: int
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The side that has the tuple's identity."""
+        return self.after or self.before or {}
+
+    @property
+    def order(self) -> tuple[int, bool, int]:
+        """The order of folding: by epoch, with deletes first in an epoch."""
+        return self.epoch, self.op != "delete", self.offset
+
 
 Identity = tuple[Any, ...]
 Content = dict[Identity, list[dict[str, Any]]]

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from errata.demo.audit import arcs, results
-from errata.demo.audit.belief import Reports, Revision
-from errata.demo.audit.decoding import SCHEMAS, Schemas, kept, served
-from errata.demo.audit.log import Entry, Kafka, Logs, read
-from errata.demo.audit.trades import TOO_OLD, UNKNOWN, Place, fold
+from errata.demo.audit import arcs, expected
+from errata.demo.audit.arcs import Revision
+from errata.demo.audit.expected import TOO_OLD, UNKNOWN, Place
+from errata.demo.audit.records import (
+    SCHEMAS,
+    Entry,
+    Kafka,
+    Logs,
+    Reports,
+    Schemas,
+    kept,
+    read,
+    served,
+)
 
 SOURCE, NETWORK = "swaps.credits", "tape"
 TRADES, UPSTREAM, DOWNSTREAM = "tape.trades", "tape.totals_upstream", "tape.totals_downstream"
@@ -86,24 +95,24 @@ def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
     scopes = ("upstream", "downstream", *(["bars"] if has_bars else []))
     reports.demand_end(f"{scope}.{p}" for scope in scopes for p in range(partitions))
     letters = [record for _, record in reports.believed(logs[_LETTERS], schemas)]
-    tape = fold(logs[SOURCE], letters, schemas)
+    tape = expected.fold(logs[SOURCE], letters, schemas)
     found = list(tape.differences)
     identities: dict[str, Sequence[str]] = {
         TRADES: ("key",),
-        UPSTREAM: results.IDENTITY,
-        DOWNSTREAM: results.IDENTITY,
-        **({BARS: results.IDENTITY} if has_bars else {}),
+        UPSTREAM: expected.IDENTITY,
+        DOWNSTREAM: expected.IDENTITY,
+        **({BARS: expected.IDENTITY} if has_bars else {}),
     }
     revisions = {arc: _revisions(logs[arc], reports, schemas) for arc in identities}
-    totals = results.recompute(tape.alive.values())
-    bars = results.recompute_bars(tape.alive.values()) if has_bars else {}
+    totals = expected.recompute(tape.alive.values())
+    bars = expected.recompute_bars(tape.alive.values()) if has_bars else {}
     trades = {(key,): trade for key, trade in tape.alive.items()}
     wanted = {TRADES: trades, UPSTREAM: totals, DOWNSTREAM: totals, BARS: bars}
     for arc, identity in identities.items():
         found += arcs.chain_faults(arc, revisions[arc], identity)
         content = arcs.fold(revisions[arc], identity)
         found += arcs.differences(arc, content, wanted[arc])
-    modes = arcs.mode_differences(revisions[UPSTREAM], revisions[DOWNSTREAM], results.IDENTITY)
+    modes = arcs.mode_differences(revisions[UPSTREAM], revisions[DOWNSTREAM], expected.IDENTITY)
     return Verdict(
         results=len(totals),
         bars=len(bars),

@@ -11,7 +11,7 @@ from errata.topics.cluster import TopicPartition
 from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
-from tests.errata.cli.test_up import MINUTE, Up, wait_for
+from tests.errata.cli.test_run import MINUTE, Up, wait_for
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from errata import Network, python
-from errata.cli.deployed import Deployment
+from errata.cli.app import Deployment
 from errata.processors.plan.deployed import deploy
 from errata.processors.wire.dead_letter import decode, encode
 from errata.testing import Driver
@@ -146,7 +146,7 @@ def brittle(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]
     with Driver(net) as running:
         deploy(running.cluster, running.plan)
         found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster), {})
-        monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
+        monkeypatch.setattr("errata.cli.app.open_deployment", lambda net: found)
         running.send_raw("prices", b"\xff")
         for key, price in (("a", 1), ("b", 0)):
             line = {"op": "insert", "after": {"key": key, "at": 60_000, "price": price}}

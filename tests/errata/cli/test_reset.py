@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.settings.settings import read_settings
+from errata.settings.place import read_settings
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.present import delete_topics, present_topics

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from errata.cli.status import as_data, shown_to_people, why_held, why_watermark
-from errata.observe.complaints import NAMED_MS
+from errata.observe.diagnosis import NAMED_MS
 from errata.observe.network_progress import NetworkStatus, Progress, status
 from errata.processors.compile.compiler import compile_network
 from errata.processors.wire import report as reports

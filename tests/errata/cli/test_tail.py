@@ -130,7 +130,8 @@ def test_what_is_not_there_is_told_with_what_is(
 FOLLOW = """
 import sys
 from errata.cli.entry import main
-from errata.cli import deployed
+from errata.cli import app
+from errata.deploy.deployment import Deployment
 from errata.settings.loading import load
 from errata.testing import Driver
 from errata.processors.plan.deployed import deploy
@@ -141,8 +142,8 @@ deploy(driver.cluster, driver.plan)
 driver.send("prices", {"op": "insert", "after":
     {"key": "a", "at": 5, "symbol": "IBM", "price": 1}})
 driver.close_epoch()
-found = deployed.Deployment(driver.cluster, driver.plan, SchemaRegistry(driver.cluster), {})
-deployed.open_deployment = lambda net: found
+found = Deployment(driver.cluster, driver.plan, SchemaRegistry(driver.cluster), {})
+app.open_deployment = lambda net: found
 sys.argv = ["errata", "tail", "tape.py", "prices", "--from-beginning"]
 main()
 """
@@ -188,7 +189,7 @@ def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registe
     plan = compile_network(net, every_arc=True).placed({"prices": 1})
     plan = replace(plan, sources={"prices": replace(plan.sources["prices"], topic="source.prices")})
     found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
-    for name in ("errata.cli.deployed.open_deployment", "errata.client.reading.open_network"):
+    for name in ("errata.cli.app.open_deployment", "errata.client.reading.open_network"):
         monkeypatch.setattr(name, lambda *_: found)
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
     before = registry.latest("figure.prices-value")

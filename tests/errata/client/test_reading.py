@@ -14,7 +14,7 @@ import pytest
 import errata as front_door
 from errata import Network, Stream
 from errata.client import reading
-from errata.client.tailing import Tail
+from errata.client.reading import Tail
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.compile.compiler import compile_network
@@ -35,7 +35,7 @@ TAIL = ("--complete", "--json", "--from-beginning", "--no-follow")
 def is_found(monkeypatch: pytest.MonkeyPatch, found: Deployment, *, lag_ms: int = LAG_MS) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
     monkeypatch.setattr("errata.client.reading.open_network", lambda network, place: found)
-    monkeypatch.setattr("errata.cli.deployed.open_deployment", lambda net: found)
+    monkeypatch.setattr("errata.cli.app.open_deployment", lambda net: found)
     monkeypatch.setattr(
         "errata.deploy.deployment.log_settings", lambda kafka, topic: (True, lag_ms)
     )

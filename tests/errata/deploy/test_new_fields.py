@@ -6,9 +6,8 @@ from itertools import count, islice
 import pytest
 
 from errata import Network, tumbling
-from errata.deploy.next_plan import coming
 from errata.deploy.source_fields import before_and_after, resolve_deployed
-from errata.deploy.versions import new_fields, next_version
+from errata.deploy.versions import coming, new_fields, next_version
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import (
     PlanMismatchError,

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from errata.deploy.preparation import prepare
+from errata.deploy.deployment import prepare
 from errata.processors.plan.deployed import announce
 from errata.settings.loading import load
 from errata.settings.place import Place

@@ -7,10 +7,10 @@ import pytest
 from prometheus_client import PROCESS_COLLECTOR
 
 from errata import Network, tumbling
+from errata.cli.reference import METRICS, metrics_page
 from errata.observe import metrics
-from errata.observe.process_metrics import LIBRARY_METRICS
+from errata.observe.port import LIBRARY_METRICS
 from errata.observe.samples import text_of
-from errata.run.metrics_page import METRICS, page
 from errata.testing import Driver
 from tests.errata.exposed import Labels, exposed
 
@@ -141,5 +141,5 @@ def test_names_end_as_prometheus_users_know_it() -> None:
 
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
-    told = "python -m errata.run.metrics_page > docs/metrics.md"
-    assert (ROOT / "docs" / "metrics.md").read_text() == page(), told
+    told = "python -m errata.cli.reference metrics > docs/metrics.md"
+    assert (ROOT / "docs" / "metrics.md").read_text() == metrics_page(), told

@@ -10,8 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from errata.observe.port import PortError, listening, told
-from errata.observe.pulse import LOOK_S, STUCK_S, Pulse
+from errata.observe.port import LOOK_S, STUCK_S, PortError, Pulse, listening, told
 from errata.observe.samples import COUNTER, Metric, Samples
 from errata.run.supervisor import Supervisor
 from errata.run.supervisor_port import UpPort, ports_after

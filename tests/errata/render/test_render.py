@@ -16,11 +16,9 @@ import yaml
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import topic_specs
 from errata.processors.plan.plan import Plan
-from errata.render.code import code_of
 from errata.render.compose import compose_file
-from errata.render.kubernetes import PORT, Wanted, manifests
-from errata.render.roles import labels, roles
-from errata.render.strimzi import topic_resources
+from errata.render.containers import code_of, labels, roles
+from errata.render.kubernetes import PORT, Wanted, manifests, topic_resources
 from errata.render.yaml import to_yaml
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS

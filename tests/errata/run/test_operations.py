@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from errata.observe.pulse import LOOK_S
+from errata.observe.port import LOOK_S
 from errata.run.stopping import OVERDUE
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
-from tests.errata.cli.test_up import price, send
+from tests.errata.cli.test_run import price, send
 from tests.errata.exposed import exposed
 from tests.errata.network_file import write_network
 from tests.errata.observe.test_port import HOST, asked, free_port

@@ -4,16 +4,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from unittest.mock import create_autospec
 
 import pytest
 
-from errata.processors.tasks.attempt import Attempt
-from errata.processors.tasks.shared import Shared
-from errata.processors.tasks.task import Task
-from errata.processors.wire.task_id import TaskId
-from errata.run import drain, stopping
+from errata.run import stopping
 from errata.run.stopping import OVERDUE, Stop
 
 HANGS = """
@@ -85,33 +79,3 @@ def test_who_has_ended_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
         signal.raise_signal(signal.SIGTERM)
     time.sleep(0.3)
     assert ended == []
-
-
-class Committing(Task):
-    """A task that has a transaction open for some steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.attempt = Attempt(create_autospec(Shared, instance=True), TaskId.parse("sums.0"))
-        self.attempt.is_committing, self.steps, self.taken = True, steps, 0
-
-    def life(self) -> Generator[bool, None, None]:
-        while True:
-            self.taken += 1
-            self.attempt.is_committing = self.taken < self.steps
-            yield True
-
-
-def test_a_transaction_that_is_open_is_committed_and_nothing_else_begun() -> None:
-    tasks = [Committing(3), Committing(1)]
-    tasks[1].attempt.is_committing = False
-    lives = {task: task.life() for task in tasks}
-    drain.drain(tasks, lambda task: next(lives[task]))
-    assert [task.taken for task in tasks] == [3, 0]
-
-
-def test_a_transaction_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "DRAIN_S", 0.05)
-    task = Committing(10**9)
-    life = task.life()
-    drain.drain([task], lambda task: next(life))
-    assert task.taken > 0

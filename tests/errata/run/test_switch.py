@@ -1,4 +1,4 @@
-"""A switch to other numbers of partitions: what it refuses, and a user's topic that has grown."""
+"""A switch to the next version: what it refuses, what tasks begin with, and a grown topic."""
 
 import json
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from errata.processors.plan.deployed import (
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import FOREVER
+from errata.processors.wire.report import FOREVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.run.parts import Parts
-from errata.run.switch import Switch
+from errata.run.switch import FirstReports, Switch
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 
@@ -159,3 +159,44 @@ def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path):
     after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
     totals = dict(after.table("sums").select("key", "total").iter_rows())
     assert totals == {f"k{number}": 100 + number for number in range(20)}
+
+
+def shrunk_plan(partitions: int) -> Plan:
+    net = Network("shrunk")
+    trades = net.source(
+        "trades",
+        topic="in",
+        format="json",
+        fields={"key": "string", "at": "timestamp-millis", "price": "long"},
+        identity=["key"],
+        event_time="at",
+        keep="1h",
+        rekey=True,
+        partitions=partitions,
+    )
+    trades.aggregate("sums", by=["key"], window=tumbling("1m"), total="sum(price)", keep="1h")
+    return compile_network(net).placed({"trades": 3})
+
+
+def view(cluster: MemoryCluster, partitions: int) -> View:
+    return View(cluster, plan=shrunk_plan(partitions))
+
+
+def test_totals_of_tasks_that_end_are_added_and_event_times_are_not():
+    cluster = MemoryCluster()
+    cluster.create("in", 3)
+    for spec in topic_specs(shrunk_plan(3), compaction_lag_ms=1):
+        cluster.create(spec.name, spec.partitions)
+    old, new = view(cluster, 3), view(cluster, 1)
+    for partition in range(3):
+        report = Report(
+            f"trades.{partition}",
+            attempt=1,
+            done=9,
+            counts={"sums.revised": 2},
+            settled_ms=1_000 + partition,
+        )
+        old.note(report)
+    first = FirstReports(old, new, 9).report("trades.0", filled={})
+    assert first.counts == {"sums.revised": 6}
+    assert first.settled_ms == 1_000

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.run.child_output import pass_on, tell
 from errata.run.exit_status import complain, reported
-from errata.run.supervisor import ProcessFailedError, Supervisor
+from errata.run.supervisor import ProcessFailedError, Supervisor, pass_on, tell
 from errata.settings import logs
 from errata.topics import secrets
 from errata.topics.client import LOGGER

@@ -18,7 +18,7 @@ from errata.processors.ingest.identity_index import FullIndexError, Index, Store
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.task import Task
-from errata.run.readiness import Look
+from errata.run.worker import Look
 from errata.testing import Driver
 from tests.errata.conftest import ROOT
 from tests.processors.conftest import Clock

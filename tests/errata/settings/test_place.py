@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.settings_page import page
+from errata.cli.reference import settings_page
 from errata.schemas.errors import ErrataError
 from errata.settings.catalogue import SETTINGS
 from errata.settings.origin import Setting, SettingsError
-from errata.settings.place import DAY_MS
-from errata.settings.settings import read_log_settings, read_settings
+from errata.settings.place import DAY_MS, read_log_settings, read_settings
 
 FILE = """
 [kafka]
@@ -144,7 +143,9 @@ def test_commands_that_need_no_settings_do_without_the_library_that_reads_them(
 
 def test_the_page_of_settings_is_up_to_date() -> None:
     page_file = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
-    assert page_file.read_text() == page(), "python -m errata.cli.settings_page > docs/settings.md"
+    assert page_file.read_text() == settings_page(), (
+        "python -m errata.cli.reference settings > docs/settings.md"
+    )
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: f"{s.table}.{s.key}")

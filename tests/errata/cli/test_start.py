@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.init import templates
-from errata.settings.settings import read_settings
+from errata.cli.start import templates
+from errata.settings.place import read_settings
 from tests.errata.conftest import Errata
 
 FILES = {"README.md", "errata.toml", "network.py", "prices.jsonl", "test_network.py"}

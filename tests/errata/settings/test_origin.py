@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from errata.settings.secret_files import SecretFileError
-from errata.settings.settings import read_settings
+from errata.settings.origin import SecretFileError
+from errata.settings.place import read_settings
 from errata.topics import secrets
 
 VARIABLE = "ERRATA_KAFKA__SASL_PASSWORD"

@@ -27,9 +27,9 @@ def cluster(monkeypatch, tmp_path) -> MemoryCluster:
     made.create(SCHEMAS_TOPIC, 1)
     monkeypatch.setattr(made, "close", lambda: None, raising=False)
     monkeypatch.setattr("errata.cli.deploy.connect", lambda place: made)
-    monkeypatch.setattr("errata.cli.schemas.KafkaCluster", lambda settings: made)
+    monkeypatch.setattr("errata.cli.plan.KafkaCluster", lambda settings: made)
     monkeypatch.setattr(
-        "errata.deploy.preparation.create_topics", lambda *_: pytest.fail("makes topics")
+        "errata.deploy.deployment.create_topics", lambda *_: pytest.fail("makes topics")
     )
     (tmp_path / "old.py").write_text(FILE.format("OLD"))
     (tmp_path / "new.py").write_text(FILE.format("NEW"))

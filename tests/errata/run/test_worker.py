@@ -1,15 +1,21 @@
-"""Whether a process is ready, from what it runs."""
+"""Whether a process is ready, from what it runs, and what it commits before it ends."""
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
 from errata import Network, tumbling
-from errata.run.readiness import Look
+from errata.processors.tasks.attempt import Attempt
+from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.task import Task
+from errata.processors.wire.task_id import TaskId
+from errata.run import worker
+from errata.run.worker import Look, drain
 from errata.sweepers.service import Service
 from errata.sweepers.sweeper import Sweeper
 from errata.testing import Driver
@@ -117,3 +123,33 @@ def test_who_shares_a_scope_stands_by_once_the_group_has_spoken(driver: Driver) 
     ]
     share.is_member = True
     assert waits(driver, shares=[share]) == []
+
+
+class Committing(Task):
+    """A task that has a transaction open for some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.attempt = Attempt(create_autospec(Shared, instance=True), TaskId.parse("sums.0"))
+        self.attempt.is_committing, self.steps, self.taken = True, steps, 0
+
+    def life(self) -> Generator[bool, None, None]:
+        while True:
+            self.taken += 1
+            self.attempt.is_committing = self.taken < self.steps
+            yield True
+
+
+def test_a_transaction_that_is_open_is_committed_and_nothing_else_begun() -> None:
+    tasks = [Committing(3), Committing(1)]
+    tasks[1].attempt.is_committing = False
+    lives = {task: task.life() for task in tasks}
+    drain(tasks, lambda task: next(lives[task]))
+    assert [task.taken for task in tasks] == [3, 0]
+
+
+def test_a_transaction_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "DRAIN_S", 0.05)
+    task = Committing(10**9)
+    life = task.life()
+    drain([task], lambda task: next(life))
+    assert task.taken > 0

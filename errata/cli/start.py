@@ -1,4 +1,4 @@
-"""`errata init`: writes a small project that runs."""
+"""The commands to begin with: `errata demo` shows a network at work, `errata init` writes one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,23 @@ from errata.schemas.errors import ErrataError
 
 _TEMPLATE = ".txt"
 _FALLBACK = "prices"
+
+
+@command("demo", example="errata demo --fast")
+def demo(
+    fast: Annotated[bool, typer.Option("--fast", help="Play the tape in seconds.")] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="With bars of a day on Spark, or without.")
+    ] = True,
+) -> None:
+    r"""Play a real tape of trades on an embedded Kafka, with corrections, and audit the results.
+
+    Aggregates run in both modes. Needs the extras errata-streams\[broker,spark]; the first run
+    downloads Kafka's jars. All processes end with the command.
+    """
+    from errata.demo.run import main
+
+    raise typer.Exit(main(fast=fast, spark=spark) or 0)
 
 
 class OverwriteError(ErrataError):

@@ -1,20 +1,34 @@
-"""The processes of a network in containers: one for each scope, each sweeper, and Spark."""
+"""What runs in containers: a process for each scope and sweeper, and Spark; and the network's code.
+
+The code is in their image, or in a mounted file.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from errata.deploy.deployment import UnknownNameError
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.wire.task_id import ScopeId
+from errata.schemas.errors import ErrataError
+from errata.settings.loading import file_of
 
 LONGEST = 52
 """Longest name: with the suffixes of a StatefulSet's or Job's Pods it has 63 characters at most."""
+FOLDER = "/network"
+"""The working folder of the image, where a network's file is mounted."""
+_LARGEST = 1_000_000
+
+
+class NotOneFileError(ErrataError):
+    """A network can't be mounted in containers as one file."""
 
 
 @dataclass(frozen=True)
@@ -95,3 +109,49 @@ def digest(text: str) -> str:
 
 def _letters(label: str) -> str:
     return (label if label[:1].isalpha() else f"n{label}")[: LONGEST - 9].rstrip("-")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A network as containers refer to it.
+
+    Args:
+        reference: Its reference on command lines in containers.
+        file: Its file; None if it is a module in the image.
+    """
+
+    reference: str
+    file: Path | None = None
+
+    @property
+    def text(self) -> str:
+        """The content of the file."""
+        assert self.file is not None
+        return self.file.read_text(encoding="utf-8")
+
+
+def code_of(reference: str) -> Code:
+    """Return where containers find a network that has just been loaded.
+
+    Raises:
+        NotOneFileError: If its file imports others beside it, or is too large for a ConfigMap.
+    """
+    file, name = file_of(reference)
+    if file is None:
+        return Code(reference)
+    folder = file.resolve().parent
+    beside = sorted(
+        {
+            Path(found).name
+            for module in list(sys.modules.values())
+            if (found := getattr(module, "__file__", None))
+            and Path(found).resolve().parent == folder
+            and Path(found).resolve() != file.resolve()
+        }
+    )
+    remedy = "put them in an image made from Errata's, and name the network as module:name"
+    if beside:
+        raise NotOneFileError(f"{file.name} imports {', '.join(beside)} beside it; {remedy}")
+    if file.stat().st_size > _LARGEST:
+        raise NotOneFileError(f"{file.name} has more than {_LARGEST} bytes; {remedy}")
+    return Code(f"{file.name}:{name}" if name else file.name, file)

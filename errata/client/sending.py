@@ -1,10 +1,17 @@
-"""Encodes a revision as records of a user's topic, in its source's envelope and format."""
+"""Sends a revision to a user's topic by hand.
+
+It is encoded in the envelope and format of its source, delivered, and awaited until it can be
+read.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -13,9 +20,11 @@ from errata.processors.plan.source import Source
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields
+from errata.topics.cluster import Cluster, ClusterError, TopicPartition
 from errata.topics.registry import Registry
 
 Record = tuple[bytes, bytes | None]
+_LIMIT_S = 30.0
 
 
 class NoSuchRecordError(ErrataError):
@@ -81,3 +90,57 @@ def _cell(value: object) -> str:
     if isinstance(value, str):
         return '"' + value.replace('"', '""') + '"'
     return json.dumps(value)
+
+
+class Parcel(NamedTuple):
+    """A record for one partition of a topic."""
+
+    place: TopicPartition
+    key: bytes | None
+    value: bytes | None
+
+
+def deliver(cluster: Cluster, records: Sequence[Parcel], *, limit_s: float = _LIMIT_S) -> list[int]:
+    """Send records outside any transaction, and return the offset of each once it can be read.
+
+    Args:
+        cluster: The cluster to send to.
+        records: The records, in the order that each partition is to have them.
+        limit_s: How long they may take to become readable.
+
+    Raises:
+        ClusterError: If they can't be sent, or are not readable in time.
+    """
+    if not records:
+        return []
+    starts = {record.place: cluster.end(record.place) for record in records}
+    for record in records:
+        cluster.send(
+            record.place.topic, partition=record.place.partition, key=record.key, value=record.value
+        )
+    cluster.flush()  # raises if a record is refused
+    wanted: dict[Parcel, list[int]] = {}
+    for number, record in enumerate(records):
+        wanted.setdefault(record, []).append(number)
+    left = Counter(records)
+    offsets = [-1] * len(records)
+    reader, deadline = cluster.reader(starts), monotonic() + limit_s
+    try:
+        while left.total():
+            for found in reader.poll(timeout_s=0.1):
+                rows = zip(found.offsets, found.keys, found.values, strict=True)
+                for offset, key, value in rows:
+                    record = Parcel(found.source, key, value)
+                    if left[record]:  # another producer's equal record counts too
+                        offsets[wanted[record][-left[record]]] = offset
+                        left[record] -= 1
+            if left.total() and monotonic() > deadline:
+                place = next(record.place for record in left if left[record])
+                raise ClusterError(
+                    f"{left.total()} of {len(records)} records were sent but can't be read after "
+                    f"{limit_s:g} s, the first in partition {place.partition} of topic "
+                    f"'{place.topic}': a transaction of another producer may be open there"
+                )
+    finally:
+        reader.close()
+    return offsets

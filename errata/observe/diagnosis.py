@@ -1,13 +1,20 @@
-"""Finds the task that holds a frontier or a watermark back, and since when."""
+"""Finds what is wrong in a running network.
+
+Which task holds a frontier or a watermark back, and since when; whose reports are invalid, or
+missing although input waits; and which filters never let a tuple pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.reports.watermarks import combined
+from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER
 from errata.processors.wire.task_id import TaskId
 
@@ -15,6 +22,8 @@ STALE_MS = 1_500
 """A task with work to do that has not reported for this long is busy, or not running."""
 SLOW_MS = 5_000
 """A partition holds its peers back if its watermark stands this long while theirs rise."""
+NAMED_MS = 10_000
+"""An invalid report is listed for this time, and until its task sends a valid one."""
 
 
 @dataclass(frozen=True)
@@ -80,3 +89,60 @@ def last_pair(view: View, task: str) -> tuple[int, int]:
 def moment(watermark: int) -> int | None:
     """Return a watermark as a time; None if it is not a time."""
     return watermark if NEVER < watermark < FOREVER else None
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong with a task's reports.
+
+    Args:
+        task: The task, as the key of its report names it.
+        reason: What is wrong.
+        since_ms: When the report was written, or when the task last reported; None if never.
+    """
+
+    task: str
+    reason: str
+    since_ms: int | None
+
+
+def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> list[Complaint]:
+    """Return what is wrong with the reports of tasks.
+
+    Args:
+        view: The reports that have been read.
+        silent: Tasks that hold themselves back, and when each last reported.
+        now_ms: The current time.
+    """
+    found = [
+        Complaint(task, f"its report is not believed: {invalid.reason}", invalid.time_ms)
+        for task, invalid in sorted(view.invalid.items())
+        if now_ms - invalid.time_ms < NAMED_MS
+        or (task in view.ignored and view.validator.knows(task))
+    ]
+    for task, since_ms in sorted(silent.items()):
+        if since_ms is None:
+            found.append(Complaint(task, "it has something to do and has never reported", None))
+        elif now_ms - since_ms > STALE_MS:
+            told = f"it has something to do and has not reported for {now_ms - since_ms} ms"
+            found.append(Complaint(task, told, since_ms))
+    return found
+
+
+def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:
+    """Return a sentence for each filter that has judged tuples and passed none.
+
+    Args:
+        plan: The network.
+        counts: Running totals of each of its tasks.
+    """
+    total: Counter[CountKey] = Counter()
+    for own in counts:
+        total.update({CountKey.parse(text): count for text, count in own.items()})
+    return [
+        f"filter {name!r} has let none of {judged} revisions pass: {box.filter.text}"
+        for name, box in plan.boxes.items()
+        if box.filter is not None
+        and (judged := total[CountKey("judged", name)])
+        and not total[CountKey("passed", name)]
+    ]
