@@ -32,8 +32,8 @@ from rich.table import Table
 from errata import Network, Stream, tumbling
 from errata.processors import propagation
 from errata.processors.compile.compiler import compile_network
-from errata.processors.propagation.choice import DYNAMIC, HYBRID, ORDERS, STATIC, choose_order
 from errata.processors.propagation.graph import Graph
+from errata.processors.propagation.orders import DYNAMIC, HYBRID, ORDERS, STATIC, choose_order
 from errata.processors.tasks.scope_run import Memory, ScopeRun
 from errata.schemas import revisions as frames
 

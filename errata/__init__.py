@@ -7,7 +7,7 @@ revised, however old it is, with its value before and after.
 from errata.client.reading import Table, read
 from errata.processors.aggregates.by_value import CompensatingByValue
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.ohlc import ohlc
+from errata.processors.aggregates.functions import ohlc
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network, Stream
 from errata.processors.expressions.opaque import python

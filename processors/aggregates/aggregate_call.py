@@ -14,8 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from errata.processors.aggregates.function import Macro
-from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, nearest
+from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, Macro, nearest
 from errata.processors.expressions.errors import ExpressionError
 from errata.processors.expressions.expression import Expression, lowered
 from errata.processors.expressions.literals import number

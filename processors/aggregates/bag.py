@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from errata.processors.aggregates.compensating import Part
+from errata.processors.aggregates.compensating import Part, Signed
 from errata.processors.aggregates.grouping import Counts
 from errata.processors.aggregates.ladder import Key
-from errata.processors.aggregates.signed import Signed
 from errata.schemas.fields import MAX_PRECISION, FieldType
 
 VALUES, COUNTS = "values", "counts"

@@ -16,7 +16,7 @@ from errata.processors.aggregates.compensating import (
     part_dtype,
     part_types,
 )
-from errata.processors.expressions.plain_values import held, plain
+from errata.processors.expressions.opaque import held, plain
 from errata.schemas.fields import FieldType
 
 Plain: TypeAlias = tuple[Any, ...]

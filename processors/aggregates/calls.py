@@ -7,20 +7,31 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
-from errata.processors.aggregates.avg import DecimalAverage, DoubleAverage, LongAverage
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.count import ROWS, VALUES, Count
-from errata.processors.aggregates.covariance import DoubleCovariance, IntegerCovariance
-from errata.processors.aggregates.distinct import CountDistinct
-from errata.processors.aggregates.double_variance import DoubleVariance
-from errata.processors.aggregates.first import First, backwards
+from errata.processors.aggregates.extreme import First, backwards
+from errata.processors.aggregates.holistic import (
+    MOST,
+    CountDistinct,
+    Mode,
+    Percentile,
+    Ranking,
+    RealisedVolatility,
+)
 from errata.processors.aggregates.ladder import Key
-from errata.processors.aggregates.mode import Mode
-from errata.processors.aggregates.percentile import Percentile
-from errata.processors.aggregates.ranking import MOST, Ranking
-from errata.processors.aggregates.sum import DoubleSum, IntegerSum
-from errata.processors.aggregates.variance import IntegerVariance
-from errata.processors.aggregates.volatility import RealisedVolatility
+from errata.processors.aggregates.sums import (
+    DecimalAverage,
+    DoubleAverage,
+    DoubleSum,
+    IntegerSum,
+    LongAverage,
+)
+from errata.processors.aggregates.variance import (
+    DoubleCovariance,
+    DoubleVariance,
+    IntegerCovariance,
+    IntegerVariance,
+)
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
 

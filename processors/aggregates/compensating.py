@@ -2,7 +2,8 @@
 
 EEP made sliding windows cheap by adding one function to accumulate and emit: ``compensate``, which
 reverses the effect of a row that leaves. Errata uses it for revisions: the original leaves, the
-revised tuple enters, and the rest of the window is not read.
+revised tuple enters, and the rest of the window is not read. In a `Signed` function a row leaves in
+the same way as it entered, with opposite sign.
 """
 
 from __future__ import annotations
@@ -194,3 +195,28 @@ def _nothing(part: Part) -> Any:
     if isinstance(part, pl.List):
         return []
     return None if part.optional else _EMPTY.get(part.kind, 0)
+
+
+class Signed(Compensating):
+    """A function with one change for rows that enter and rows that leave."""
+
+    def accumulate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Return the states after rows have entered."""
+        return self.change(states, groups, values, sign=1)
+
+    def compensate(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Return the states after rows have left."""
+        return self.change(states, groups, values, sign=-1)
+
+    @abstractmethod
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
+    ) -> pl.DataFrame:
+        """Return the states after rows have entered, sign 1, or left, sign -1.
+
+        The other arguments are those of `Compensating.accumulate`.
+        """

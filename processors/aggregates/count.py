@@ -1,4 +1,4 @@
-"""``count(*)``, ``count(x)`` and ``count_if(p)``."""
+"""Functions that count: ``count(*)``, ``count(x)``, ``count_if``, ``bool_and`` and ``bool_or``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 import polars as pl
 
+from errata.processors.aggregates.compensating import Signed
 from errata.processors.aggregates.grouping import counted, present
-from errata.processors.aggregates.signed import Signed
 from errata.schemas.fields import FieldType
 
 ROWS, VALUES, TRUE = "rows", "values", "true"
@@ -57,3 +57,54 @@ class Count(Signed):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the counts, never null."""
         return states["count"]
+
+
+class Logical(Signed):
+    """Whether all values, or any value, are true; null without values.
+
+    Args:
+        every: Whether all values have to be true.
+
+    Example:
+        >>> every = Logical(every=True)
+        >>> groups = pl.Series([0, 0], dtype=pl.UInt32)
+        >>> rows = pl.DataFrame({"x": [False, True]})
+        >>> states = every.accumulate(every.init(1), groups, rows)
+        >>> every.emit(states)[0], every.emit(every.compensate(states, groups[:1], rows[:1]))[0]
+        (False, True)
+    """
+
+    result: FieldType
+
+    def __init__(self, *, every: bool) -> None:
+        self.every = every
+        self.result = FieldType("boolean", optional=True)
+        count = FieldType("long")
+        self.parts = {"count": count, "true": count}
+
+    @property
+    def state_key(self) -> tuple[Hashable, ...]:
+        """Both functions of one argument share their state."""
+        return ("logical",)
+
+    def change(
+        self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
+    ) -> pl.DataFrame:
+        """Count up for the values that enter, down for those that leave."""
+        groups, truths = present(groups, values.to_series(0))
+        changes = (counted(groups, states.height), counted(groups.filter(truths), states.height))
+        return pl.DataFrame(
+            [
+                states[name] + pl.Series(sign * change)
+                for name, change in zip(self.parts, changes, strict=True)
+            ]
+        )
+
+    def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        """Add the counts."""
+        return pl.DataFrame([one[name] + other[name] for name in self.parts])
+
+    def emit(self, states: pl.DataFrame) -> pl.Series:
+        """Return the results."""
+        count, true = states["count"], states["true"]
+        return (true == count if self.every else true > 0).set(count == 0, None)

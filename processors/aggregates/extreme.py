@@ -1,7 +1,8 @@
-"""The state of functions that return a value from the first row of a group in some order.
+"""Functions that return a value from the first row of a group in some order.
 
-An extreme is not invertible: when the row that holds it leaves, the next row is not known. A live
-state therefore keeps a ladder of the first few rows. A result carries the first rung only.
+They are ``max``, ``min``, ``first``, ``last``, ``min_by`` and ``max_by``. An extreme is not
+invertible: when the row that holds it leaves, the next row is not known. A live state therefore
+keeps a ladder of the first few rows. A result carries the first rung only.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from errata.processors.aggregates.compensating import Signed
 from errata.processors.aggregates.grouping import Counts, counted
 from errata.processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, climbed
-from errata.processors.aggregates.signed import Signed
 from errata.schemas.fields import FieldType, physical
 
 RUNGS = 2
@@ -194,3 +195,103 @@ class Extreme(Signed):
                 for name, part in zip(self.columns, self._names(rung), strict=True)
             ]
         return pl.DataFrame([*parts, pl.Series("depth", depth)])
+
+
+class Max(Extreme):
+    """The largest value, with the number of rows that hold it; null without values.
+
+    Text is ordered by its UTF-8 bytes, false is below true, NaN is the largest double, -0.0 is 0.0.
+
+    Args:
+        argument: Any type.
+        rungs: How many of the largest values a live state keeps.
+
+    Example:
+        >>> import polars as pl
+        >>> largest = Max(FieldType("long"))
+        >>> groups = pl.Series([0, 0, 0], dtype=pl.UInt32)
+        >>> rows = pl.DataFrame({"x": [9, 5, 7]})
+        >>> states = largest.accumulate(largest.init(1), groups, rows)
+        >>> states = largest.compensate(states, groups[:1], rows[:1])
+        >>> largest.emit(states)[0], largest.exact(states)[0]
+        (7, True)
+
+        A stored result has only the largest value; the next one is not known:
+
+        >>> stored = largest.recall(states.select(largest.kept))
+        >>> largest.exact(largest.compensate(stored, groups[:1], rows[2:]))[0]
+        False
+    """
+
+    def __init__(self, argument: FieldType, *, rungs: int = RUNGS) -> None:
+        super().__init__(
+            {"value": Key(argument, largest=True)},
+            columns={"value": argument},
+            needed="value",
+            rungs=rungs,
+        )
+
+
+class Min(Extreme):
+    """The smallest value; otherwise like `Max`.
+
+    Args:
+        argument: Any type.
+        rungs: How many of the smallest values a live state keeps.
+    """
+
+    def __init__(self, argument: FieldType, *, rungs: int = RUNGS) -> None:
+        super().__init__(
+            {"value": Key(argument, largest=False)},
+            columns={"value": argument},
+            needed="value",
+            rungs=rungs,
+        )
+
+
+class First(Extreme):
+    """The value of the first row by some keys; null without rows.
+
+    The keys end with the identity, so no two rows are equal in all of them. A null value counts
+    like any other, unless nulls are ignored.
+
+    Args:
+        value: Type of the value.
+        order: The keys, in the order of the arguments that follow the value.
+        ignore_nulls: Whether rows without a value are ignored.
+        needs_key: Whether rows in which the first key is null are ignored.
+        rungs: How many rows a live state keeps.
+
+    Example:
+        The price of the earliest row; when that one leaves, the next one:
+
+        >>> import polars as pl
+        >>> first = First(FieldType("double"), [Key(FieldType("timestamp-millis"), largest=False)])
+        >>> groups = pl.Series([0, 0, 0], dtype=pl.UInt32)
+        >>> rows = pl.DataFrame({"price": [7.0, 5.0, 6.0], "at": [300, 100, 200]})
+        >>> states = first.accumulate(first.init(1), groups, rows)
+        >>> first.emit(states)[0], first.emit(first.compensate(states, groups[:1], rows[1:2]))[0]
+        (5.0, 6.0)
+    """
+
+    def __init__(
+        self,
+        value: FieldType,
+        order: Sequence[Key],
+        *,
+        ignore_nulls: bool = False,
+        needs_key: bool = False,
+        rungs: int = RUNGS,
+    ) -> None:
+        keys = {f"by_{number}": key for number, key in enumerate(order)}
+        super().__init__(
+            keys,
+            columns={"value": value} | {name: key.type for name, key in keys.items()},
+            needed="value" if ignore_nulls else "by_0" if needs_key else None,
+            rungs=rungs,
+        )
+
+
+def backwards(order: Sequence[Key]) -> list[Key]:
+    """Return the keys of the reversed order."""
+    return [Key(key.type, not key.largest) for key in order]

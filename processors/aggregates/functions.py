@@ -1,4 +1,4 @@
-"""The aggregate functions as data: their names, arguments and descriptions.
+"""The aggregate functions as data: their names, arguments, accuracy and descriptions.
 
 The compiler, the messages and the page ``docs/aggregates.md`` read this table.
 """
@@ -6,31 +6,113 @@ The compiler, the messages and the page ``docs/aggregates.md`` read this table.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from errata.processors.aggregates.calls import (
     AggregateTypeError,
     Call,
     avg_of,
     count_of,
+    covariance_of,
+    distinct_of,
     extreme_by,
     first_of,
     last_of,
+    median_of,
+    mode_of,
     of_booleans,
+    percentile_of,
+    ranking_of,
     sum_of,
     variance_of,
+    volatility_of,
 )
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.count import TRUE, Count
-from errata.processors.aggregates.function import BY_ORDER, BY_TIME, Function, Macro
-from errata.processors.aggregates.holistic_functions import HOLISTIC
-from errata.processors.aggregates.logical import Logical
-from errata.processors.aggregates.max import Max, Min
+from errata.processors.aggregates.count import TRUE, Count, Logical
+from errata.processors.aggregates.extreme import Max, Min
+from errata.processors.aggregates.holistic import MostCommon, TopK
+
+
+@dataclass(frozen=True)
+class Function:
+    """One aggregate function.
+
+    Args:
+        name: Its name.
+        signature: Its arguments and its result.
+        example: A call of it.
+        exact: The accuracy of its result.
+        compensates: Which rows can leave without a replay of the rest.
+        make: Returns the function for a call.
+        also: Its other names.
+        arguments: The number of arguments; None if one or more.
+        parameters: The number of literal numbers after the arguments.
+        ordered: The order of rows: ``order_by`` or ``event time``; "" if there is none.
+    """
+
+    name: str
+    signature: str
+    example: str
+    exact: str
+    compensates: str
+    make: Callable[[Call], Compensating]
+    also: tuple[str, ...] = ()
+    arguments: int | None = 1
+    parameters: int = 0
+    ordered: str = ""
+
+    @property
+    def takes(self) -> str:
+        """The number of arguments, in words."""
+        if self.arguments is None:
+            return f"one argument or more of {self.name}"
+        count = self.arguments + self.parameters
+        return f"{'one argument' if count == 1 else f'{count} arguments'} of {self.name}"
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A name for an expression around calls of functions.
+
+    Args:
+        name: Its name.
+        signature: Its arguments and its result.
+        example: A call of it.
+        stands_for: The expression, over columns with the names of its arguments.
+        arguments: The names of its arguments.
+        exact: The accuracy of its result.
+        compensates: Which rows can leave without a replay of the rest.
+        also: Its other names.
+    """
+
+    name: str
+    signature: str
+    example: str
+    stands_for: str
+    arguments: tuple[str, ...]
+    exact: str
+    compensates: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def takes(self) -> str:
+        """The number of arguments, in words."""
+        return f"{len(self.arguments)} arguments of {self.name}"
+
+
+BY_ORDER, BY_TIME = "order_by", "event time"
 
 _ALWAYS = "always"
 _WHILE_KNOWN = "while one of its best few is left; else replayed"
 _EXACT = "exact"
 _TOTAL = "exact for int, long, decimal; else to 2^-96 of what was ever summed"
 _SPREAD = "rounded once for int, long, decimal; else to 2^-130 of the mean square"
+_NEAREST = "rounded once"
+_PRODUCTS = (
+    "rounded once for int, long, decimal; else to 2^-130 of the product of the root mean squares"
+)
+_WHOLE = "always, in the size of what is there; never from a stored result"
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -179,7 +261,99 @@ FUNCTIONS: dict[str, Function] = {
             of_booleans(lambda: Logical(every=False)),
             ("any", "some"),
         ),
-        *HOLISTIC,
+        Function(
+            "percentile",
+            "percentile(number, p) -> double, p from 0 to 1, on the line between the closest ranks",
+            "percentile(price, 0.9)",
+            _NEAREST,
+            _WHOLE,
+            percentile_of,
+            parameters=1,
+        ),
+        Function(
+            "median",
+            "median(number) -> double, percentile(number, 0.5)",
+            "median(size)",
+            _NEAREST,
+            _WHOLE,
+            median_of,
+        ),
+        Function(
+            "count distinct",
+            "count(distinct any, ...) -> long, different rows of values, those with a null left "
+            "out",
+            "count(distinct venue)",
+            _EXACT,
+            _WHOLE,
+            distinct_of,
+            arguments=None,
+        ),
+        Function(
+            "mode",
+            "mode(any) -> its type, the most frequent; the smallest of those that are as frequent",
+            "mode(venue)",
+            _EXACT,
+            _WHOLE,
+            mode_of,
+        ),
+        Function(
+            "top_k",
+            "top_k(any but bytes, k) -> string, a JSON array of the k largest, the largest first; "
+            "k from 1 to 1000",
+            "top_k(price, 2)",
+            _EXACT,
+            _WHOLE,
+            ranking_of(TopK),
+            parameters=1,
+        ),
+        Function(
+            "most_common",
+            "most_common(any but bytes, k) -> string, a JSON array of the k most frequent with "
+            "their counts, the most frequent first, then the smaller one",
+            "most_common(venue, 1)",
+            _EXACT,
+            _WHOLE,
+            ranking_of(MostCommon),
+            parameters=1,
+        ),
+        Function(
+            "corr",
+            "corr(number, number) -> double; null for less than two rows, and where all values of "
+            "one are the same",
+            "corr(price, size)",
+            _PRODUCTS,
+            _ALWAYS,
+            covariance_of,
+            arguments=2,
+        ),
+        Function(
+            "covar_samp",
+            "covar_samp(number, number) -> double; null for less than two rows",
+            "covar_samp(price, size)",
+            _PRODUCTS,
+            _ALWAYS,
+            covariance_of,
+            arguments=2,
+        ),
+        Function(
+            "covar_pop",
+            "covar_pop(number, number) -> double",
+            "covar_pop(price, size)",
+            _PRODUCTS,
+            _ALWAYS,
+            covariance_of,
+            arguments=2,
+        ),
+        Function(
+            "realised_volatility",
+            "realised_volatility(number) -> double, the root of the sum of the squared logarithmic "
+            "returns from tuple to tuple; null for none, and where a price is 0 or below",
+            "realised_volatility(price)",
+            "in doubles; the squares are summed exactly",
+            _WHOLE,
+            volatility_of,
+            ordered=BY_ORDER,
+        ),
     )
 }
 """Functions by name."""
@@ -241,3 +415,27 @@ def aggregate_function(call: Call) -> Compensating:
         found = str(sum(given)) if call.types else "none"
         raise AggregateTypeError(call.name, need=function.takes, found=found)
     return function.make(call)
+
+
+def ohlc(price: str) -> dict[str, str]:
+    """Return the four results of a bar by name, for ``fields=`` of an aggregate.
+
+    Open and close depend on event time, or on the ``order_by`` of the box; nulls are ignored.
+
+    Args:
+        price: A field or an expression.
+
+    Example:
+        >>> for name, text in ohlc("price").items():
+        ...     print(f"{name}: {text}")
+        open: first(price) ignore nulls
+        high: max(price)
+        low: min(price)
+        close: last(price) ignore nulls
+    """
+    return {
+        "open": f"first({price}) ignore nulls",
+        "high": f"max({price})",
+        "low": f"min({price})",
+        "close": f"last({price}) ignore nulls",
+    }

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from errata.processors.aggregates.aggregate_call import AggregateCall, parse_aggregate
 from errata.processors.aggregates.calls import AggregateTypeError, Call
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.function import BY_ORDER, BY_TIME
-from errata.processors.aggregates.functions import FUNCTIONS, aggregate_function
+from errata.processors.aggregates.functions import BY_ORDER, BY_TIME, FUNCTIONS, aggregate_function
 from errata.processors.aggregates.ladder import Key
 from errata.processors.aggregates.user_function import Accumulating, UserFunction, UserWritten
 from errata.processors.boxes.states import END, START, Emission, Result, State

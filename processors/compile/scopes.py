@@ -10,8 +10,8 @@ from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import exchange_of, owner_of
 from errata.processors.plan.scope import Scope, ingest_scope, owning_scope
-from errata.processors.propagation.choice import choose_order
 from errata.processors.propagation.graph import Graph
+from errata.processors.propagation.orders import choose_order
 from errata.processors.wire.task_id import ScopeId
 
 _READERS = "-readers"

@@ -16,8 +16,7 @@ import numpy as np
 import polars as pl
 from sqlglot import exp
 
-from errata.processors.expressions import moments, rules
-from errata.processors.expressions.civil import DAY_MS
+from errata.processors.expressions import rules, times
 from errata.processors.expressions.columns import Kernel, by_array, by_row, filled, null
 from errata.processors.expressions.decimals import constant, rescale, to_double, to_text, within
 from errata.processors.expressions.rules import physical
@@ -69,7 +68,7 @@ _LAST = pl.Series([2**63 - 1])
 _OUT_OF_REACH = decimal.Decimal(10**MAX_PRECISION)
 _LONG_DIGITS = 18
 """Digits of a decimal that Spark keeps in 64 bits."""
-_PER_DAY = {"timestamp-millis": DAY_MS, "timestamp-micros": DAY_MS * 1000}
+_PER_DAY = {"timestamp-millis": times.DAY_MS, "timestamp-micros": times.DAY_MS * 1000}
 _PER_SECOND = {"timestamp-millis": 1000, "timestamp-micros": 1_000_000}
 
 
@@ -100,17 +99,17 @@ def cast(source: FieldType, target: FieldType) -> Kernel:
 def _to_moment(source: FieldType, target: FieldType) -> Kernel:
     if source.kind == "string":
         if target.kind == "date":
-            return moments.dates
+            return times.dates
         if target.kind == "timestamp-micros":
-            return moments.micros
-        return lambda values: _per(1000)(moments.micros(values))
+            return times.micros
+        return lambda values: _per(1000)(times.micros(values))
     if target.kind == "date":
         unit, last = _PER_DAY[source.kind], 2**31 - 1
         return by_array(lambda t: np.clip(t // unit, -last, last), dtype=pl.Int32)
     if source.kind == "timestamp-micros":
         return _per(1000)
     unit = _PER_DAY[target.kind] if source.kind == "date" else 1000
-    limit = moments.SECONDS * _PER_SECOND[target.kind] // unit
+    limit = times.SECONDS * _PER_SECOND[target.kind] // unit
     beyond = source.kind in rules.WHOLE or target.kind == "timestamp-micros"
 
     def widen(values: pl.Series) -> pl.Series:
@@ -130,10 +129,10 @@ def _to_text(source: FieldType) -> Kernel:
     if source.kind == "decimal":
         return lambda values: to_text(values, scale=source.scale)
     if source.kind == "date":
-        return moments.text_of_dates
+        return times.text_of_dates
     if source.kind in rules.INSTANTS:
         unit = "ms" if source.kind == "timestamp-millis" else "us"
-        return partial(moments.text_of_instants, unit=unit)
+        return partial(times.text_of_instants, unit=unit)
     return _text_of_bytes if source.kind == "bytes" else lambda values: values.cast(pl.String)
 
 
@@ -197,7 +196,7 @@ def _to_whole(source: FieldType, target: FieldType) -> Kernel:
 
 
 def _trim(values: pl.Series) -> pl.Series:
-    return values.str.strip_chars(moments.BLANKS)
+    return values.str.strip_chars(times.BLANKS)
 
 
 def _keep(values: pl.Series, pattern: str) -> pl.Series:

@@ -13,11 +13,10 @@ from functools import reduce
 
 import polars as pl
 
-from errata.processors.expressions import choices, rules
-from errata.processors.expressions.alignment import align, readings
+from errata.processors.expressions import rules
 from errata.processors.expressions.columns import Kernel, null
 from errata.processors.expressions.function import ANY, Function
-from errata.processors.expressions.part import Part, apply, constant
+from errata.processors.expressions.part import Part, align, apply, constant, readings
 from errata.schemas.fields import FieldType
 
 _MIRRORED: dict[Kernel | None, Kernel] = {
@@ -166,16 +165,14 @@ def is_not_null(part: Part) -> Part:
 
 
 def _if_known(part: Part, then: Part, otherwise: Part) -> Part:
-    return choices.choose([is_not_null(part)], [then], otherwise)
+    return choose([is_not_null(part)], [then], otherwise)
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Function("coalesce", (ANY,), "any", choices.coalesce, "coalesce(note, 'none')", repeats=True),
-    Function(
-        "ifnull", (ANY, ANY), "any", choices.coalesce, "ifnull(note, 'none')", aliases=("nvl",)
-    ),
+    Function("coalesce", (ANY,), "any", coalesce, "coalesce(note, 'none')", repeats=True),
+    Function("ifnull", (ANY, ANY), "any", coalesce, "ifnull(note, 'none')", aliases=("nvl",)),
     Function("nvl2", (ANY, ANY, ANY), "any", _if_known, "nvl2(note, 'some', 'none')"),
-    Function("nullif", (ANY, ANY), "any", choices.null_if, "nullif(size, 7)"),
+    Function("nullif", (ANY, ANY), "any", null_if, "nullif(size, 7)"),
     Function("isnull", (ANY,), "boolean, never null", is_null, "isnull(note)"),
     Function("isnotnull", (ANY,), "boolean, never null", is_not_null, "isnotnull(note)"),
 )

@@ -13,10 +13,9 @@ import polars as pl
 from errata.processors.expressions import casts, rules
 from errata.processors.expressions.expression import compile_expression
 from errata.processors.expressions.function import Function
-from errata.processors.expressions.functions import GROUPS
 from errata.processors.expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_NESTING
 from errata.processors.expressions.text import MAX_REPEAT
-from errata.processors.expressions.vocabulary import ENTRIES
+from errata.processors.expressions.vocabulary import ENTRIES, GROUPS
 from errata.schemas.fields import FieldType, physical
 
 FIELDS = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.expressions import alignment, rules
+from errata.processors.expressions import rules
 from errata.processors.expressions.columns import Kernel
-from errata.processors.expressions.part import Part, apply
+from errata.processors.expressions.part import Part, apply, reading
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType
 
@@ -81,7 +81,7 @@ def _octets(part: Part) -> Part | None:
 
 def _moment(target: FieldType, *as_it_is: str) -> Callable[[Part], Part | None]:
     def fit(part: Part) -> Part | None:
-        part = alignment.read(part, target) or part
+        part = reading(part, target) or part
         if part.type.kind in as_it_is:
             return part
         return part.cast(target) if part.type.kind in ("void", *rules.TEMPORAL) else None

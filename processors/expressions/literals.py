@@ -9,7 +9,7 @@ from decimal import Decimal
 import polars as pl
 from sqlglot import exp
 
-from errata.processors.expressions import moments, rules
+from errata.processors.expressions import rules, times
 from errata.schemas.fields import MAX_PRECISION, FieldType
 
 _UUID = re.compile("[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -79,9 +79,9 @@ def read(text: str, kind: FieldType) -> tuple[int | str, FieldType] | None:
         return (text.lower(), kind) if _UUID.fullmatch(text) else None
     texts = pl.Series([text])
     if kind == rules.DATE:
-        day = moments.dates(texts).item()
+        day = times.dates(texts).item()
         return None if day is None else (day, kind)
-    micros = moments.micros(texts).item()
+    micros = times.micros(texts).item()
     if micros is None:
         return None
     return (micros, rules.MICROS) if micros % 1000 else (micros // 1000, rules.TIMESTAMP)

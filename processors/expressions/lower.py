@@ -10,25 +10,22 @@ from typing import Any
 
 from sqlglot import exp
 
+from errata.processors.expressions import casts as targets
 from errata.processors.expressions import (
-    alignment,
     choices,
     literals,
-    operators,
-    patterns,
+    number_functions,
     rules,
     text_functions,
+    time_functions,
 )
-from errata.processors.expressions import casts as targets
-from errata.processors.expressions import choices as choice_functions
-from errata.processors.expressions.alignment import MisalignedError
 from errata.processors.expressions.columns import Kernel
 from errata.processors.expressions.errors import ExpressionError
 from errata.processors.expressions.function import CONDITION, NUMBER, TEXT, Parameter, UnfitError
-from errata.processors.expressions.functions import FUNCTIONS
 from errata.processors.expressions.parse import position
-from errata.processors.expressions.part import Part, apply, constant
-from errata.processors.expressions.vocabulary import SPELLED, TIMED
+from errata.processors.expressions.part import MisalignedError, Part, apply, constant, reading
+from errata.processors.expressions.text import PatternError, like
+from errata.processors.expressions.vocabulary import FUNCTIONS, SPELLED, TIMED
 from errata.schemas.fields import Fields, FieldType
 
 _PAIRS: dict[type[exp.Expr], Callable[[Part, Part], Part]] = {
@@ -97,7 +94,7 @@ class Lowering:
 
     def _lower(self, node: exp.Expr) -> Part:
         kind = type(node)
-        if symbol := operators.SYMBOLS.get(kind):
+        if symbol := number_functions.SYMBOLS.get(kind):
             return self._arithmetic(node, symbol)
         if kind in _LOGIC:
             return self._logic(node, _LOGIC[kind], node.this, node.expression)
@@ -169,7 +166,7 @@ class Lowering:
             return self._number(node, "-" + node.this.name)
         if digits := literals.long_digits(node.this, self._text):
             return self._long(node, "-" + digits)
-        return operators.negated(self._fitting(node, NUMBER, node.this))
+        return number_functions.negated(self._fitting(node, NUMBER, node.this))
 
     def _fitting(self, node: exp.Expr, parameter: Parameter, child: exp.Expr) -> Part:
         """Return a child's part in the type that an operator needs."""
@@ -189,12 +186,12 @@ class Lowering:
             and isinstance(right, exp.Interval)
             and not isinstance(left, exp.Interval)
         ):
-            by = operators.interval(right)
+            by = time_functions.interval(right)
             if by is None:
                 need = "an interval such as interval 5 minutes, of one unit"
                 raise self._refusal(node, need, found=right.sql("spark"))
-            return operators.shifted(self.part(left), by, sign=1 if symbol == "+" else -1)
-        return operators.calculate(symbol, self.part(left), self.part(right))
+            return time_functions.shifted(self.part(left), by, sign=1 if symbol == "+" else -1)
+        return number_functions.calculate(symbol, self.part(left), self.part(right))
 
     def _lone_interval(self, node: exp.Interval) -> Part:
         need = "a date or timestamp to add an interval to"
@@ -210,7 +207,7 @@ class Lowering:
             raise self._refusal(
                 node, "IS NULL or IS NOT NULL", found=f"IS {node.expression.key}", hint="use ="
             )
-        return choice_functions.is_null(self.part(node.this))
+        return choices.is_null(self.part(node.this))
 
     def _in(self, node: exp.In) -> Part:
         if not node.expressions:
@@ -246,8 +243,8 @@ class Lowering:
             raise self._refusal(node, "a pattern in quotes for like, escapes of 1", found=found)
         fold = isinstance(node, exp.ILike)
         try:
-            expression = patterns.like(written.lower() if fold else written, escape=escape)
-        except patterns.PatternError as error:
+            expression = like(written.lower() if fold else written, escape=escape)
+        except PatternError as error:
             need = "%, _ or an escape after an escape in a pattern"
             raise self._refusal(node, need, found=str(error)) from error
         part = text_functions.matching(value, expression, fold=fold)
@@ -282,7 +279,7 @@ class Lowering:
         """Return ``DATE '..'``, ``TIMESTAMP '..'``, or a cast of a string literal to one."""
         target = self._target(node)
         part = self.part(node.this)
-        read = alignment.read(part, target) if target.kind in rules.TEMPORAL else None
+        read = reading(part, target) if target.kind in rules.TEMPORAL else None
         if read is None:
             raise self._refusal(node, TIMED[target.kind], found=repr(node.this.name))
         return read

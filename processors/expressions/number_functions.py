@@ -1,4 +1,4 @@
-"""Functions of numbers."""
+"""Functions and operators of numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from sqlglot import exp
 
-from errata.processors.expressions import choices, operators, rounding, rules
+from errata.processors.expressions import arithmetic, choices, rules, time_functions
 from errata.processors.expressions.columns import by_array
 from errata.processors.expressions.function import (
     ANY,
@@ -24,6 +25,108 @@ from errata.processors.expressions.function import (
     plain,
 )
 from errata.processors.expressions.part import Part, apply
+from errata.schemas.fields import FieldType
+
+SYMBOLS: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.IntDiv: "div",
+}
+"""The operators by the parser's node."""
+
+_HINTS = {
+    frozenset(rules.INSTANTS): "unix_millis(a) - unix_millis(b) is the difference in ms",
+    frozenset(("date",)): "datediff(a, b) is the difference in days",
+}
+
+
+def calculate(symbol: str, left: Part, right: Part) -> Part:
+    """Return ``left symbol right``.
+
+    Args:
+        symbol: One of ``+ - * / % pmod div``.
+        left: The left operand.
+        right: The right operand.
+
+    Raises:
+        UnfitError: If they are not two numbers (or a date and whole days).
+    """
+    divisor_is_not_zero = isinstance(right.literal, int) and right.literal != 0
+    if (dated := _days_moved(symbol, left, right)) is not None:
+        return dated
+    if left.type == rules.VOID:
+        real = symbol == "/" or right.type == rules.VOID  # in Spark also null / decimal
+        left = left.cast(rules.DOUBLE if real else right.type)
+    if right.type == rules.VOID:
+        right = right.cast(left.type)
+    kinds = {left.type.kind, right.type.kind}
+    if "decimal" in kinds and kinds & set(rules.WHOLE):
+        left, right = left.as_decimal(), right.as_decimal()
+    result = rules.arithmetic(
+        "%" if symbol == "pmod" else symbol,
+        left.type,
+        right.type,
+        divisor_is_not_zero=divisor_is_not_zero,
+    )
+    if result is None:
+        raise _no_numbers(symbol, left, right)
+    if result.kind == "double":
+        left, right = left.cast(rules.DOUBLE), right.cast(rules.DOUBLE)
+    if symbol == "pmod":  # unlike p % q it may have the digits of q
+        result = result.nullable
+    kernel = arithmetic.kernel(symbol, left.type, right.type, result)
+    part = apply(kernel, result, left, right)
+    if result.kind == "int" and symbol in "+-*" and not part.columns:
+        _refuse_constant_overflow(left, right, part)
+    return part
+
+
+def negated(part: Part) -> Part:
+    """Return ``-part``, null for the one whole number without an opposite."""
+    return apply(arithmetic.negate(part.type), _with_overflow(part), part)
+
+
+def absolute(part: Part) -> Part:
+    """Return ``abs(part)``, null for the one whole number without an opposite."""
+    return apply(arithmetic.absolute(part.type), _with_overflow(part), part)
+
+
+def _with_overflow(part: Part) -> FieldType:
+    return part.type.nullable if part.type.kind in rules.WHOLE else part.type
+
+
+def _days_moved(symbol: str, left: Part, right: Part) -> Part | None:
+    """Return ``date + days``, ``days + date`` or ``date - days``; None if it is none of them."""
+    if symbol == "+" and right.type.kind == "date":
+        left, right = right, left
+    if symbol not in ("+", "-") or left.type.kind != "date" or right.type.kind not in rules.WHOLE:
+        return None
+    return time_functions.add_days(left, right, sign=1 if symbol == "+" else -1)
+
+
+def _no_numbers(symbol: str, left: Part, right: Part) -> UnfitError:
+    kinds = {left.type.kind, right.type.kind}
+    hint = next((hint for among, hint in _HINTS.items() if kinds <= among), "")
+    if not hint and kinds & set(rules.TEMPORAL):
+        hint = "write a length of time as interval 5 minutes"
+    if symbol == "div" and kinds <= set(rules.NUMERIC):
+        hint = "cast them to bigint, or use floor(a / b)"
+    found = f"{left.type.required} and {right.type.required}"
+    return UnfitError(f"two numbers for {symbol}", found=found, hint=hint)
+
+
+def _refuse_constant_overflow(*parts: Part) -> None:
+    """Refuse ``60*60*24*30*1000``: a user never wants null in every row."""
+    *operands, result = (part.run(pl.DataFrame()).item() for part in parts)
+    if result is None and None not in operands:
+        raise UnfitError(
+            "a result of 32 bits between integer literals, as in Spark",
+            found="one that overflows and would be null in every row",
+            hint="write the first as 64 bits: 60L",
+        )
 
 
 def _real(function: Callable[[Any], Any], *, above: float | None = None) -> Callable[..., Part]:
@@ -55,15 +158,15 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _round(value: Part, digits: int = 0, *, even: bool) -> Part:
-    if abs(digits) > rounding.MAX_DIGITS:
-        most = rounding.MAX_DIGITS
+    if abs(digits) > arithmetic.MAX_DIGITS:
+        most = arithmetic.MAX_DIGITS
         raise UnfitError(f"at most {most} digits", found=str(digits), argument=1)
-    kind = rounding.rounded(value.type, digits)
-    return apply(rounding.round_to(value.type, digits, even=even), kind, value)
+    kind = arithmetic.rounded(value.type, digits)
+    return apply(arithmetic.round_to(value.type, digits, even=even), kind, value)
 
 
 def _floor(value: Part, *, up: bool) -> Part:
-    return apply(rounding.floor(value.type, up=up), rounding.whole_kind(value.type), value)
+    return apply(arithmetic.floor(value.type, up=up), arithmetic.whole_kind(value.type), value)
 
 
 def _nan_or(value: Part, other: Part) -> Part:
@@ -84,7 +187,7 @@ def _is_nan(value: Part) -> Part:
 
 
 FUNCTIONS: tuple[Function, ...] = (
-    Function("abs", (NUMBER,), "number", operators.absolute, "abs(-price)"),
+    Function("abs", (NUMBER,), "number", absolute, "abs(-price)"),
     Function(
         "round",
         (NUMBER, SOME_NUMBER),
@@ -113,12 +216,12 @@ FUNCTIONS: tuple[Function, ...] = (
         aliases=("ceiling",),
     ),
     Function("sign", (DOUBLE,), "double", _real(_sign), "sign(-price)", aliases=("signum",)),
-    Function("mod", (OPERAND, OPERAND), "number", partial(operators.calculate, "%"), "mod(-7, 3)"),
+    Function("mod", (OPERAND, OPERAND), "number", partial(calculate, "%"), "mod(-7, 3)"),
     Function(
         "pmod",
         (OPERAND, OPERAND),
         "number, not below 0 for a divisor above",
-        partial(operators.calculate, "pmod"),
+        partial(calculate, "pmod"),
         "pmod(-7, 3)",
     ),
     Function("sqrt", (DOUBLE,), "double", _real(np.sqrt), "sqrt(size)"),

@@ -10,8 +10,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 
 from errata.processors.expressions.errors import ExpressionError
-from errata.processors.expressions.functions import FUNCTIONS
-from errata.processors.expressions.vocabulary import ALLOWED, SPELLED
+from errata.processors.expressions.vocabulary import ALLOWED, FUNCTIONS, SPELLED
 
 MAX_LENGTH = 4_000
 """The most characters of an expression."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.expressions import patterns, rules, text
+from errata.processors.expressions import rules, text
 from errata.processors.expressions.function import (
     BYTES,
     INT,
@@ -28,7 +28,7 @@ _SHA_BITS = (0, 224, 256, 384, 512)
 
 def matching(value: Part, expression: str, *, ends: bool = False, fold: bool = False) -> Part:
     """Return whether a text has a match of a regular expression in the engine's syntax."""
-    kernel = patterns.matches(expression, ends=ends)
+    kernel = text.matches(expression, ends=ends)
     try:
         kernel(pl.Series([""]))
     except pl.exceptions.ComputeError as error:
@@ -43,8 +43,8 @@ def matching(value: Part, expression: str, *, ends: bool = False, fold: bool = F
 def regexp_like(value: Part, pattern: str) -> Part:
     """Return ``value RLIKE pattern``."""
     try:
-        expression, ends = patterns.rlike(pattern)
-    except patterns.PatternError as error:
+        expression, ends = text.rlike(pattern)
+    except text.PatternError as error:
         raise UnfitError(
             "a pattern of characters, classes, groups, |, ^, $ and * + ? {n,m}",
             found=str(error),

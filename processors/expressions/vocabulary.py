@@ -1,4 +1,4 @@
-"""The forms that an expression may contain, as data for the checker and the documentation.
+"""The forms and functions that an expression may contain, for the checker and the documentation.
 
 All other forms that the parser knows are refused, and so is a listed form with an argument that is
 not listed (``x IN (SELECT ...)``, ``CAST(x AS int FORMAT ...)``).
@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from errata.processors.expressions import choices, number_functions, text_functions, time_functions
 from errata.processors.expressions.casts import NAMES
+from errata.processors.expressions.function import Function
 
 
 @dataclass(frozen=True)
@@ -198,3 +200,20 @@ TIMED = {
     "uuid": "write a uuid as '123e4567-e89b-12d3-a456-426614174000'",
 }
 """The written form of a literal of a kind, for messages."""
+
+
+GROUPS: dict[str, tuple[Function, ...]] = {
+    "Choices and nulls": choices.FUNCTIONS,
+    "Numbers": number_functions.FUNCTIONS,
+    "Text and bytes": text_functions.FUNCTIONS,
+    "Dates and times": time_functions.FUNCTIONS,
+}
+"""The functions by topic."""
+
+FUNCTIONS: dict[str, Function] = {
+    name: function
+    for group in GROUPS.values()
+    for function in group
+    for name in (function.name, *function.aliases)
+}
+"""The functions by each of their names."""

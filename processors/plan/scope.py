@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from errata.processors.propagation.choice import STATIC
+from errata.processors.propagation.orders import STATIC
 from errata.processors.wire.task_id import ScopeId
 
 

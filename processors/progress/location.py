@@ -1,13 +1,15 @@
-"""Locations in a graph where a time may be: outputs and inputs of its nodes (Timely).
+"""Locations in a graph where a time may be, and the paths between them (Timely).
 
-Node 0 of a scope's graph is the outside: its outputs are the scope's inputs, and its inputs are the
-scope's outputs.
+A location is an output or an input of a node. Node 0 of a scope's graph is the outside: its outputs
+are the scope's inputs, and its inputs are the scope's outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias, TypeVar
 
 from errata.processors.progress.antichain import Antichain
@@ -54,3 +56,70 @@ def fully_connected(inputs: int, outputs: int, summary: PathSummary[T]) -> Conne
         Antichain([Advance(by=0, below=inf)])
     """
     return [{port: Antichain([summary]) for port in range(outputs)} for _ in range(inputs)]
+
+
+Steps: TypeAlias = Mapping[Location, Sequence[tuple[Location, PathSummary[T] | None]]]
+"""The locations one step from each location; None is an edge, which changes no time."""
+
+
+class StandstillError(Exception):
+    """A time may return unchanged along a cycle.
+
+    Args:
+        cycle: The locations of the cycle; the last is the first again.
+    """
+
+    def __init__(self, cycle: Sequence[Location]) -> None:
+        self.cycle = cycle
+        super().__init__(cycle)
+
+
+def in_order(steps: Steps[T]) -> list[Location]:
+    """Order all locations so that every step that may leave a time unchanged leads forward.
+
+    Raises:
+        StandstillError: If there is no such order.
+    """
+    before: dict[Location, list[Location]] = {location: [] for location in steps}
+    for location, nexts in steps.items():
+        for after, summary in nexts:
+            if summary is None or not summary.advances:
+                before[after].append(location)
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        raise StandstillError(error.args[1]) from error
+
+
+def paths_to(
+    outputs: Iterable[Target], steps: Steps[T], identity: PathSummary[T]
+) -> dict[Location, dict[int, Antichain[PathSummary[T]]]]:
+    """Return the minimal summaries of all paths to some inputs, by the location they begin at.
+
+    The search runs backwards from the inputs. It terminates because another round of a cycle never
+    gives an earlier summary (no result is before its time), so only finitely many are minimal.
+
+    Args:
+        outputs: The ends of the paths, each with a port of its own; for a scope, node 0's inputs.
+        steps: The graph.
+        identity: The summary that changes nothing.
+
+    Returns:
+        By location and the port of the end; locations without a path are absent.
+    """
+    back: dict[Location, list[tuple[Location, PathSummary[T] | None]]] = {}
+    for location, nexts in steps.items():
+        for after, summary in nexts:
+            back.setdefault(after, []).append((location, summary))
+    found: dict[Location, dict[int, Antichain[PathSummary[T]]]] = {}
+    work: deque[tuple[Location, int, PathSummary[T]]] = deque()
+    work.extend((target, target.port, identity) for target in outputs)
+    while work:
+        location, port, rest = work.popleft()
+        for before, summary in back.get(location, ()):
+            whole = rest if summary is None else summary.followed_by(rest)
+            if whole is None:
+                continue
+            if found.setdefault(before, {}).setdefault(port, Antichain()).insert(whole):
+                work.append((before, port, whole))
+    return found

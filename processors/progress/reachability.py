@@ -12,10 +12,18 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
-from errata.processors.progress.antichain import Antichain, MutableAntichain
-from errata.processors.progress.change_batch import ChangeBatch
-from errata.processors.progress.location import OUTSIDE, Connectivity, Location, Source, Target
-from errata.processors.progress.paths import StandstillError, Steps, in_order, paths_to
+from errata.processors.progress.antichain import Antichain, ChangeBatch, MutableAntichain
+from errata.processors.progress.location import (
+    OUTSIDE,
+    Connectivity,
+    Location,
+    Source,
+    StandstillError,
+    Steps,
+    Target,
+    in_order,
+    paths_to,
+)
 from errata.processors.progress.summary import PathSummary
 from errata.processors.progress.timestamp import Timestamp
 from errata.schemas.errors import ErrataError

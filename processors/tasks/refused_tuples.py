@@ -11,7 +11,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import ArcCodec, Meta
 from errata.processors.boxes.base import Refused
 from errata.processors.envelopes.checks import LONGEST_VALUE
-from errata.processors.expressions.plain_values import plain
+from errata.processors.expressions.opaque import plain
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.scope_run import BoxError, EpochResult
 from errata.processors.wire.count_key import DEAD_LETTERS, CountKey

@@ -1,4 +1,4 @@
-"""Checks event times for window arithmetic, and parses durations as users write them."""
+"""Event times and durations: the bounds that window arithmetic needs, and how users write them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ JSON number holds each of them exactly."""
 
 class EventTimeError(ErrataError):
     """An event time is null or out of bounds; ingest refuses such tuples."""
+
+
+class WindowSpecError(ErrataError):
+    """A window specification is invalid, or tuples would be lost between windows."""
 
 
 def checked(event_times: pl.Series) -> Times:

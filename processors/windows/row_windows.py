@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from errata.processors.windows.specification import WindowSpecError
+from errata.processors.windows.event_times import WindowSpecError
 
 MOST_ROWS = 1_000_000
 """The most tuples of a counting window; so many tuples of every group are kept in memory."""

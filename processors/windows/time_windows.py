@@ -7,6 +7,7 @@ exclusive.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, overload
 
 import numpy as np
@@ -16,10 +17,9 @@ from errata.processors.windows.event_times import EVENT_TIME_BOUND_MS as EVENT_T
 from errata.processors.windows.event_times import DurationError as DurationError
 from errata.processors.windows.event_times import EventTimeError as EventTimeError
 from errata.processors.windows.event_times import Times, checked
+from errata.processors.windows.event_times import WindowSpecError as WindowSpecError
 from errata.processors.windows.event_times import duration_ms as duration_ms
 from errata.processors.windows.row_windows import HoppingRows, RowWindow, SlidingRows
-from errata.processors.windows.specification import WindowSpecError as WindowSpecError
-from errata.processors.windows.specification import given, origin_ms, rows_alone
 from errata.processors.windows.wall_time import Zone, zone
 
 FOREVER_MS = 2**62
@@ -27,6 +27,8 @@ FOREVER_MS = 2**62
 
 HISTORY_START_MS, HISTORY_END_MS = -30_610_224_000_000, 221_845_392_000_001
 """The years 1000 to 8999, which hold all event times of sources: the window of all tuples."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -246,12 +248,12 @@ def hopping(
         HoppingRows(rows=100, every=20)
     """
     if rows is not None:
-        return HoppingRows(rows_alone(rows, size, origin, tz), every)  # type: ignore[arg-type]  # refused there
+        return HoppingRows(_rows_alone(rows, size, origin, tz), every)  # type: ignore[arg-type]  # refused there
     slide_ms = duration_ms(every, what="window slide (every)")
-    windows = Hopping(duration_ms(given(size), what="window size"), slide_ms, tz=tz)
+    windows = Hopping(duration_ms(_given(size), what="window size"), slide_ms, tz=tz)
     if origin is None:
         return windows
-    return replace(windows, origin_ms=origin_ms(origin, tz) % slide_ms)
+    return replace(windows, origin_ms=_origin_in_ms(origin, tz) % slide_ms)
 
 
 @overload
@@ -276,8 +278,8 @@ def tumbling(
         HoppingRows(rows=100, every=100)
     """
     if rows is not None:
-        return HoppingRows(rows_alone(rows, size, origin, tz), rows)
-    return hopping(given(size), every=given(size), origin=origin, tz=tz)
+        return HoppingRows(_rows_alone(rows, size, origin, tz), rows)
+    return hopping(_given(size), every=_given(size), origin=origin, tz=tz)
 
 
 @overload
@@ -294,5 +296,44 @@ def sliding(size: str | int | None = None, *, rows: int | None = None) -> Slidin
         (Sliding(size_ms=1000000), SlidingRows(rows=20))
     """
     if rows is not None:
-        return SlidingRows(rows_alone(rows, size))
-    return Sliding(duration_ms(given(size), what="window size"))
+        return SlidingRows(_rows_alone(rows, size))
+    return Sliding(duration_ms(_given(size), what="window size"))
+
+
+def _origin_in_ms(origin: object, tz: str | None) -> int:
+    """Return an origin in ms since 1970, in UTC or in a zone's local time."""
+    instant = origin if isinstance(origin, int) and not isinstance(origin, bool) else None
+    if isinstance(origin, str):
+        try:
+            at = datetime.fromisoformat(origin)
+        except ValueError:
+            at = None
+        if at is not None:
+            since = at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH
+            instant, rest = divmod(since, timedelta(milliseconds=1))
+            if rest:
+                instant = None
+            elif at.tzinfo is None:
+                return instant
+    if instant is None or abs(instant) > EVENT_TIME_BOUND_MS:
+        raise WindowSpecError(
+            f"window origin {origin!r}: needs ms since 1970 (an int within +-{EVENT_TIME_BOUND_MS})"
+            " or ISO-8601 text in whole ms, as '2026-07-15T09:30' or '2026-07-15T09:30Z'"
+        )
+    return instant if tz is None else int(zone(tz).walls(np.array([instant]))[0])
+
+
+def _rows_alone(rows: int, *others: object) -> int:
+    """Return the size of a counting window; refuses arguments that only time windows have."""
+    if any(other is not None for other in others):
+        raise WindowSpecError(
+            f"windows of {rows!r} tuples: have no size, origin or zone besides; leave these out"
+        )
+    return rows
+
+
+def _given(size: str | int | None) -> str | int:
+    """Return the size of a window; refuses None."""
+    if size is None:
+        raise WindowSpecError('windows: need a size, as "30m", or rows=, and neither is given')
+    return size

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.propagation import SHARES, branches, epochs, idle, measure, orders, shares
-from errata.processors.propagation.choice import choose_order
+from errata.processors.propagation.orders import choose_order
 
 PAGE = Path(__file__).parents[2] / "docs" / "propagation.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.processors.propagation.choice import ORDERS
+from errata.processors.propagation.orders import ORDERS
 from tests.laws.audit import Audit
 from tests.laws.random_networks import random_shape
 from tests.laws.simulation import Simulation

@@ -11,7 +11,7 @@ FUNCTIONS = [
     ),
     Mutant(
         "averages of decimals are rounded down",
-        "processors/aggregates/avg.py",
+        "processors/aggregates/sums.py",
         "up = (left > count) | ((left == count) & (down >= whole(0)))",
         "up = (left > count) & (left < count)",
     ),
@@ -24,14 +24,14 @@ FUNCTIONS = [
     ),
     Mutant(
         "the last of many is the first in no order but the first key's",
-        "processors/aggregates/first.py",
+        "processors/aggregates/extreme.py",
         "return [Key(key.type, not key.largest) for key in order]",
         "return [Key(k.type, (not k.largest) ^ (n > 0)) for n, k in enumerate(order)]",
         network=RANDOM,
     ),
     Mutant(
         "the square of what leaves is not taken off",
-        "processors/aggregates/double_moments.py",
+        "processors/aggregates/moments.py",
         "np.tile(index, len(terms)), sign * np.concatenate(terms), states.height",
         "np.tile(index, len(terms)), sign ** len(terms) * np.concatenate(terms), states.height",
         network=RANDOM,
@@ -59,7 +59,7 @@ FUNCTIONS = [
     ),
     Mutant(
         "a sum of nothing but nulls is 0",
-        "processors/aggregates/integer_total.py",
+        "processors/aggregates/totals.py",
         'return fitting(total, MAX_PRECISION).set(states["count"] == 0, None)',
         "return fitting(total, MAX_PRECISION)",
         network=RANDOM,
@@ -87,7 +87,7 @@ FUNCTIONS = [
     ),
     Mutant(
         "what is true is not counted down when it leaves",
-        "processors/aggregates/logical.py",
+        "processors/aggregates/count.py",
         "counted(groups.filter(truths), states.height))",
         "counted(groups.filter(truths & (sign > 0)), states.height))",
         network=RANDOM,

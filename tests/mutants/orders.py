@@ -5,21 +5,21 @@ from tests.mutants.mutant import RANDOM, Mutant
 ORDERS = [
     Mutant(
         "activated boxes run in the order of their activation, the last one first",
-        "processors/propagation/dynamic.py",
-        "box = heappop(self._queue)",
-        "box = self._queue.pop()",
+        "processors/propagation/orders.py",
+        'order."""\n        while self._queue:\n            box = heappop(self._queue)',
+        'order."""\n        while self._queue:\n            box = self._queue.pop()',
         network=RANDOM,
     ),
     Mutant(
         "of those that read what was emitted only the first is activated",
-        "processors/propagation/dynamic.py",
-        "for reader in self._graph.readers[box]:",
-        "for reader in self._graph.readers[box][:1]:",
+        "processors/propagation/orders.py",
+        "if emitted:\n            for reader in self._graph.readers[box]:",
+        "if emitted:\n            for reader in self._graph.readers[box][:1]:",
         network=RANDOM,
     ),
     Mutant(
         "a box with work of its own runs again when the one before it in its chain emits",
-        "processors/propagation/hybrid.py",
+        "processors/propagation/orders.py",
         "elif follower not in self._activated:  # else",
         "else:  #",
         network="chain",

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
+from errata.processors.aggregates.bag import BagOfValues
 from errata.processors.aggregates.calls import Call
 from errata.processors.aggregates.compensating import Compensating, part_dtype, part_types
 from errata.processors.aggregates.functions import aggregate_function
@@ -391,3 +392,9 @@ class History:
         for name, part in types.items():
             optional = isinstance(part, FieldType) and part.optional
             assert optional or not self.states[name].has_nulls()
+
+
+def entered(function: BagOfValues, *rows: tuple[int, Any], groups: int = 2) -> pl.DataFrame:
+    """Return the states of values that entered groups by their numbers."""
+    content = [(group, (value,)) for group, value in rows]
+    return function.accumulate(function.init(groups), *columns(content, [function.argument]))

@@ -1,5 +1,6 @@
 """Ladders of extremes: how long a state stays exact, and over batches too large for hypothesis."""
 
+import math
 import random
 from typing import Any
 
@@ -8,11 +9,9 @@ import polars as pl
 import pytest
 
 from errata.processors.aggregates.calls import Call
-from errata.processors.aggregates.extreme import RUNGS
-from errata.processors.aggregates.first import First
+from errata.processors.aggregates.extreme import RUNGS, First, Max, Min
 from errata.processors.aggregates.functions import aggregate_function
 from errata.processors.aggregates.ladder import Key, bound
-from errata.processors.aggregates.max import Max, Min
 from errata.schemas.fields import FieldType
 from tests.processors.aggregates.reference import BY_TIME, columns, first_by, fresh
 
@@ -176,3 +175,74 @@ def test_oracle_floods_of_few_values_leave_no_wrong_count_of_ties(rungs: int) ->
             if largest.exact(states)[0]:
                 again = largest.accumulate(largest.init(1), *rows(*inside))
                 assert states.select(largest.kept).equals(again.select(largest.kept))
+
+
+LARGEST = Max(FieldType("long"), rungs=1)
+
+
+def of_any(*values: Any) -> tuple[pl.Series, pl.DataFrame]:
+    return pl.Series([0] * len(values), dtype=pl.UInt32), pl.DataFrame({"x": values})
+
+
+def holding(*values: int) -> pl.DataFrame:
+    return LARGEST.accumulate(LARGEST.init(1), *of_any(*values))
+
+
+def seen(states: pl.DataFrame) -> tuple[int | None, bool]:
+    return LARGEST.emit(states)[0], LARGEST.exact(states)[0]
+
+
+BOUND_9 = LARGEST.compensate(holding(5, 9), *of_any(9))
+
+
+def test_the_largest_is_exact_while_a_tie_is_left() -> None:
+    assert seen(LARGEST.compensate(holding(9, 9, 5), *of_any(9))) == (9, True)
+
+
+def test_a_lowered_largest_is_a_bound_and_not_exact() -> None:
+    assert seen(BOUND_9) == (9, False)
+
+
+def test_a_bound_stays_when_a_value_below_it_enters_or_leaves() -> None:
+    more = LARGEST.accumulate(BOUND_9, *of_any(7))
+    assert seen(more) == (9, False)
+    assert seen(LARGEST.compensate(more, *of_any(7))) == (9, False)
+
+
+def test_a_bound_becomes_exact_when_a_value_not_below_it_enters() -> None:
+    assert seen(LARGEST.accumulate(BOUND_9, *of_any(9))) == (9, True)
+    assert seen(LARGEST.accumulate(BOUND_9, *of_any(12, 12))) == (12, True)
+    assert LARGEST.accumulate(BOUND_9, *of_any(12, 12))["ties"][0] == 2
+
+
+def test_an_emptied_group_is_null_and_exact() -> None:
+    assert seen(LARGEST.compensate(BOUND_9, *of_any(5))) == (None, True)
+
+
+def test_a_merge_is_exact_iff_the_larger_value_is_there() -> None:
+    assert seen(LARGEST.merge(BOUND_9, holding(8))) == (9, False)
+    assert seen(LARGEST.merge(BOUND_9, holding(9))) == (9, True)
+    assert seen(LARGEST.merge(holding(10), BOUND_9)) == (10, True)
+    assert seen(LARGEST.merge(BOUND_9, LARGEST.init(1))) == (9, False)
+    assert seen(LARGEST.merge(LARGEST.init(1), LARGEST.init(1))) == (None, True)
+
+
+def test_text_is_ordered_by_its_bytes() -> None:
+    largest = Max(FieldType("string"))
+    states = largest.accumulate(largest.init(1), *of_any("Z", "\uffff", "a", "\U0001f600"))
+    assert largest.emit(states)[0] == "\U0001f600"
+
+
+def test_nan_is_the_largest_double_and_can_leave_while_a_tie_is_left() -> None:
+    largest = Max(FieldType("double"))
+    states = largest.accumulate(largest.init(1), *of_any(math.nan, math.inf, math.nan))
+    assert states["ties"][0] == 2
+    assert math.isnan(largest.emit(largest.compensate(states, *of_any(math.nan)))[0])
+
+
+def test_zeros_of_both_signs_are_ties_and_come_out_as_plus() -> None:
+    largest = Max(FieldType("double"))
+    states = largest.accumulate(largest.init(1), *of_any(-0.0))
+    assert math.copysign(1.0, largest.emit(states)[0]) == 1.0
+    states = largest.accumulate(states, *of_any(0.0))
+    assert largest.exact(largest.compensate(states, *of_any(0.0)))[0]

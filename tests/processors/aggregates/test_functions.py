@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from errata.processors.aggregates.calls import AggregateTypeError, Call
-from errata.processors.aggregates.double_total import UNIT
 from errata.processors.aggregates.functions import FUNCTIONS, aggregate_function
 from errata.processors.aggregates.ladder import Key
+from errata.processors.aggregates.totals import UNIT
 from errata.schemas.fields import FieldType
 from tests.processors.aggregates.holistic_cases import COVARIANCES, HOLISTIC
 from tests.processors.aggregates.reference import (

@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from errata.processors.expressions.expression import compile_expression
-from errata.processors.expressions.functions import FUNCTIONS
-from errata.processors.expressions.vocabulary import ENTRIES
+from errata.processors.expressions.vocabulary import ENTRIES, FUNCTIONS
 from errata.schemas.fields import physical
 from tests.processors.expressions.in_spark import difference, evaluated, in_spark
 from tests.processors.expressions.spark_cases import ALIASES, FAMILIES

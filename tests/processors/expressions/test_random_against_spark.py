@@ -12,9 +12,8 @@ from sqlglot import exp
 
 from errata.processors.expressions.errors import ExpressionError
 from errata.processors.expressions.expression import compile_expression
-from errata.processors.expressions.functions import FUNCTIONS
 from errata.processors.expressions.parse import parse
-from errata.processors.expressions.vocabulary import ENTRIES
+from errata.processors.expressions.vocabulary import ENTRIES, FUNCTIONS
 from errata.schemas.fields import PHYSICAL
 from tests.processors.expressions.in_spark import difference, evaluated, in_spark
 from tests.processors.expressions.random_expressions import Tree, random_expressions

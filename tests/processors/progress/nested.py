@@ -10,8 +10,7 @@ from errata.processors.progress.antichain import Antichain, MutableAntichain
 from errata.processors.progress.location import OUTSIDE, Location, Source, Target
 from errata.processors.progress.operate import Initialized, Interest, Progress
 from errata.processors.progress.refinement import Refinement, Region, Rounds
-from errata.processors.progress.scope import Scope
-from errata.processors.progress.subgraph import ScopeBuilder
+from errata.processors.progress.scope import Scope, ScopeBuilder
 from tests.processors.progress.times import IDENTITIES, LOWEST, appear, later, random_summary
 
 MESSAGES = 25

@@ -1,4 +1,4 @@
-"""Antichains against all pairs, and frontiers of counts against a frontier found anew."""
+"""Antichains and change batches against all pairs, frontiers against frontiers found anew."""
 
 from collections import Counter
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.progress.antichain import Antichain, MutableAntichain
+from errata.processors.progress.antichain import Antichain, ChangeBatch, MutableAntichain
 from errata.processors.progress.timestamp import Epoch, Product
 from tests.processors.progress.times import minimal, times_of
 
@@ -80,3 +80,31 @@ def test_a_frontier_may_hold_several_times() -> None:
     ahead, behind = Product(Epoch(0), Epoch(2)), Product(Epoch(1), Epoch(0))
     assert counted.update_iter([(behind, 1), (ahead, 1)]) == [(ahead, 1), (behind, 1)]
     assert counted.frontier == (ahead, behind)
+
+
+item_changes = st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)))
+
+
+@given(item_changes)
+def test_a_batch_holds_the_sum_of_an_items_changes_and_no_zero(
+    made: list[tuple[str, int]],
+) -> None:
+    batch = ChangeBatch(made[:2])
+    for item, diff in made[2:]:
+        batch.update(item, diff)
+    counts: Counter[str] = Counter()
+    for item, diff in made:
+        counts[item] += diff
+    expected = {item: count for item, count in counts.items() if count}
+    assert dict(batch) == expected
+    assert len(batch) == len(expected)
+    assert [batch.count(item) for item in "abc"] == [counts[item] for item in "abc"]
+
+
+@given(item_changes)
+def test_draining_hands_over_everything_once(made: list[tuple[str, int]]) -> None:
+    batch = ChangeBatch(made)
+    held = dict(batch)
+    assert dict(batch.drain()) == held
+    assert batch.drain() == []
+    assert not batch

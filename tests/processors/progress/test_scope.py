@@ -19,8 +19,7 @@ from errata.processors.progress.location import (
 from errata.processors.progress.operate import Initialized, Interest, Progress
 from errata.processors.progress.reachability import EndlessCycleError
 from errata.processors.progress.refinement import Region, Rounds
-from errata.processors.progress.scope import Scope
-from errata.processors.progress.subgraph import ScopeBuilder
+from errata.processors.progress.scope import Scope, ScopeBuilder
 from errata.processors.progress.summary import IDENTITY, Advance, ProductSummary
 from errata.processors.progress.timestamp import Epoch, Product
 from tests.processors.progress.nested import World, live, settle

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from errata.processors.propagation.choice import ORDERS
 from errata.processors.propagation.graph import Graph
+from errata.processors.propagation.orders import ORDERS
 
 A, B, C, D = range(4)
 RATIO = Graph([[], [A], [A], [B, C]])

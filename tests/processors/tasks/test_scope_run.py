@@ -10,7 +10,7 @@ from errata import Network, tumbling
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.plan import Plan
-from errata.processors.propagation.choice import ORDERS
+from errata.processors.propagation.orders import ORDERS
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.wire.report import FOREVER
 from errata.schemas import revisions as frames

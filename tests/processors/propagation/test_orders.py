@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.propagation.choice import ORDERS
+from errata.processors.propagation.orders import ORDERS
 from tests.processors.propagation.random_graphs import Case, cases
 
 BEGUN, DONE = "begun", "done"

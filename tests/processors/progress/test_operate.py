@@ -8,10 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from errata.processors.progress.antichain import Antichain, MutableAntichain
-from errata.processors.progress.operate import Interest, Progress
+from errata.processors.progress.operate import Interest, Progress, ProgressError, validate
 from errata.processors.progress.summary import Advance
 from errata.processors.progress.timestamp import Epoch
-from errata.processors.progress.validity import ProgressError, validate
 from tests.processors.progress.nested import World
 from tests.processors.progress.times import LOWEST, later, summaries, times_of
 
