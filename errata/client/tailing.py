@@ -9,7 +9,7 @@ import polars as pl
 
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
-from errata.processors.reports.start_offsets import settled
+from errata.processors.reports.progress_view import settled
 from errata.schemas import revisions as frames
 
 _PAUSE_S = 0.02

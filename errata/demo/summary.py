@@ -9,7 +9,7 @@ from rich.table import Table
 
 from errata.demo.audit.verdict import DOWNSTREAM, UPSTREAM, Verdict
 from errata.demo.watch import Watch
-from errata.processors.wire.count_key import CountKey
+from errata.processors.wire.report import CountKey
 from errata.processors.wire.task_id import ScopeId
 
 _TAPE = {

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from errata.processors.plan.plan import Plan
-from errata.processors.wire.count_key import CountKey
+from errata.processors.wire.report import CountKey
 
 
 def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:

@@ -20,8 +20,7 @@ from errata.observe.pulse import Pulse
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.meter import scope_of
-from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.shared import Shared, scope_of
 from errata.processors.tasks.task import Task
 from errata.run.drain import drain
 from errata.run.parts import Actor, Life, Parts

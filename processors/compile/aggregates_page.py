@@ -14,7 +14,7 @@ import polars as pl
 
 from errata.processors.aggregates.function import Function, Macro
 from errata.processors.aggregates.functions import FUNCTIONS, MACROS
-from errata.processors.compile.aggregate_results import Results
+from errata.processors.compile.aggregate import Results
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 
