@@ -41,8 +41,7 @@ from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.count_key import CountKey
-from errata.processors.wire.report import FOREVER
+from errata.processors.wire.report import FOREVER, CountKey
 from errata.schemas import framing
 from errata.settings.place import Place
 from errata.topics import names

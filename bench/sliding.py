@@ -18,7 +18,7 @@ import polars as pl
 
 from errata import Network, sliding
 from errata.processors.boxes.aggregate import Aggregate
-from errata.processors.compile.boxes import type_boxes
+from errata.processors.compile.compiler import type_boxes
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 

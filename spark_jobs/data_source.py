@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.plan.described import DescribedPlan, read_described
-from errata.processors.reports.start_offsets import settled
+from errata.processors.reports.progress_view import settled
 from errata.spark_jobs import arrow
 from errata.spark_jobs.arc_reader import (
     PAUSE_S,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 
 from errata.processors.boxes.base import Refused
-from errata.processors.tasks.refused_tuples import check, letters_of
+from errata.processors.tasks.dead_letters import fail_on_refused, letters_of_tuples
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.tasks.shared import STOP
 from errata.processors.wire.dead_letter import DeadLetter
@@ -43,9 +43,9 @@ def packed(
     memory = Memory(batch.epoch, batch.wm, {}, {})
     result = EpochResult(memory, {}, refused={box: list(refused)})
     if job.on_error == STOP:
-        check(job.plan, result)
+        fail_on_refused(job.plan, result)
     report = Report(job.task(partition), attempt=job.attempts[partition])
-    found = letters_of(job, [result], partition=partition, report=report)
+    found = letters_of_tuples(job, [result], partition=partition, report=report)
     return [pack(pl.DataFrame(found).with_columns(pl.lit(box).alias(_BOX)))]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from errata.processors.boxes.difference import difference
+from errata.processors.boxes.base import difference
 from errata.processors.wire.replay import pack, unpack
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from errata.processors.tasks.dead_letters import posted
-from errata.processors.tasks.refused_tuples import tally
+from errata.processors.tasks.dead_letters import posted, tally_letters
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.dead_letter import DeadLetter
-from errata.processors.wire.report import NEVER, Report
+from errata.processors.wire.report import NEVER, CountKey, Report
 from errata.processors.wire.task_id import TaskId
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
@@ -192,7 +190,7 @@ class Reports:
             ends[place] = told.ends[own], batch.epoch
         mine = [(box, letter) for box, letter in dead if letter.task == task.name]
         counts.update(str(CountKey("refused", box)) for box, _ in mine)
-        counts.update(tally([letter for _, letter in mine]))
+        counts.update(tally_letters([letter for _, letter in mine]))
         if own == 0:
             counts.update(
                 {str(CountKey(what, self.job.name)): n for what, n in told.counts.items()}

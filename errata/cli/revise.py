@@ -23,7 +23,7 @@ from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import Deployment
 from errata.observe.network_progress import Progress, current
-from errata.processors.ingest.decoding import Intake
+from errata.processors.ingest.intake import Intake
 from errata.processors.plan.source import Source
 from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.run.exit_status import complain

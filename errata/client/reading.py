@@ -21,7 +21,7 @@ from errata.observe.diagnosis import holder
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
 from errata.processors.declare.network import Stream
-from errata.processors.reports.start_offsets import settled
+from errata.processors.reports.progress_view import settled
 from errata.processors.wire.report import FOREVER, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical

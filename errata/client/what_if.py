@@ -10,7 +10,7 @@ import polars as pl
 from errata.client.reading import Tail
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.boxes.difference import difference
+from errata.processors.boxes.base import difference
 from errata.processors.tasks.rebuild import recompute
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from errata.demo.audit.verdict import DOWNSTREAM, UPSTREAM, Verdict
 from errata.demo.watch import Correction, Value, Watch
-from errata.processors.wire.count_key import CountKey
+from errata.processors.wire.report import CountKey
 from errata.processors.wire.task_id import ScopeId
 
 SHOWN = 14

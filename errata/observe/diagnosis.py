@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
+from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
-from errata.processors.reports.watermarks import combined
-from errata.processors.wire.count_key import CountKey
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, CountKey
 from errata.processors.wire.task_id import TaskId
 
 STALE_MS = 1_500

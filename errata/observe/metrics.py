@@ -1,7 +1,7 @@
 """The metrics of a process: of its tasks, of its sweepers, and of other tasks' invalid reports.
 
 Counts from the reports of tasks are exactly-once and continue across processes. Totals of
-`processors.tasks.meter` start at 0 with the process.
+`processors.tasks.shared.Meter` start at 0 with the process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.count_key import CountKey
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, CountKey
 from errata.processors.wire.task_id import TaskId
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.reading import KafkaReader

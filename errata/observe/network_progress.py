@@ -24,8 +24,7 @@ from errata.observe.diagnosis import (
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
-from errata.processors.wire.count_key import CountKey
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, CountKey
 from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import Cluster, LostOffsetError, Reader, Records, TopicPartition
 

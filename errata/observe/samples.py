@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from errata.processors.tasks.meter import BOUNDS_S, Durations
+from errata.processors.tasks.shared import BOUNDS_S, Durations
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 

@@ -22,8 +22,7 @@ import polars as pl
 
 from errata.deploy.versions import new_arcs
 from errata.processors.arcs.partitioner import Spread
-from errata.processors.ingest.decoding import key_encoder, owners
-from errata.processors.ingest.reconcile import KEY
+from errata.processors.ingest.intake import KEY, key_encoder, owners
 from errata.processors.plan.deployed import announce, write_plan
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope

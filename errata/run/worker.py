@@ -24,8 +24,7 @@ from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.reports.progress_view import View
 from errata.processors.reports.validation import InvalidReport
-from errata.processors.tasks.meter import scope_of
-from errata.processors.tasks.shared import Shared
+from errata.processors.tasks.shared import Shared, scope_of
 from errata.processors.tasks.task import Task
 from errata.run.parts import Actor, Life, Parts, Share
 from errata.settings.logs import about

@@ -18,6 +18,7 @@ from typing import ClassVar, cast
 
 import polars as pl
 
+from errata.processors.boxes.aggregating import Windowed
 from errata.processors.boxes.base import (
     INPUTS,
     RESULTS,
@@ -40,7 +41,6 @@ from errata.processors.boxes.modes import (
     ModeRequest,
 )
 from errata.processors.boxes.states import ROWS, Result, number_rows
-from errata.processors.boxes.windowed import Windowed
 from errata.processors.declare.faults import Fault
 from errata.processors.windows.time_windows import FOREVER_MS, History
 from errata.schemas import revisions as frames

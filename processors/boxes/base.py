@@ -6,6 +6,8 @@ only the revisions of an epoch, and overrides the defaults declared here.
 A box is a pure function on collections with an incremental form. `applied` is the function: it
 computes the whole output from whole inputs. `process` is the incremental form: it computes the
 revisions of the output from one epoch's revisions of the inputs. The laws compare the two.
+`difference` turns two contents of an arc into the revisions between them; `undone` undoes
+revisions.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
+from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 
 if TYPE_CHECKING:
@@ -436,3 +439,39 @@ class Stateless(Box):
 def without_fields(pushed: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Return the pushed-down fields without some names."""
     return {name: needed for name, needed in pushed.items() if name not in names}
+
+
+def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """Return the revisions that turn one content of an arc into another, one per identity.
+
+    Example:
+        >>> from errata.schemas.fields import FieldType
+        >>> fields = {"x": FieldType("long"), "y": FieldType("long")}
+        >>> arc = Arc("a", fields, identity=("x",), event_time="x", partition_by=())
+        >>> before = pl.DataFrame({"x": [1, 2], "y": [5, 6]})
+        >>> difference(arc, before, pl.DataFrame({"x": [1], "y": [7]}))["op"].to_list()
+        [2, 1]
+    """
+    identity = list(arc.identity)
+    keys = pl.concat([before.select(identity), after.select(identity)])
+    keys = keys.unique(maintain_order=True)
+
+    def side(tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+        found = keys.join(
+            tuples.with_columns(pl.lit(True).alias("@there")),
+            on=identity,
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        return found.select(list(arc.fields)), found["@there"].fill_null(False)
+
+    return frames.between(*side(before), *side(after))
+
+
+def undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+    """Return the tuples as they were before some revisions."""
+    identity, names = list(arc.identity), list(arc.fields)
+    touched = frames.identities(revisions, identity)
+    left = now.join(touched, on=identity, how="anti", nulls_equal=True)
+    return pl.concat([left, frames.leaving(revisions, names)])

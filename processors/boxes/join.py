@@ -18,8 +18,18 @@ from functools import reduce
 
 import polars as pl
 
-from errata.processors.boxes.base import INPUTS, Above, Answers, Box, Live, Need, Outcome, Refused
-from errata.processors.boxes.difference import difference, undone
+from errata.processors.boxes.base import (
+    INPUTS,
+    Above,
+    Answers,
+    Box,
+    Live,
+    Need,
+    Outcome,
+    Refused,
+    difference,
+    undone,
+)
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames

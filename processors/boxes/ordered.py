@@ -32,10 +32,10 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     Refused,
+    difference,
     failed,
     without,
 )
-from errata.processors.boxes.difference import difference
 from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM, Choice, ModeRequest
 from errata.processors.boxes.states import number_rows
 from errata.processors.declare.faults import Fault

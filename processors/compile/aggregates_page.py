@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from errata.processors.aggregates.functions import FUNCTIONS, MACROS, Function, Macro
-from errata.processors.compile.aggregate_results import Results
+from errata.processors.compile.aggregate import Results
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 

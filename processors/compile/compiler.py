@@ -1,20 +1,50 @@
 """Compiles a declared network into a plan: types, scopes, anchors, modes.
 
-`compile_network` finds every fault before anything runs and reports all of them at once.
+`compile_network` finds every fault before anything runs and reports all of them at once. It first
+types every arc and builds the box that writes it; each kind of box is typed in its own module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+from errata.processors.boxes.forward import Forward
+from errata.processors.boxes.map import Map
 from errata.processors.boxes.replay import ReplayPath
-from errata.processors.compile.boxes import type_boxes
+from errata.processors.boxes.where import Where
+from errata.processors.compile.aggregate import type_aggregate, type_distinct
+from errata.processors.compile.exchanges import passing
+from errata.processors.compile.join import type_join, type_lookup
+from errata.processors.compile.lag import type_lag
+from errata.processors.compile.loop import type_iterate
 from errata.processors.compile.modes import choose
 from errata.processors.compile.scopes import assign_scopes, make_scopes
-from errata.processors.compile.typed import Typed
+from errata.processors.compile.sources_and_sinks import type_sinks, type_source
+from errata.processors.compile.typed import (
+    NAME_RULE,
+    Typed,
+    bad_name,
+    duration,
+    fault,
+    positive,
+    visible,
+)
+from errata.processors.compile.union import type_union
+from errata.processors.declare import declarations as declared
 from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.declare.network import Network
+from errata.processors.expressions.expression import (
+    Expression,
+    compile_event_time,
+    compile_expression,
+)
+from errata.processors.expressions.opaque import Opaque
 from errata.processors.plan.plan import Plan
+from errata.schemas.arc import Arc
+from errata.schemas.errors import ErrataError
 
 
 def compile_network(
@@ -103,3 +133,112 @@ def kept(typed: Typed) -> dict[str, int]:
             sources = [typed.arcs[source].keep_ms or 0 for source in typed.sources_of[name]]
             result[name] = max(arc.keep_ms, *sources)
     return result
+
+
+def type_boxes(network: Network) -> Typed:
+    """Type every arc of a network, collecting all faults."""
+    typed = Typed()
+    _type_all(network, network.declarations.values(), typed)
+    type_sinks(network, typed)
+    return typed
+
+
+def _type_all(network: Network, declarations: Iterable[declared.Declaration], typed: Typed) -> None:
+    """Type the arcs of some boxes, each after the arcs that it reads."""
+    makers: Mapping[type, Callable[..., None]] = {
+        declared.Source: type_source,
+        declared.Where: _where,
+        declared.Map: _map,
+        declared.Aggregate: type_aggregate,
+        declared.Union: type_union,
+        declared.Join: type_join,
+        declared.Lag: type_lag,
+        declared.Distinct: type_distinct,
+        declared.Lookup: type_lookup,
+        declared.Iterate: partial(type_iterate, type_all=_type_all),
+    }
+    for declaration in declarations:
+        above = declaration.reads
+        if not all(name in typed.arcs for name in above):
+            continue  # an upstream fault is noted already
+        sources = [source for name in above for source in typed.sources_of[name]]
+        typed.sources_of[declaration.name] = tuple(dict.fromkeys(sources)) or (declaration.name,)
+        makers[type(declaration)](network, declaration, typed)
+
+
+def _compiled(text: Any, above: Arc) -> Expression:
+    """Compile an expression, or bind a Python function in its place, over an arc's fields."""
+    if isinstance(text, Opaque):
+        return text.bound(visible(above))
+    return compile_expression(text, visible(above))
+
+
+def _predicate(typed: Typed, box: declared.Where, text: Any) -> Expression | None:
+    try:
+        predicate = _compiled(text, typed.arcs[box.input or ""])
+    except ErrataError as error:
+        fault(typed, box, "a predicate over its input's fields", error, "correct the predicate")
+        return None
+    if predicate.type.kind != "boolean":
+        found = f"{predicate.text!r} of type {predicate.type}"
+        remedy = "compare it with something"
+        fault(typed, box, "a predicate that is true or false", found, remedy)
+        return None
+    return predicate
+
+
+def _where(network: Network, box: declared.Where, typed: Typed) -> None:
+    above = typed.arcs[box.input or ""]
+    keep = duration(typed, box, box.keep, "keep")
+    predicate = _predicate(typed, box, box.predicate)
+    before = len(typed.faults)
+    earlier = [_predicate(typed, box, text) for text in box.earlier]
+    del typed.faults[before:]  # noted where they are declared
+    if predicate is None:
+        return
+    typed.arcs[box.name] = replace(above, name=box.name, keep_ms=keep)
+    typed.boxes[box.name] = Where(
+        typed.arcs[box.name], above.name, predicate, tuple(e for e in earlier if e is not None)
+    )
+
+
+def _map(network: Network, box: declared.Map, typed: Typed) -> None:
+    above = typed.arcs[box.input or ""]
+    before = len(typed.faults)
+    keep = duration(typed, box, box.keep, "keep")
+    positive(typed, box, box.partitions, "partitions")
+    expressions = {}
+    for name, text in box.expressions.items():
+        if bad_name(name):
+            fault(typed, box, NAME_RULE, repr(name), "rename the field")
+        elif name in above.identity:
+            fault(
+                typed,
+                box,
+                "the identity of its input kept",
+                f"{name!r} replaced, which is part of its identity",
+                "give the new value another name",
+            )
+        try:
+            if name == above.event_time and isinstance(text, str):
+                expressions[name] = compile_event_time(text, visible(above))
+            else:
+                expressions[name] = _compiled(text, above)
+        except ErrataError as error:
+            fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
+    if len(typed.faults) > before:
+        return
+    fields = {**above.fields, **{name: e.type for name, e in expressions.items()}}
+    shift = above.event_time_shift_ms
+    if above.event_time in expressions:
+        fields[above.event_time] = fields[above.event_time].required  # null: it is dropped
+        shift = 0
+    arc = replace(above, name=box.name, fields=fields, event_time_shift_ms=shift, keep_ms=keep)
+    read = tuple(above.fields)
+    if box.partitions is None and not set(expressions) & set(above.partition_by):
+        typed.boxes[box.name] = Map(arc, above.name, expressions, read)
+    else:
+        made = passing(typed, arc, partitions=box.partitions)
+        typed.boxes[made.name] = Map(made, above.name, expressions, read)
+        typed.boxes[box.name] = Forward(arc, made.name)
+    typed.arcs[box.name] = arc

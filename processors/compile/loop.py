@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from errata.processors.boxes.base import Box
-from errata.processors.boxes.body import Body
-from errata.processors.boxes.iterate import Iterate
+from errata.processors.boxes.iterate import Body, Iterate
 from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import Typed, carried, duration, fault, positive
 from errata.processors.declare import declarations as declared

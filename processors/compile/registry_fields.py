@@ -10,7 +10,7 @@ from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.declare.network import Network
-from errata.processors.envelopes.meanings import MEANINGS, NANOS, VARIABLE, ZONED
+from errata.processors.envelopes.connect import MEANINGS, NANOS, VARIABLE, ZONED
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import MAX_PRECISION, PHYSICAL, FieldType

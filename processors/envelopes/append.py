@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.envelopes.checks import Batch, Decoded, Refusal, completed, valued
-from errata.processors.envelopes.formats import Tuples
+from errata.processors.envelopes.batch import Batch, Decoded, Refusal, Tuples, completed, valued
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields
 from errata.schemas.revisions import AFTER, INSERT

@@ -1,24 +1,29 @@
 """Records in Avro behind a schema id, each read by its writer's schema.
 
 A writer may order its fields differently, have more of them, of any shape, and use narrower types.
-Debezium's and Connect's names for types are honoured (`processors.envelopes.meanings`).
+Debezium's and Connect's names for types are honoured (`processors.envelopes.connect`). Values are
+read as the writer wrote them and converted to the physical type of the declared field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from errata.processors.envelopes.avro_writer import Read, revisions_of, says_nothing, tuples_of
-from errata.processors.envelopes.checks import Decoded, Refusal, joined, no_tuples, nothing
+from errata.processors.envelopes.batch import Decoded, Made, Refusal, joined, no_tuples, nothing
+from errata.processors.envelopes.connect import MEANINGS, VARIABLE, ZONED, instant, is_instant
+from errata.processors.envelopes.texts import parsed, rescaled
 from errata.processors.wire.dead_letter import UNDECODABLE
-from errata.schemas import framing
+from errata.schemas import decode, framing
+from errata.schemas.decode import Decoder
 from errata.schemas.errors import ErrataError
-from errata.schemas.fields import Fields
+from errata.schemas.fields import MAX_PRECISION, Fields, FieldType
+from errata.schemas.layout import Leaf, Nested
 from errata.topics.registry import NotAvroError, Registry, UnknownSchemaError
 
 
@@ -101,3 +106,219 @@ class AvroFormat:
             return revisions_of(schema, fields, identity=identity, ops=ops)
 
         self.revisions = BySchema(registry, sided, empty).read
+
+
+Convert = Callable[[pl.Series], pl.Series]
+
+_PROMOTED = {  # Avro's promotions that lose nothing
+    "long": {"int", "long"},
+    "float": {"float"},
+    "double": {"int", "float", "double"},
+}
+
+
+def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
+    """Return the conversion of a writer's field to a declared type; None if the types don't match.
+
+    A value that does not fit becomes null.
+
+    Args:
+        leaf: The writer's field.
+        kind: The declared type.
+    """
+    meaning = MEANINGS.get(leaf.semantic, leaf.logical)
+    if kind.kind == "decimal":
+        return _decimal(leaf, kind)
+    if kind.kind.startswith("timestamp-"):
+        if leaf.kind == "string" and meaning == ZONED:
+            return lambda values: parsed(values, kind)
+        if leaf.kind == "long" and is_instant(meaning):
+            return lambda values: instant(values, meaning, kind)
+        return None
+    if kind.kind == "date":
+        return _as_it_is if leaf.kind == "int" and meaning == "date" else None
+    if kind.kind == "uuid":
+        return (lambda values: parsed(values, kind)) if leaf.kind == "string" else None
+    if kind.kind == "string":
+        return _symbols(leaf) if leaf.kind == "enum" else _plain(leaf, {"string"})
+    if meaning and leaf.kind != "string":
+        return None
+    if kind.kind in _PROMOTED:
+        convert = _plain(leaf, _PROMOTED[kind.kind])
+        return convert and (lambda values: values.cast(kind.dtype))
+    return _plain(leaf, {kind.kind})
+
+
+def described(leaf: Leaf) -> str:
+    """Return a writer's type as text for errors."""
+    digits = f"({leaf.precision},{leaf.scale})" if leaf.logical == "decimal" else ""
+    return (leaf.logical or leaf.kind) + digits + (f" ({leaf.semantic})" if leaf.semantic else "")
+
+
+def _as_it_is(values: pl.Series) -> pl.Series:
+    return values
+
+
+def _plain(leaf: Leaf, kinds: set[str]) -> Convert | None:
+    return _as_it_is if leaf.kind in kinds else None
+
+
+def _symbols(leaf: Leaf) -> Convert:
+    symbols = pl.Series(leaf.symbols, dtype=pl.String)
+    return symbols.gather
+
+
+def _decimal(leaf: Leaf, kind: FieldType) -> Convert | None:
+    if leaf.kind == VARIABLE:
+        return lambda values: rescaled(
+            values.struct.field("value"), values.struct.field("scale"), kind
+        )
+    if leaf.logical != "decimal" or leaf.scale > kind.scale:
+        return None
+    known = leaf.precision <= MAX_PRECISION
+    if known and leaf.precision - leaf.scale > kind.precision - kind.scale:
+        return None
+    if known and leaf.scale == kind.scale:
+        return _as_it_is
+    return lambda values: rescaled(
+        values, pl.Series([leaf.scale]).new_from_index(0, len(values)), kind
+    )
+
+
+SIDES = ("before", "after")
+
+Read = Callable[[Sequence[bytes]], Decoded]
+Take = Callable[[Made, pl.DataFrame], None]
+
+
+class WriterSchemaError(ErrataError):
+    """A writer's schema lacks what the source declares."""
+
+
+def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
+    """Return the reader of one writer's tuples, one column per field.
+
+    Args:
+        schema: The writer's schema.
+        fields: The declared fields.
+        missing: Fields that may be missing though they are never null.
+
+    Raises:
+        WriterSchemaError: If a declared field is missing, or of another type.
+        UnsupportedSchemaError: If a field can't be read.
+    """
+    decoder = Decoder(schema, wanted=set(fields))
+    leaves = _leaves(decoder.layout)
+    takes = [
+        _take(name, name, kind, leaves, may_miss=kind.optional or name in missing)
+        for name, kind in fields.items()
+    ]
+    if not leaves:
+        raise WriterSchemaError(f"needs some of {', '.join(fields)}, found none of them")
+    return lambda bodies: _made(decoder.decode_each(bodies), takes)
+
+
+def revisions_of(
+    schema: Any, fields: Fields, *, identity: Collection[str], ops: Mapping[str, int]
+) -> Read:
+    """Return the reader of one writer's revisions: op as a code, and both sides.
+
+    Args:
+        schema: The writer's schema.
+        fields: The declared fields.
+        identity: The fields that a ``before`` needs.
+        ops: Codes of the ops.
+
+    Raises:
+        WriterSchemaError: If ``op``, ``after`` or a field is missing, or a field has another type.
+        UnsupportedSchemaError: If a field can't be read.
+    """
+    wanted = {f"{side}.{name}" for side in SIDES for name in fields}
+    decoder = Decoder(schema, wanted={"op", *wanted})
+    op = _leaves(decoder.layout).get("op")
+    if op is None or not (op.symbols or op.kind == "string"):
+        raise WriterSchemaError("needs a field 'op', an enum or a string, found none")
+    sides = {part.name: part for part in decoder.layout if isinstance(part, Nested)}
+    if "after" not in sides and "message" not in _names(schema):
+        raise WriterSchemaError("needs a record field 'after', found none")
+    takes = [_has(side, sides.get(side)) for side in SIDES]
+    for side in SIDES:
+        leaves = _leaves(sides[side].leaves) if side in sides else {}
+        for name, kind in fields.items():
+            asked = side in sides and (side == "after" or name in identity)
+            column = f"{side}.{name}"
+            takes.append(_take(name, column, kind, leaves, may_miss=kind.optional or not asked))
+
+    codes = pl.Series([ops.get(symbol) for symbol in op.symbols], dtype=pl.UInt8)
+
+    def take_op(made: Made, frame: pl.DataFrame) -> None:
+        told = frame["op"]
+        made.columns["op"] = (
+            told.replace_strict(ops, default=None, return_dtype=pl.UInt8)
+            if codes.is_empty()
+            else codes.gather(told)
+        )
+
+    return lambda bodies: _made(decoder.decode_each(bodies), [take_op, *takes])
+
+
+def says_nothing(schema: Any) -> bool:
+    """Whether a writer's records are Debezium's heartbeats or transaction boundaries."""
+    names = _names(schema)
+    return names == {"ts_ms"} or (names >= {"status", "id"} and not names & {"op", *SIDES})
+
+
+def _names(schema: Any) -> set[str]:
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    named = fields if isinstance(fields, list) else []
+    return {str(field.get("name")) for field in named if isinstance(field, dict)}
+
+
+def _leaves(layout: Sequence[object]) -> dict[str, Leaf]:
+    return {part.name: part for part in layout if isinstance(part, Leaf)}
+
+
+def _made(found: decode.Decoded, takes: Sequence[Take]) -> Decoded:
+    made = Made()
+    for take in takes:
+        take(made, found.frame)
+    done = made.decoded(found.good)
+    refused = [Refusal(row, UNDECODABLE, why) for row, why in found.bad]
+    return replace(done, refused=refused + done.refused) if refused else done
+
+
+def _take(
+    name: str, column: str, kind: FieldType, leaves: dict[str, Leaf], *, may_miss: bool
+) -> Take:
+    """Return the function that adds the column of a declared field."""
+    leaf = leaves.get(column)
+    if leaf is None:
+        if not may_miss:
+            place = column.removesuffix(name).strip(".")
+            raise WriterSchemaError(f"missing field {name!r}" + (f" in {place!r}" if place else ""))
+        return lambda made, frame: made.add_constant(column, None, kind.dtype, frame.height)
+    convert = conversion(leaf, kind)
+    if convert is None:
+        raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {described(leaf)}")
+
+    def take(made: Made, frame: pl.DataFrame) -> None:
+        given = frame[column]
+        values = convert(given)
+        shown = given.struct.field("value") if isinstance(given.dtype, pl.Struct) else given
+        made.columns[column] = made.checked(name, values, given=shown, kind=kind)
+
+    return take
+
+
+def _has(side: str, part: Nested | None) -> Take:
+    """Return the function that adds the column ``has_<side>``."""
+    column = f"has_{side}"
+    if part is None or part.null_at is None:
+        return lambda made, frame: made.add_constant(
+            column, part is not None, pl.Boolean, frame.height
+        )
+
+    def take(made: Made, frame: pl.DataFrame) -> None:
+        made.columns[column] = frame[side]
+
+    return take

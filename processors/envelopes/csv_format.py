@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from errata.processors.envelopes.checks import Decoded, Refusal
-from errata.processors.envelopes.made import Made
+from errata.processors.envelopes.batch import Decoded, Made, Refusal
 from errata.processors.envelopes.texts import decoded, parsed
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.envelopes.checks import ROW, Batch, Decoded, Refusal, valued
-from errata.processors.envelopes.formats import Revisions
+from errata.processors.envelopes.batch import ROW, Batch, Decoded, Refusal, Revisions, valued
 from errata.processors.envelopes.keys import Keys
 from errata.processors.envelopes.upsert import identities
 from errata.processors.wire.dead_letter import TRUNCATE

@@ -1,22 +1,42 @@
-"""Records in JSON: one object each, or Kafka Connect's ``{"schema": ..., "payload": ...}``."""
+"""Records in JSON: one object each, or Kafka Connect's ``{"schema": ..., "payload": ...}``.
+
+An object that has a declared field twice is refused: two readers might see different values.
+Compiled code decodes objects into structs; a column collects one attribute of all structs. Values
+that JSON has no type for (decimals, times, uuids, bytes) stay text until they become a column, so
+that numbers are read digit by digit, never through a double.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
-from typing import Protocol
+from itertools import repeat
+from operator import attrgetter, is_
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-from msgspec import Raw
+from msgspec import UNSET, Meta, Raw, UnsetType
 
-from errata.processors.envelopes.checks import Decoded, joined, no_tuples, nothing
-from errata.processors.envelopes.connect_block import Block
-from errata.processors.envelopes.json_records import RevisionReader, TupleReader, decoded_each
-from errata.schemas.fields import Fields
+from errata.processors.envelopes.batch import (
+    ROW,
+    Decoded,
+    Made,
+    Refusal,
+    joined,
+    no_tuples,
+    nothing,
+)
+from errata.processors.envelopes.connect import DECIMAL, VARIABLE, Block, instant, is_instant
+from errata.processors.envelopes.texts import decoded, parsed, rescaled
+from errata.processors.wire.dead_letter import UNDECODABLE
+from errata.schemas.decode import unscaled
+from errata.schemas.fields import Fields, FieldType
 
 _WRAPPED = b'{"schema":'
 _MOST_READERS = 100
@@ -98,3 +118,287 @@ class ByBlock:
                 self.readers.clear()
             self.readers[block] = self.reader(Block.of(block) if block else Block())
         return self.readers[block]
+
+
+Places = npt.NDArray[np.int64]
+
+_HELD: dict[str, Any] = {
+    "string": str,
+    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
+    "float": float,
+    "double": float,
+    "boolean": bool,
+}
+"""Types that msgspec checks; of all other types it passes on the text."""
+
+_NONE = {UNSET: None}
+_HINT = "; base64 of a decimal is read only with a schema block that tells its scale"
+
+
+class VariableScale(msgspec.Struct, eq=False, gc=False):
+    """Debezium's decimal with a scale of its own."""
+
+    scale: Annotated[int, Meta(ge=-1000, le=1000)]
+    value: bytes
+
+
+class JsonTuples:
+    """Turns JSON objects into columns.
+
+    Args:
+        fields: The declared fields; others are skipped.
+        block: The schema block in front of the objects; an empty one if there is none.
+    """
+
+    def __init__(self, fields: Fields, block: Block) -> None:
+        self.fields, self.block = fields, block
+        self.meanings = {name: block.meanings.get(name, "") for name in fields}
+        held = {name: self._held(name, kind) for name, kind in fields.items()}
+        self.raw = {name for name, kept in held.items() if kept is Raw}
+        attributes = [
+            (name, Raw, Raw()) if name in self.raw else (name, kept | None | UnsetType, UNSET)
+            for name, kept in held.items()
+        ]
+        self.struct: Any = msgspec.defstruct("Tuple", attributes, gc=False, eq=False)
+
+    def _held(self, name: str, kind: FieldType) -> Any:
+        return VariableScale if self.meanings[name] == VARIABLE else _HELD.get(kind.kind, Raw)
+
+    def columns(
+        self, made: Made, found: Sequence[Any], places: Places, *, prefix: str = ""
+    ) -> tuple[dict[str, pl.Series], int]:
+        """Return a column for each field, and the total number of fields in all objects.
+
+        Args:
+            made: Collects faults.
+            found: The structs.
+            places: The row of each struct.
+            prefix: Prefix of the columns' names.
+        """
+        if not len(found):
+            return {prefix + n: pl.Series([], dtype=k.dtype) for n, k in self.fields.items()}, 0
+        columns, there = {}, 0
+        for name, kind in self.fields.items():
+            values = list(map(attrgetter(name), found))
+            if name in self.raw:
+                pieces = pl.Series(list(map(bytes, values)), dtype=pl.Binary)
+                there += int((pieces.bin.size() > 0).sum())
+                given, column, hint = self._of_texts(name, kind, pieces)
+            else:
+                missing = values.count(UNSET)
+                there += len(values) - missing
+                if missing:
+                    values = list(map(_NONE.get, values, values))
+                given, column, hint = self._of_values(name, kind, values)
+            columns[prefix + name] = made.checked(
+                name, column, given=given, kind=kind, places=places, hint=hint
+            )
+        return columns, there
+
+    def _of_values(
+        self, name: str, kind: FieldType, values: list[Any]
+    ) -> tuple[pl.Series, pl.Series, str]:
+        if self.meanings[name] == VARIABLE:
+            found = [(None, None) if v is None else (v.scale, v.value) for v in values]
+            given = pl.Series([value for _, value in found], dtype=pl.Binary)
+            scales = pl.Series([scale for scale, _ in found], dtype=pl.Int64)
+            return given, rescaled(_unscaled(given), scales, kind), ""
+        if kind.kind != "float":
+            given = pl.Series(values, dtype=kind.dtype)
+            return given, given, ""
+        given = pl.Series(values, dtype=pl.Float64)
+        column = given.cast(pl.Float32)
+        return given, column.zip_with(column.is_finite().fill_null(False), column.clear(1)), ""
+
+    def _of_texts(
+        self, name: str, kind: FieldType, pieces: pl.Series
+    ) -> tuple[pl.Series, pl.Series, str]:
+        """Parse pieces of JSON (numbers, texts, null); return them, their values, and a hint."""
+        given = decoded(pieces).fill_null("\ufffd")  # not UTF-8: matches no type
+        null = given.is_in(["null", ""])
+        if null.any():
+            given = given.zip_with(~null, given.clear(1))
+        quoted, texts = given.str.starts_with('"'), given
+        if quoted.any():
+            texts = given.str.strip_prefix('"').str.strip_suffix('"')
+            texts = texts.str.replace_all("\\/", "/", literal=True)
+        meaning = self.meanings[name]
+        if kind.kind == "decimal" and meaning == DECIMAL:
+            coded = texts.zip_with(quoted.fill_null(False), texts.clear(1))
+            scale = pl.Series([self.block.scales[name]]).new_from_index(0, len(texts))
+            column = rescaled(_unscaled(parsed(coded, FieldType("bytes"))), scale, kind)
+            return given, column.zip_with(coded.is_not_null(), parsed(texts, kind)), ""
+        if kind.kind.startswith("timestamp-") and is_instant(meaning):
+            counted = parsed(texts, FieldType("long"))
+            return given, instant(counted, meaning, kind), f", which is a {meaning}"
+        hint = _HINT if kind.kind == "decimal" and quoted.any() else ""
+        return given, parsed(texts, kind), hint
+
+
+def _unscaled(binary: pl.Series) -> pl.Series:
+    """Decode big-endian integers; null where the bytes are null or exceed 128 bits."""
+    numbers, wide = unscaled(binary.fill_null(b"").to_list())
+    numbers = numbers.zip_with(binary.is_not_null(), numbers.clear(1))
+    return numbers.scatter(wide, None) if wide else numbers
+
+
+SIDES = ("before", "after")
+
+_BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class TupleReader:
+    """Reads objects that are tuples, one column per field.
+
+    Args:
+        fields: The declared fields.
+        block: The schema block in front of them.
+    """
+
+    def __init__(self, fields: Fields, block: Block) -> None:
+        self.tuples = JsonTuples(fields, block)
+        self.decode = msgspec.json.Decoder(self.tuples.struct).decode
+        self.once = Once(fields)
+
+    def read(self, texts: Sequence[bytes]) -> Decoded:
+        """Return the decoded objects and the refused ones."""
+        found, rows, refused = decoded_each(self.decode, texts)
+        made = Made()
+        made.columns, there = self.tuples.columns(made, found, np.arange(len(found)))
+        self.once.check(made, [texts[row] for row in rows.tolist()] if refused else texts, there)
+        done = made.decoded(rows)
+        return replace(done, refused=refused + done.refused)
+
+
+class RevisionReader:
+    """Reads objects with ``op``, ``before`` and ``after``, native or Debezium's.
+
+    Args:
+        fields: The declared fields.
+        block: The schema block in front of them.
+        ops: Codes of the ops.
+        connector: Whether Debezium's heartbeats and transaction boundaries are skipped.
+    """
+
+    def __init__(
+        self, fields: Fields, block: Block, *, ops: Mapping[str, int], connector: bool
+    ) -> None:
+        self.ops = ops
+        inner = block.structs.get("after", block.structs.get("before", Block()))
+        self.tuples, self.connector = JsonTuples(fields, inner), connector
+        side = self.tuples.struct | None | UnsetType
+        attributes = [("op", str | None | UnsetType, UNSET), *((n, side, UNSET) for n in SIDES)]
+        whole: Any = msgspec.defstruct("Revision", attributes, gc=False, eq=False)
+        self.decode = msgspec.json.Decoder(whole).decode
+        self.once = Once(["op", *SIDES, *fields])
+
+    def read(self, texts: Sequence[bytes]) -> Decoded:
+        """Return the decoded objects and the refused ones."""
+        found, rows, refused = decoded_each(self.decode, texts)
+        made, passed = Made(), 0
+        ops = list(map(attrgetter("op"), found))
+        there = len(ops) - ops.count(UNSET)
+        made.columns["op"] = pl.Series(list(map(self.ops.get, ops)), dtype=pl.UInt8)
+        for name in SIDES:
+            sides = list(map(attrgetter(name), found))
+            there += len(sides) - sides.count(UNSET)
+            has = np.fromiter(map(is_, map(type, sides), repeat(self.tuples.struct)), np.bool_)
+            places = np.flatnonzero(has)
+            present = [sides[i] for i in places.tolist()] if len(places) < len(sides) else sides
+            columns, inside = self.tuples.columns(made, present, places, prefix=f"{name}.")
+            there += inside
+            made.columns[f"has_{name}"] = pl.Series(has, dtype=pl.Boolean)
+            made.columns |= _spread(columns, has, places)
+        kept = [texts[row] for row in rows.tolist()] if refused else texts
+        self.once.check(made, kept, there)
+        done = made.decoded(rows)
+        frame = done.frame
+        if self.connector and frame["op"].null_count():
+            silent = frame.filter(
+                pl.col("op").is_null() & ~pl.col("has_before") & ~pl.col("has_after")
+            )[ROW].to_list()
+            silent = [row for row in silent if says_nothing(texts[row])]
+            frame, passed = frame.filter(~pl.col(ROW).is_in(silent)), len(silent)
+        return Decoded(frame, refused + done.refused, passed)
+
+
+class Once:
+    """Finds objects that have a field twice, even with escapes in its name.
+
+    It counts field names in the texts and fields in the structs. Only if the counts differ does it
+    parse each object again.
+
+    Args:
+        names: The fields.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = frozenset(names)
+        self._pattern = rf'(?:"(?:{"|".join(map(re.escape, names))})|\\u[^"]*)"\s*:'
+
+    def check(self, made: Made, texts: Sequence[bytes], there: int) -> None:
+        """Note a fault for each object that has a field twice.
+
+        Args:
+            made: Collects faults.
+            texts: The objects.
+            there: Number of fields of all structs together.
+        """
+        column = decoded(pl.Series(texts, dtype=pl.Binary))
+        if int(column.str.count_matches(self._pattern).sum()) == there:
+            return
+        for place, text in enumerate(texts):
+            fault = self._fault(text)
+            if fault is not None:
+                made.faults.setdefault(place, fault)
+
+    def _fault(self, text: bytes) -> str | None:
+        found: list[str] = []
+
+        def pairs(members: list[tuple[str, object]]) -> None:
+            named = [name for name, _ in members if name in self.names]
+            found.extend(name for name in named if named.count(name) > 1)
+
+        try:
+            json.loads(text, object_pairs_hook=pairs, parse_int=str, parse_float=str)
+        except UnicodeDecodeError as error:  # in a part that no struct reads
+            return f"not UTF-8: {error.reason}"
+        return f"field {found[0]!r} is there twice" if found else None
+
+
+def decoded_each(
+    decode: Callable[[bytes], Any], texts: Sequence[bytes]
+) -> tuple[list[Any], Places, list[Refusal]]:
+    """Decode each text; return the results, their rows, and refusals of the others."""
+    try:
+        return list(map(decode, texts)), np.arange(len(texts)), []
+    except _BAD:  # some text is bad: decode them one by one
+        found, rows, refused = [], [], []
+        for row, text in enumerate(texts):
+            try:
+                found.append(decode(text))
+            except _BAD as error:
+                refused.append(Refusal(row, UNDECODABLE, f"not the JSON that is needed: {error}"))
+            else:
+                rows.append(row)
+        return found, np.array(rows, np.int64), refused
+
+
+def says_nothing(text: bytes) -> bool:
+    """Whether an object is Debezium's heartbeat or transaction boundary."""
+    found = msgspec.json.decode(text)
+    return set(found) == {"ts_ms"} or ("id" in found and found.get("status") in ("BEGIN", "END"))
+
+
+def _spread(
+    columns: dict[str, pl.Series], has: npt.NDArray[np.bool_], places: Places
+) -> dict[str, pl.Series]:
+    """Extend columns of some records to all records, with null for the others."""
+    if len(places) == len(has):
+        return columns
+    if not len(places):
+        return {name: column.clear(len(has)) for name, column in columns.items()}
+    at = pl.Series(np.where(has, np.cumsum(has) - 1, 0))
+    at = at.set(pl.Series(~has), None)
+    return {name: column.gather(at) for name, column in columns.items()}

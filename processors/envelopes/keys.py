@@ -13,13 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.processors.envelopes.avro_format import BySchema
-from errata.processors.envelopes.avro_writer import Read, tuples_of
-from errata.processors.envelopes.checks import ROW, Decoded, Refusal, joined, no_tuples, valued
-from errata.processors.envelopes.connect_block import Block
-from errata.processors.envelopes.json_format import ByBlock
-from errata.processors.envelopes.json_records import TupleReader
-from errata.processors.envelopes.made import Made
+from errata.processors.envelopes.avro_format import BySchema, Read, tuples_of
+from errata.processors.envelopes.batch import ROW, Decoded, Made, Refusal, joined, no_tuples, valued
+from errata.processors.envelopes.connect import Block
+from errata.processors.envelopes.json_format import ByBlock, TupleReader
 from errata.processors.envelopes.texts import decoded, parsed
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import framing

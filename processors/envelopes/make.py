@@ -7,7 +7,7 @@ from typing import Protocol
 from errata.processors.envelopes import debezium, native
 from errata.processors.envelopes.append import Append
 from errata.processors.envelopes.avro_format import AvroFormat
-from errata.processors.envelopes.checks import Batch, Decoded
+from errata.processors.envelopes.batch import Batch, Decoded
 from errata.processors.envelopes.csv_format import CsvFormat
 from errata.processors.envelopes.json_format import JsonFormat
 from errata.processors.envelopes.keys import Keys

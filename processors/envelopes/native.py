@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from errata.processors.envelopes.checks import Batch, Decoded, Refusal, valued
-from errata.processors.envelopes.formats import Revisions
+from errata.processors.envelopes.batch import Batch, Decoded, Refusal, Revisions, valued
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.revisions import OPS
 

@@ -9,16 +9,16 @@ import numpy as np
 import polars as pl
 
 from errata.processors.envelopes.append import entering
-from errata.processors.envelopes.checks import (
+from errata.processors.envelopes.batch import (
     ROW,
     Batch,
     Decoded,
     Refusal,
+    Tuples,
     completed,
     joined,
     valued,
 )
-from errata.processors.envelopes.formats import Tuples
 from errata.processors.envelopes.keys import Keys
 from errata.schemas.fields import Fields
 from errata.schemas.revisions import BEFORE, DELETE

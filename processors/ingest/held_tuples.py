@@ -16,9 +16,8 @@ import polars as pl
 
 from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
-from errata.processors.ingest.decoding import Intake
 from errata.processors.ingest.identity_index import FullIndexError, Index
-from errata.processors.ingest.reconcile import Taken
+from errata.processors.ingest.intake import Intake, Taken
 from errata.processors.plan.source import Source
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import Report
@@ -105,7 +104,7 @@ class HeldTuples:
             self._commit()
 
     def judge(self, given: pl.DataFrame) -> Taken:
-        """Reconcile a batch of source revisions with the index; see `reconcile.take`."""
+        """Reconcile a batch of source revisions with the index; see `intake.take`."""
         return self.intake.judge(self.index, given)
 
     def change(self, taken: Taken, *, epoch: int, report: Report) -> list[Emission]:

@@ -16,17 +16,16 @@ from pathlib import Path
 import polars as pl
 
 from errata.processors.arcs.partitioner import Emission
-from errata.processors.compile.originals import NEWEST_MS, originals
+from errata.processors.compile.sources_and_sinks import NEWEST_MS, originals
 from errata.processors.declare.declarations import EARLIEST
-from errata.processors.envelopes.checks import ROW, Refusal
-from errata.processors.ingest.decoding import Intake, owners
+from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
-from errata.processors.ingest.reconcile import NEWEST
+from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.plan.source import Source
-from errata.processors.tasks.dead_letters import letters, tally
+from errata.processors.tasks.dead_letters import letters_of_records, tally_records
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, Floor
@@ -237,7 +236,7 @@ class IngestTask(Task):
             newest_ms = taken.newest_ms
             counts.update(taken.counts)
         counts.update(read=len(values), passed=decoded.passed)
-        counts.update(tally(refused))
+        counts.update(tally_records(refused))
         if newest_ms is not None:
             self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
         watermark = FOREVER if ends else IDLE if idle else self.newest_ms
@@ -254,7 +253,7 @@ class IngestTask(Task):
             resume={self.place: self.reader.position(self.place)},
             counts=dict(counts),
         )
-        dead = letters(
+        dead = letters_of_records(
             self.shared,
             refused,
             originals(held if refused else []),

@@ -15,15 +15,14 @@ from pathlib import Path
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.compile.originals import NEWEST_MS
-from errata.processors.envelopes.checks import ROW, Refusal
-from errata.processors.ingest.decoding import Intake, owners
+from errata.processors.compile.sources_and_sinks import NEWEST_MS
+from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
-from errata.processors.ingest.reconcile import NEWEST
+from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.source import Source
-from errata.processors.tasks.dead_letters import letters, tally
+from errata.processors.tasks.dead_letters import letters_of_records, tally_records
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.task_id import ScopeId
@@ -104,7 +103,7 @@ class OwnerTask(Task):
             return
         found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
         refused += [Refusal(*row) for row in found.unique(ROW, keep="first").iter_rows()]
-        dead = letters(
+        dead = letters_of_records(
             self.shared,
             refused,
             passed.drop(NEWEST_MS),
@@ -114,7 +113,7 @@ class OwnerTask(Task):
         )
         counts = Counter(self.report.counts)
         counts.update(taken.counts)
-        counts.update(tally(refused))
+        counts.update(tally_records(refused))
         resume = {source.place: source.drop(epoch)}
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead)

@@ -1,10 +1,12 @@
 """The progress of all tasks, as one process knows it.
 
-An idle task writes nothing; its progress is inferred from its inputs.
+An idle task writes nothing; its progress is inferred from its inputs. From the progress follows
+where a reader of an arc starts that wants future epochs only, not its history (`settled`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -14,9 +16,8 @@ import polars as pl
 
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import ingest_scope
-from errata.processors.reports.frontiers import Frontiers
+from errata.processors.reports.frontiers import Frontiers, Line, Watermarks
 from errata.processors.reports.validation import InvalidReport, ReportValidator
-from errata.processors.reports.watermarks import Line, Watermarks
 from errata.processors.wire import plan_records
 from errata.processors.wire import report as reports
 from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord
@@ -26,6 +27,7 @@ from errata.schemas import framing
 from errata.topics import names
 from errata.topics.catch_up import catch_up
 from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition
+from errata.topics.transactions import TIMEOUT_S
 
 
 class View:
@@ -226,3 +228,29 @@ def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]
         .filter(pl.col("epoch") <= pl.col("__last"))
         .drop("__last")
     )
+
+
+_LONGEST_MS = int(2 * TIMEOUT_S * 1000)
+"""No transaction stays open this long."""
+
+
+def settled(view: View, arc: str, *, now_ms: int | None = None) -> tuple[int, list[int]]:
+    """Return an epoch, and by partition an offset; records of later epochs lie at or after it.
+
+    The epoch is the newest that a writer of the arc has reported. Records so old that their
+    transaction must have ended are reported by now.
+
+    Args:
+        view: The tasks' reports; it is caught up here.
+        arc: The arc.
+        now_ms: The time in ms since 1970; None: the clock's.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    partitions, starts = range(view.plan.partition_count(arc)), []
+    for partition in partitions:
+        place = TopicPartition(view.plan.topic(arc), partition)
+        end = view.cluster.end(place)  # asked first: offset_at may return a later one
+        starts.append(min(end, view.cluster.offset_at(place, now_ms - _LONGEST_MS)))
+    view.catch_up()
+    writers = {writer for partition in partitions for writer in view.writers(arc, partition)}
+    return max(view.of(writer).done for writer in writers), starts

@@ -1,24 +1,33 @@
-"""The dead letters of a batch: each refused record, verbatim, with the reason."""
+"""The dead letters of a task: refused records of a source, and tuples that boxes refuse.
+
+An ingest task refuses records; each becomes a dead letter, verbatim, with the reason. A tuple that
+a box refuses becomes a dead letter too, or stops the process.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
 import polars as pl
 
-from errata.processors.envelopes.checks import Refusal
+from errata.processors.arcs.arc_topic import ArcCodec, Meta
+from errata.processors.boxes.base import Refused
+from errata.processors.envelopes.batch import LONGEST_VALUE, Refusal
+from errata.processors.expressions.opaque import plain
+from errata.processors.plan.plan import Plan
+from errata.processors.tasks.scope_run import BoxError, EpochResult
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import dead_letter
-from errata.processors.wire.count_key import DEAD_LETTERS, CountKey
-from errata.processors.wire.dead_letter import DeadLetter
-from errata.processors.wire.report import Report
+from errata.processors.wire.dead_letter import NO_RECORD, DeadLetter
+from errata.processors.wire.report import DEAD_LETTERS, INTERVAL_MS, CountKey, Report
 from errata.schemas import framing
+from errata.schemas import revisions as frames
 from errata.topics import names
 
 
-def letters(
+def letters_of_records(
     shared: Shared,
     refused: Sequence[Refusal],
     originals: pl.DataFrame,
@@ -68,8 +77,113 @@ def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
     return {told_in: [(None, value) for value in framing.frame(bodies, schema_id)]}
 
 
-def tally(refused: Sequence[Refusal]) -> Counter[str]:
+def tally_records(refused: Sequence[Refusal]) -> Counter[str]:
     """Return the number of refused records, in total and by reason, for a report's counts."""
     found = Counter(str(CountKey.of_reason(refusal.reason)) for refusal in refused)
     found[DEAD_LETTERS] = len(refused)
     return found
+
+
+_LONGEST_TEXT = 1_000
+"""Most characters of a reason, and of a tuple, in a message."""
+
+_REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to leave them out'
+
+
+def fail_on_refused(plan: Plan, result: EpochResult) -> None:
+    """Fail on the first refused tuple; called with ``on_error = "stop"``.
+
+    Raises:
+        BoxError: If a tuple is refused.
+    """
+    for box, refused in result.refused.items():
+        for some in refused:
+            raise BoxError(box, result.memory.done, next(_told(plan, box, some)), remedy=_REMEDY)
+
+
+class Codecs(Protocol):
+    """A plan and the codecs of its arcs."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+
+    def codec(self, arc: str) -> ArcCodec:
+        """Return the codec of an arc."""
+
+
+def letters_of_tuples(
+    codecs: Codecs, results: Sequence[EpochResult], *, partition: int, report: Report
+) -> list[DeadLetter]:
+    """Return the dead letters of some epochs.
+
+    Args:
+        codecs: The plan and the codecs of its arcs.
+        results: Results of the epochs.
+        partition: Partition of the task.
+        report: Report of the task.
+    """
+    return [
+        DeadLetter(
+            task=report.task,
+            attempt=report.attempt,
+            epoch=result.memory.done,
+            reason=refused.kind,
+            detail=f"box {box!r}, epoch {result.memory.done}: {told}",
+            topic=codecs.plan.topic(refused.arc),
+            partition=partition,
+            offset=NO_RECORD,
+            time_ms=result.memory.done * INTERVAL_MS,
+            key=key,
+            value=value,
+        )
+        for result in results
+        for box, several in result.refused.items()
+        for refused in several
+        for told, key, value in zip(
+            _told(codecs.plan, box, refused),
+            *_records(
+                codecs.codec(refused.arc),
+                refused.tuples,
+                Meta(report.task, report.attempt, result.memory.done),
+            ),
+            strict=True,
+        )
+    ]
+
+
+def tally_letters(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
+    """Return the number of dead letters, in total and by reason, for a report's counts."""
+    found = Counter(str(CountKey.of_reason(letter.reason)) for letter in letters)
+    return found + Counter({DEAD_LETTERS: len(letters)})
+
+
+def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
+    """Yield the reason and the tuple of each refusal, as text."""
+    arc, what = plan.arcs[refused.arc], "result" if refused.arc == box else "tuple"
+    names = [name for name in arc.visible if name in refused.tuples.columns]
+    columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
+    for number, reason in enumerate(refused.reasons):
+        row = {name: column[number] for name, column in zip(names, columns, strict=True)}
+        yield f"{_short(reason)}; {what} {_short(str(row))} of arc {arc.name!r}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "..."
+
+
+def _records(
+    codec: ArcCodec, tuples: pl.DataFrame, meta: Meta
+) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+    """Return the keys and values of tuples as records of their arc; None where fields are missing.
+
+    A value above `LONGEST_VALUE` bytes is None too.
+    """
+    if not set(codec.arc.identity) <= set(tuples.columns):  # an arc within a loop
+        return [None] * tuples.height, [None] * tuples.height
+    keys = codec.keys(tuples.select(codec.arc.identity))
+    if not set(codec.arc.fields) <= set(tuples.columns):
+        return keys, [None] * len(keys)
+    whole = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
+    values = codec.values(frames.between(tuples, ~whole, tuples, whole), meta)
+    return keys, [value if len(value) <= LONGEST_VALUE else None for value in values]

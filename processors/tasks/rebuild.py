@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from errata.processors.boxes import difference as differences
+from errata.processors.boxes import base as differences
 from errata.processors.boxes.base import Refused
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
-from errata.processors.wire.count_key import CountKey
+from errata.processors.wire.report import CountKey
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 

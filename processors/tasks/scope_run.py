@@ -21,8 +21,7 @@ from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.scope import Scope
 from errata.processors.propagation.orders import ORDERS
-from errata.processors.wire.count_key import CountKey
-from errata.processors.wire.report import FOREVER
+from errata.processors.wire.report import FOREVER, CountKey
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 

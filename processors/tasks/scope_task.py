@@ -15,8 +15,13 @@ from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import Ask
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks import rebuild
-from errata.processors.tasks.dead_letters import Posted, posted
-from errata.processors.tasks.refused_tuples import check, letters_of, tally
+from errata.processors.tasks.dead_letters import (
+    Posted,
+    fail_on_refused,
+    letters_of_tuples,
+    posted,
+    tally_letters,
+)
 from errata.processors.tasks.replay_client import Answering, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
@@ -167,9 +172,9 @@ class ScopeTask(Task):
 
     def _told(self, results: Sequence[EpochResult]) -> tuple[Posted, dict[str, int]]:
         """Return the dead letters of some epochs as records, and the counts of their report."""
-        dead = letters_of(self.shared, results, partition=self.partition, report=self.report)
+        dead = letters_of_tuples(self.shared, results, partition=self.partition, report=self.report)
         counts = Counter(self.report.counts)
-        for found in (*(result.counts for result in results), tally(dead)):
+        for found in (*(result.counts for result in results), tally_letters(dead)):
             counts.update(found)
         return posted(self.shared, dead), dict(counts)
 
@@ -236,7 +241,7 @@ class ScopeTask(Task):
             _, before = self._recomputed(self.report.done, self.report.watermark)
             result = rebuild.beyond(result, before)
         if self.shared.on_error == STOP:
-            check(self.plan, result)
+            fail_on_refused(self.plan, result)
         emissions = []
         for name in self.scope.outputs:
             codec, arc = self.shared.codec(name), self.plan.arcs[name]
@@ -325,5 +330,5 @@ class ScopeTask(Task):
         except StopIteration as stop:
             result: EpochResult = stop.value
             if self.shared.on_error == STOP:
-                check(self.plan, result)
+                fail_on_refused(self.plan, result)
             return result

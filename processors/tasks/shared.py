@@ -1,17 +1,100 @@
-"""State that the tasks of one process share: cluster, plan, view, and codecs made once."""
+"""State that the tasks of one process share: cluster, plan, view, codecs made once, and a meter.
+
+The meter counts for the process's metrics, per batch, never per record. The totals in reports are
+exactly once and outlive the process; the meter starts at 0 with it.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.arcs.partitioner import Emission
 from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
-from errata.processors.tasks.meter import Meter
+from errata.processors.wire.task_id import TaskId
+from errata.schemas.revisions import OPS
 from errata.topics.cluster import Cluster
 from errata.topics.registry import Registry
+
+BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Inclusive upper bounds of the buckets of `Durations`; one more bucket has no bound."""
+
+
+@dataclass
+class Durations:
+    """A histogram of durations.
+
+    Args:
+        buckets: Number of durations by bound of `BOUNDS_S`; the last bucket is beyond them all.
+        total_s: Sum of all durations.
+    """
+
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    total_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Add one duration."""
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+
+class Meter:
+    """Running totals of one process.
+
+    Example:
+        >>> meter = Meter()
+        >>> meter.answered["trades"] += 1
+        >>> meter.committed("prices.0", seconds=0.02)
+        >>> meter.commits["prices"].total_s
+        0.02
+    """
+
+    def __init__(self) -> None:
+        self.revisions: Counter[tuple[str, str]] = Counter()
+        """Committed revisions, by arc and op."""
+        self.epochs: Counter[str] = Counter()
+        """Epochs in which something was written, by scope."""
+        self.commits: dict[str, Durations] = {}
+        """Commits by scope."""
+        self.doubtful: Counter[str] = Counter()
+        """Commits of unknown outcome and fencings by a timeout, by scope: each a new attempt."""
+        self.answered: Counter[str] = Counter()
+        """Answered replay requests, by connection point."""
+        self.refused: Counter[str] = Counter()
+        """Replay requests refused because history is gone, by connection point."""
+        self.tuples: Counter[str] = Counter()
+        """Tuples in replay replies, by connection point."""
+
+    def wrote(self, task: str, emissions: Sequence[Emission]) -> None:
+        """Count the revisions that a task has committed."""
+        for emission in emissions:
+            counts = np.bincount(emission.revisions["op"].to_numpy(), minlength=len(OPS))
+            for op, count in zip(OPS, counts.tolist(), strict=True):
+                self.revisions[emission.arc, op] += count
+        self.epochs[scope_of(task)] += len({emission.epoch for emission in emissions})
+
+    def committed(self, task: str, *, seconds: float) -> None:
+        """Count one commit of a task."""
+        self.commits.setdefault(scope_of(task), Durations()).add(seconds)
+
+
+def scope_of(task: str) -> str:
+    """Return the scope of a task.
+
+    Example:
+        >>> scope_of("ingest.trades.3")
+        'ingest.trades'
+    """
+    return str(TaskId.parse(task).scope)
+
 
 DEAD_LETTER, STOP = ON_ERROR = "dead-letter", "stop"
 """What happens to a tuple that a box refuses: it becomes a dead letter, or the process stops."""

@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 
 from bench.sliding import FUNCTIONS, HEADS, Cost, measure, row
-from errata.processors.boxes.in_order import SlidingInOrder
+from errata.processors.boxes.sliding import SlidingInOrder
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -41,7 +41,7 @@ FAILURES = [
     ),
     Mutant(
         "of several epochs that are committed together the first one's dead letters are sent",
-        "processors/tasks/refused_tuples.py",
+        "processors/tasks/dead_letters.py",
         "for result in results\n",
         "for result in results[:1]\n",
         network=FAILING,
@@ -69,7 +69,7 @@ FAILURES = [
     ),
     Mutant(
         "a function in a loop's body that raises is not told of",
-        "processors/boxes/body.py",
+        "processors/boxes/iterate.py",
         "failing += [(box.arc.name, some) for some in refused]",
         "failing += [(box.arc.name, some) for some in refused[:0]]",
         network=WITH_LOOPS,

@@ -17,7 +17,7 @@ FUNCTIONS = [
     ),
     Mutant(
         "first goes by event time, whatever it is to go by",
-        "processors/compile/aggregate_results.py",
+        "processors/compile/aggregate.py",
         "self._ordering(self.order_by, visible(self.above)) if self.order_by else by_time",
         "self._ordering(self.order_by, visible(self.above)) and by_time",
         network=RANDOM,

@@ -12,7 +12,7 @@ JOINS = [
     ),
     Mutant(
         "what a revision took away was never there",
-        "processors/boxes/difference.py",
+        "processors/boxes/base.py",
         "return pl.concat([left, frames.leaving(revisions, names)])",
         "return left.select(names)",
         network=WITH_JOINS,

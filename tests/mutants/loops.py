@@ -61,7 +61,7 @@ LOOPS = [
     ),
     Mutant(
         "a lookup that replaces what its arc is partitioned by writes it where it is",
-        "processors/compile/lookup.py",
+        "processors/compile/join.py",
         "if set(expressions) & set(arc.partition_by) else arc",
         "if set(expressions) < set(arc.partition_by) else arc",
         network=WITH_LOOPS,

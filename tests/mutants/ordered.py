@@ -47,16 +47,16 @@ ORDERED = [
     ),
     Mutant(
         "a combination of values happened when its last copy did",
-        "processors/compile/distinct.py",
+        "processors/compile/aggregate.py",
         "min(`{time}`)",
         "max(`{time}`)",
         network=WITH_ROWS,
     ),
     Mutant(
         "equal tuples of a distinct box stay in several partitions",
-        "processors/compile/distinct.py",
-        "not set(partition_by) <= set(by)",
-        "not set(partition_by) & set(by)",
+        "processors/compile/aggregate.py",
+        " if box.partitions is not None or not set(partition_by) <= set(by)",
+        " if box.partitions is not None or not set(partition_by) & set(by)",
         network=WITH_ROWS,
     ),
     Mutant(

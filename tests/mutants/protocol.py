@@ -31,13 +31,13 @@ PROTOCOL = [
     ),
     Mutant(
         "a reader that starts within what another has read is given all of that",
-        "processors/arcs/feed.py",
+        "processors/arcs/arc_topic.py",
         "return self.is_alive and self.start <= offset <= self.end",
         "return self.is_alive and offset <= self.end",
     ),
     Mutant(
         "a slow reader goes on where a fast one is",
-        "processors/arcs/feed.py",
+        "processors/arcs/arc_topic.py",
         "if chunk.last >= self.position and sum(len(c.records) for c in found) < limit:",
         "if chunk is feed.chunks[-1] and chunk.last >= self.position:",
     ),
@@ -49,7 +49,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a batch forgets that an identity was alive before it",
-        "processors/ingest/reconcile.py",
+        "processors/ingest/intake.py",
         'alive.shift(1).forward_fill().over(KEY).fill_null(pl.col("held")).alias("alive")',
         'alive.shift(1).forward_fill().over(KEY).fill_null(False).alias("alive")',
     ),
@@ -61,7 +61,7 @@ PROTOCOL = [
     ),
     Mutant(
         "the watermark is the fastest partition's",
-        "processors/reports/watermarks.py",
+        "processors/reports/frontiers.py",
         "return min(known, default=NEVER)",
         "return max(known, default=NEVER)",
     ),

@@ -54,7 +54,7 @@ RIM = [
     ),
     Mutant(
         "what moves between partitions has two writers of a sink",
-        "processors/compile/sinks.py",
+        "processors/compile/sources_and_sinks.py",
         "if not arc.exchange and set(arc.partition_by) <= set(arc.identity):",
         "if not arc.exchange or set(arc.partition_by) <= set(arc.identity):",
         network=RANDOM,

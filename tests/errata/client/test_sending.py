@@ -10,7 +10,7 @@ from errata import Network
 from errata.client.sending import NoSuchRecordError, Parcel, deliver, source_records
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
-from errata.processors.ingest.decoding import Intake
+from errata.processors.ingest.intake import Intake
 from errata.processors.plan.source import Source
 from errata.schemas import revisions as frames
 from errata.topics import names

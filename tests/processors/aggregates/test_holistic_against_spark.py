@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from errata.processors.compile.aggregate_results import Results
+from errata.processors.compile.aggregate import Results
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from errata import Network
-from errata.processors.boxes.base import Live
-from errata.processors.boxes.body import Body
-from errata.processors.boxes.difference import difference
-from errata.processors.boxes.iterate import Iterate
+from errata.processors.boxes.base import Live, difference
+from errata.processors.boxes.iterate import Body, Iterate
 from errata.processors.compile.compiler import compile_network
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical

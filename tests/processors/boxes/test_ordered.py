@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from errata import Network, hopping, sliding, tumbling
 from errata.processors.boxes.counting import Counting
 from errata.processors.boxes.lag import Lag
-from errata.processors.compile.boxes import type_boxes
+from errata.processors.compile.compiler import type_boxes
 from errata.processors.windows.row_windows import RowWindow, SlidingRows
 from tests.processors.boxes.trial import (
     FIELDS,

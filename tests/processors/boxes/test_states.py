@@ -8,7 +8,7 @@ import pytest
 
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.boxes.states import START, Result
-from errata.processors.compile.aggregate_results import Results
+from errata.processors.compile.aggregate import Results
 from errata.processors.expressions.errors import ExpressionError, UserFunctionError
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError

@@ -14,7 +14,7 @@ from errata import Network
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import INPUTS, Live, Need
 from errata.processors.boxes.where import Where
-from errata.processors.compile.boxes import type_boxes
+from errata.processors.compile.compiler import type_boxes
 from errata.processors.windows.time_windows import History, Sliding
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical

@@ -6,7 +6,7 @@ import pytest
 
 from errata.processors.aggregates.aggregate_call import parse_aggregate
 from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES
-from errata.processors.compile.aggregate_results import Results
+from errata.processors.compile.aggregate import Results
 from errata.processors.compile.aggregates_page import AROUND, SAMPLE, example, written
 
 PAGE = Path(__file__).parents[3] / "docs" / "aggregates.md"

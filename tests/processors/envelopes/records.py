@@ -10,7 +10,7 @@ import fastavro
 
 from errata import Network
 from errata.processors.compile.compiler import compile_network
-from errata.processors.envelopes.checks import Batch, Decoded
+from errata.processors.envelopes.batch import Batch, Decoded
 from errata.processors.envelopes.make import make
 from errata.schemas import framing
 from errata.schemas.fields import FieldType

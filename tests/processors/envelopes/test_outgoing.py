@@ -12,7 +12,7 @@ import fastavro
 import polars as pl
 import pytest
 
-from errata.processors.envelopes.checks import Batch
+from errata.processors.envelopes.batch import Batch
 from errata.processors.envelopes.make import make
 from errata.processors.envelopes.outgoing import Outgoing
 from errata.schemas import framing

@@ -7,7 +7,7 @@ import pytest
 
 from errata import Network, tumbling
 from errata.processors.compile.compiler import compile_network
-from errata.processors.envelopes.checks import Batch
+from errata.processors.envelopes.batch import Batch
 from errata.processors.envelopes.make import make
 from errata.schemas import framing
 from errata.testing import Driver

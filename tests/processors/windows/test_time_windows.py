@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.envelopes.checks import EARLIEST_MS, LATEST_MS
+from errata.processors.envelopes.batch import EARLIEST_MS, LATEST_MS
 from errata.processors.windows.time_windows import (
     EVENT_TIME_BOUND_MS,
     HISTORY_END_MS,

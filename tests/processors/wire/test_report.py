@@ -1,4 +1,4 @@
-"""Reports: bytes that are out there, fields that travel as counts, and bytes that are none."""
+"""Reports: bytes that are out there, fields that travel as counts, keys of totals, other bytes."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.processors.wire import report as reports
-from errata.processors.wire.report import NEVER, Floor, Report, ReportError
+from errata.processors.wire.report import NEVER, CountKey, Floor, Report, ReportError
 from errata.topics.cluster import TopicPartition
 
 REPORT = Report(
@@ -82,3 +82,28 @@ def test_bytes_never_raise_anything_else(body):
 def test_half_a_report_is_none(size):
     with pytest.raises(ReportError, match="not a report"):
         reports.decode(bytes.fromhex(REPORT_BYTES)[:size])
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("read", CountKey("read")),
+        ("totals.revised", CountKey("revised", "totals")),
+        ("ratio-n.exchange.judged", CountKey("judged", "ratio-n.exchange")),
+        ("totals.refused", CountKey("refused", "totals")),
+        ("refused.event time", CountKey.of_reason("event time")),
+        ("refused.closed", CountKey("closed", "refused")),
+        ("refused.refused", CountKey("refused", "refused")),
+        ("refused.a.b", CountKey.of_reason("a.b")),
+    ],
+)
+def test_a_key_is_written_as_it_always_was(text, key):
+    assert CountKey.parse(text) == key
+    assert str(key) == text
+
+
+@given(
+    st.text() | st.lists(st.sampled_from(["refused", "closed", "a", ""]), max_size=4).map(".".join)
+)
+def test_a_text_comes_back_from_its_key(text):
+    assert str(CountKey.parse(text)) == text

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.envelopes.checks import LONGEST_VALUE
+from errata.processors.envelopes.batch import LONGEST_VALUE
 from errata.processors.expressions.expression import compile_event_time
-from errata.processors.ingest.decoding import Intake
+from errata.processors.ingest.intake import Intake
 from errata.schemas.arc import Arc
 from tests.processors.envelopes.records import Registry, kinds, source, text
 

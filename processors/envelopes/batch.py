@@ -1,14 +1,15 @@
-"""The decoded form of a batch, and the checks on every revision of a source, by column.
+"""Batches of records: their decoded form, and the checks on every revision of a source, by column.
 
 A decoded batch is a frame with ``__row`` (row number in the batch), ``op``, both sides of the
 declared fields, ``has_before`` (the record states its original) and ``has_after``. A record that
-fails a check is refused, with the reason of the first failed check.
+fails a check is refused, with the reason of the first failed check. A format builds the columns
+(`Made`) and gives an envelope a reader of tuples and one of revisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import is_not
 from typing import NamedTuple
@@ -20,7 +21,7 @@ import polars as pl
 from errata.processors.wire.dead_letter import BAD_EVENT_TIME, UNDECODABLE
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
-from errata.schemas.fields import Fields, physical
+from errata.schemas.fields import Fields, FieldType, physical
 
 ROW = "__row"
 
@@ -190,3 +191,76 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     has_before = (pl.col("has_before") & (op != frames.INSERT)).alias("has_before")
     good = good.with_columns(*sides, has_before).select(list(columns(arc.fields)))
     return Decoded(good.drop("has_after"), refused)
+
+
+_SHOWN = 60
+
+
+@dataclass
+class Made:
+    """The columns built so far from the records of a batch.
+
+    Args:
+        columns: By name, all of one height.
+        faults: By row in these columns.
+    """
+
+    columns: dict[str, pl.Series] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
+
+    def add_constant(
+        self, column: str, value: object, dtype: type[pl.DataType], height: int
+    ) -> None:
+        """Add a column of one value; null for a missing field."""
+        self.columns[column] = pl.Series([value], dtype=dtype).new_from_index(0, height)
+
+    def checked(
+        self,
+        name: str,
+        made: pl.Series,
+        *,
+        given: pl.Series,
+        kind: FieldType,
+        places: npt.NDArray[np.int64] | None = None,
+        hint: str = "",
+    ) -> pl.Series:
+        """Note a fault where a value could not be converted; return the column.
+
+        Args:
+            name: Name of the field, for the fault.
+            made: The converted values, null where conversion failed.
+            given: The original values.
+            kind: The declared type.
+            places: The row of each value, if not all records have one.
+            hint: Text to add to the fault.
+        """
+        if made.null_count() > given.null_count():
+            for i in (made.is_null() & given.is_not_null()).arg_true().to_list():
+                found = str(given[i])[:_SHOWN]
+                place = i if places is None else int(places[i])
+                self.faults.setdefault(
+                    place, f"{name!r} needs {kind.required}, found {found}{hint}"
+                )
+        return made
+
+    def decoded(self, rows: npt.NDArray[np.int64], **more: pl.Series) -> Decoded:
+        """Return the good records and the refused ones.
+
+        Args:
+            rows: The row in the batch of each record.
+            more: Further columns.
+        """
+        frame = pl.DataFrame({ROW: pl.Series(rows, dtype=pl.Int64), **more, **self.columns})
+        if not self.faults:
+            return Decoded(frame, [])
+        good = np.ones(len(rows), np.bool_)
+        good[list(self.faults)] = False
+        refused = [Refusal(int(rows[i]), UNDECODABLE, why) for i, why in self.faults.items()]
+        return Decoded(frame.filter(pl.Series(good)), refused)
+
+
+Tuples = Callable[[Sequence[bytes]], Decoded]
+"""Reads tuples: one column per field, null where it is missing."""
+
+Revisions = Callable[[Sequence[bytes]], Decoded]
+"""Reads revisions: op as a code (null if unknown), both sides, and which sides are present."""

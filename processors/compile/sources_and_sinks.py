@@ -1,11 +1,21 @@
-"""The arc of a source: its fields, identity, event time and partitioning."""
+"""The network's ends in users' topics: the arcs of sources, and sinks.
+
+A source's arc has fields, an identity, an event time and a partitioning. *Originals* are records of
+the user's topic as tuples: their bytes, verbatim, and their position. Dead letters hold them, and
+so does a rekeyed source's exchange: the task that owns an identity decodes the records again, as if
+they all came from one partition. Results go to sinks without hidden fields.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from errata.processors.compile.originals import original_arc
+import polars as pl
+
+from errata.processors.boxes.forward import Forward
+from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
@@ -16,12 +26,15 @@ from errata.processors.compile.typed import (
     positive,
 )
 from errata.processors.declare import declarations as declared
+from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
 from errata.processors.expressions.expression import Expression, compile_event_time
+from errata.processors.plan.arc_name import exchange_of, sink_of
 from errata.processors.plan.source import Source
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError
-from errata.schemas.fields import FieldType
+from errata.schemas.fields import FieldType, physical
+from errata.topics.cluster import Records
 
 FORMATS = {
     "append": ("avro", "json", "csv"),
@@ -29,7 +42,9 @@ FORMATS = {
     "debezium": ("avro", "json"),
     "native": ("avro", "json"),
 }
-"""Formats by envelope."""
+"""Formats of sources by envelope."""
+
+SINK_ENVELOPES, SINK_FORMATS = ("native", "debezium", "upsert"), ("avro", "json")
 
 EVENT_TIME = HIDDEN_PREFIX + "event_time"
 """Name of the hidden event time, where it is no declared field."""
@@ -179,3 +194,88 @@ def _groups(network: Network, arc: str, usable: frozenset[str]) -> Iterator[list
         below = box.keeps(arc, usable)
         if below is not None:
             yield from _groups(network, box.name, below)
+
+
+_WHERE = {
+    "partition": FieldType("int"),
+    "offset": FieldType("long"),
+    "time_ms": FieldType("long"),  # the record timestamp, as its producer set it
+    "key": FieldType("bytes", optional=True),
+    "value": FieldType("bytes", optional=True),
+}
+NEWEST_MS = "newest_ms"
+"""Newest event time that a record's partition had seen in earlier epochs, less lateness. `keep` is
+checked against it, so that the result does not depend on which task checks, or when."""
+
+
+def original_arc(source: str) -> Arc:
+    """Return the arc of a rekeyed source's exchange, which holds an insert for each record."""
+    fields = _WHERE | {NEWEST_MS: FieldType("long")}
+    where = ("partition", "offset")
+    return Arc(exchange_of(source), fields, where, "time_ms", (), exchange=True)
+
+
+def originals(held: Sequence[Records]) -> pl.DataFrame:
+    """Return records as tuples, in order."""
+    return pl.concat(
+        [
+            pl.DataFrame(schema=physical(_WHERE)),
+            *(
+                pl.DataFrame(
+                    {
+                        "partition": [records.source.partition] * len(records),
+                        "offset": records.offsets,
+                        "time_ms": list(records.times_ms),
+                        "key": records.keys,
+                        "value": records.values,
+                    },
+                    schema=physical(_WHERE),
+                )
+                for records in held
+            ),
+        ]
+    )
+
+
+def type_sinks(network: Network, typed: Typed) -> None:
+    """Type the sinks of a network: add them to `typed`, or note their faults.
+
+    Each identity must have one writer in a sink. If an identity can move between partitions of its
+    arc, an exchange by identity stands before the sink. The results of a job on Spark are written
+    by a task that follows the job's reports, as readers of a sink don't.
+    """
+    topics: dict[str, str] = {source.topic: name for name, source in typed.sources.items()}
+    for sink in network.sinks:
+        for what, value, allowed in (
+            ("an envelope", sink.envelope, SINK_ENVELOPES),
+            ("a format", sink.format, SINK_FORMATS),
+        ):
+            if value not in allowed:
+                need = f"{what} of {', '.join(allowed)} for its sink"
+                typed.faults.append(
+                    Fault(sink.arc, need, repr(value), "use one of those", sink.place)
+                )
+        if sink.topic in topics:
+            found = f"{sink.topic!r}, which {topics[sink.topic]!r} uses"
+            need, remedy = "a topic of its own for its sink", "name another topic"
+            typed.faults.append(Fault(sink.arc, need, found, remedy, sink.place))
+        topics[sink.topic] = sink.arc
+        arc = typed.arcs.get(sink.arc)
+        if arc is None:
+            continue  # an upstream fault is noted already
+        name = sink_of(sink.arc)
+        if sink.arc in typed.spark:
+            typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)
+            typed.boxes[name] = Forward(typed.arcs[name], sink.arc)
+            typed.sources_of[name] = typed.sources_of[sink.arc]
+            typed.sinks.append(replace(sink, arc=name))
+            continue
+        if not arc.exchange and set(arc.partition_by) <= set(arc.identity):
+            typed.sinks.append(sink)
+            continue
+        if name not in typed.arcs:
+            above = repartitioned(typed, name, arc, by=arc.identity, partitions=None)
+            typed.arcs[name] = replace(above, name=name, exchange=False, sink=True)
+            typed.boxes[name] = Forward(typed.arcs[name], above.name)
+            typed.sources_of[name] = typed.sources_of[sink.arc]
+        typed.sinks.append(replace(sink, arc=name))

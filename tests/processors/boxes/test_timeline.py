@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.boxes.in_order import TwoStacks, grown, prefixes
-from errata.processors.boxes.timeline import Timeline
+from errata.processors.boxes.timeline import Timeline, TwoStacks, grown, prefixes, unions
 
 NONE = pl.DataFrame({"held": [[]]}, schema={"held": pl.List(pl.Int64)})
 
@@ -97,3 +96,43 @@ def test_runs_are_few_and_hold_all_rows_in_order(heights: list[int]) -> None:
         done += height
         assert pl.concat(runs)["n"].to_list() == list(range(done))
         assert len(runs) <= 2 + done.bit_length()
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=40),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=10),
+)
+def test_oracle_unions_over_runs(numbers: list[int], runs: list[tuple[int, int]]) -> None:
+    bounds = [tuple(min(edge, len(numbers)) for edge in sorted(run)) for run in runs]
+    first, end = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
+    kinds = {"n": pl.Int64, "held": pl.List(pl.Int64)}
+    states = pl.DataFrame({"n": numbers, "held": [[n] for n in numbers]}, schema=kinds)
+    none = pl.DataFrame({"n": [0], "held": [[]]}, schema=kinds)
+
+    def merge(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+        held = one["held"].list.concat(other["held"])
+        return pl.DataFrame([one["n"] + other["n"], held.alias("held")])
+
+    found = unions(states, none, first, end, merge)
+    assert found["n"].to_list() == [sum(numbers[i:j]) for i, j in bounds]
+    assert found["held"].list.sort().to_list() == [sorted(numbers[i:j]) for i, j in bounds]
+
+
+_rows = st.tuples(
+    st.sampled_from(["a", "b", None]),
+    st.integers(-9, 9) | st.integers(-(2**53), 2**53),
+)
+
+
+@given(st.lists(_rows, max_size=12), st.lists(_rows, max_size=6), st.integers(0, 9))
+def test_oracle_runs_are_the_rows_of_the_group_in_a_range(
+    rows: list[tuple[Any, ...]], sought: list[tuple[Any, ...]], size: int
+) -> None:
+    kinds = {"group": pl.String, "at": pl.Int64}
+    line = Timeline(pl.DataFrame(rows, schema=kinds, orient="row"), by=["group"], at="at")
+    first, end = line.runs(pl.DataFrame(sought, schema=kinds, orient="row"), -size, 1)
+    for (group, at), i, j in zip(sought, first, end, strict=True):
+        wanted = sorted(row[1] for row in rows if row[0] == group and at - size <= row[1] <= at)
+        found = line.frame[int(i) : int(j)]
+        assert found["at"].to_list() == wanted
+        assert found["group"].to_list() == [group] * len(wanted)
