@@ -23,7 +23,7 @@ from errata.processors.tasks import subjects
 from errata.settings.loading import load
 from errata.settings.place import connect
 from errata.settings.settings import read_settings
-from errata.topics.present import present_topics
+from errata.topics.admin import present_topics
 from errata.topics.registry_server import registry
 
 

@@ -110,8 +110,7 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     """Return a function that runs jobs on Spark with the checkpoints of `errata spark`."""
 
     def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
-        from errata.spark_jobs.run import Options, run_jobs
-        from errata.spark_jobs.sole import Sole
+        from errata.spark_jobs.run import Options, Sole, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
         plan = replace(shared.plan, version=version)  # the old version would end

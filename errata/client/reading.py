@@ -18,10 +18,10 @@ from errata.processors.declare.network import Stream
 from errata.processors.wire.report import FOREVER, NEVER
 from errata.schemas.fields import physical
 from errata.settings.settings import overlaid, read_settings
-from errata.spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.spark_jobs.as_of import Reports
 from errata.spark_jobs.epochs import NOTHING
-from errata.spark_jobs.registered import Recorder
+from errata.spark_jobs.executor import Recorder
+from errata.spark_jobs.reading import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.topics.client import Settings
 from errata.topics.cluster import Cluster
 

@@ -15,7 +15,7 @@ from errata.processors.plan.deployed import Deployed, as_deployed, require_plan
 from errata.processors.plan.plan import Plan
 from errata.schemas.errors import ErrataError
 from errata.settings.place import Place
-from errata.spark_jobs.arc_reader import log_settings
+from errata.spark_jobs.reading import log_settings
 from errata.topics.client import Settings
 from errata.topics.cluster import Cluster
 from errata.topics.kafka import KafkaCluster

@@ -12,8 +12,8 @@ from errata.processors.plan.deployed import Deployed, deploy, read_plan, require
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks import subjects
 from errata.settings.place import Place
+from errata.topics.admin import check_topics, create_topics
 from errata.topics.cluster import Cluster, MissingTopicError
-from errata.topics.create import check_topics, create_topics
 from errata.topics.refused import RefusedError
 from errata.topics.registry import JudgingRegistry
 from errata.topics.registry_server import registry

@@ -22,7 +22,7 @@ from errata.processors.wire.count_key import CountKey
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS
 from errata.processors.wire.task_id import TaskId
 from errata.sweepers.sweeper import Sweeper
-from errata.topics.reading import KafkaReader
+from errata.topics.kafka import KafkaReader
 
 _OUTCOMES = ("inserted", "replaced", "deleted", "duplicates", "unchanged", "passed")
 _KINDS = ("closed", "revised")

@@ -15,9 +15,7 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.errors import ErrataError
-from errata.sweepers.beside import Beside
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Beside, Service, Sweeper
 
 Life = Generator[bool, None, None]
 

@@ -12,8 +12,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.run.parts import Actor
 from errata.run.shared_scope import Share
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Service, Sweeper
 
 log = logging.getLogger("errata")
 

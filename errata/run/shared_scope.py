@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 
 from errata.run.parts import Actor
-from errata.topics.membership import Membership
+from errata.topics.groups import Membership
 
 log = logging.getLogger("errata")
 

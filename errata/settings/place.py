@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from errata.processors.tasks.shared import DEAD_LETTER
+from errata.topics.admin import await_brokers
 from errata.topics.kafka import KafkaCluster
-from errata.topics.present import await_brokers
 from errata.topics.secrets import Hiding
 
 DAY_MS = 86_400_000

@@ -10,8 +10,7 @@ import pytest
 
 from errata import Network, tumbling
 from errata.run.readiness import Look
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Service, Sweeper
 from errata.testing import Driver
 from tests.processors.rogue import Rogue
 
