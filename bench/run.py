@@ -45,8 +45,8 @@ from errata.processors.wire.report import FOREVER, CountKey
 from errata.schemas import framing
 from errata.settings.place import Place
 from errata.topics import names
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec

@@ -41,12 +41,12 @@ from errata.run.worker import Worker, collect_seldom
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
-from errata.spark_jobs.checkpoint import Checkpoint
-from errata.spark_jobs.driver import Driver
+from errata.spark_jobs.driver import Checkpoint, Driver
 from errata.spark_jobs.session import check_java, open_session
-from errata.topics import jars, names
+from errata.topics import names
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
+from errata.topics.java import class_path, connectors
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 
@@ -245,7 +245,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="what Spark says of each batch")
     given = parser.parse_args()
     java = check_java()
-    connectors = ",".join(map(str, jars.class_path(java, jars.connectors())))
+    jars = ",".join(map(str, class_path(java, connectors())))
     revisions = tape.tape(given.rows, products=given.groups)
     with tempfile.TemporaryDirectory(prefix="errata-bench-") as name, EmbeddedBroker() as broker:
         folder, kafka = Path(name), dict(broker.settings)
@@ -253,7 +253,7 @@ def main() -> int:
         session = open_session(
             master=f"local[{given.cores}]",
             settings={
-                "spark.jars": connectors,
+                "spark.jars": jars,
                 "spark.sql.shuffle.partitions": "4",
                 "spark.driver.memory": "3g",
             },

@@ -27,8 +27,7 @@ from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.dead_letter import decode as decode_letter
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
-from errata.sweepers.beside import Beside
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Beside, Sweeper
 from errata.topics import names
 from errata.topics.cluster import Records, TopicPartition
 from errata.topics.memory import MemoryCluster

@@ -23,9 +23,9 @@ from errata.run.worker import Worker
 from errata.settings.place import Place
 from errata.spark import register
 from errata.spark_jobs.session import open_session
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import TopicPartition
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 

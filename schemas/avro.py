@@ -1,12 +1,17 @@
-"""The Avro schemas that Errata writes: an arc's tuples, its keys and its revisions."""
+"""An arc in Avro: the schemas of its tuples, keys and revisions, and the codec of its revisions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import polars as pl
+
+from errata.schemas.decode import Decoded, Decoder, UndecodableError
+from errata.schemas.encode import Encoder
 from errata.schemas.fields import Fields
-from errata.schemas.revisions import OPS
+from errata.schemas.revisions import DELETE, INSERT, OPS
 
 _NAMESPACE = "errata"
 
@@ -64,3 +69,89 @@ def revision_schema(arc_name: str, fields: Fields) -> dict[str, Any]:
             {"name": "epoch", "type": "long"},
         ],
     }
+
+
+_SIDES = ("before", "after")
+
+
+class RevisionCodec:
+    """Encodes and decodes the revisions of one arc.
+
+    Args:
+        arc_name: The arc's name.
+        fields: Type by field name, in wire order.
+
+    Example:
+        >>> from errata.schemas.fields import FieldType
+        >>> codec = RevisionCodec("prices", {"n": FieldType.parse("long")})
+        >>> row = pl.DataFrame({"op": [0], "before.n": [None], "after.n": [7]})
+        >>> values = codec.encode(row, task="prices.0", attempt=1, epoch=9)
+        >>> codec.decode(values).row(0)
+        (0, None, 7, 'prices.0', 1, 9)
+    """
+
+    def __init__(self, arc_name: str, fields: Fields) -> None:
+        self.schema = revision_schema(arc_name, fields)
+        self._decoder, self._encoder = Decoder(self.schema), Encoder(self.schema)
+
+    def encode(
+        self,
+        revisions: pl.DataFrame,
+        *,
+        task: str,
+        attempt: int,
+        epoch: int | None = None,
+        head: bytes = b"",
+    ) -> list[bytes]:
+        """Return an Avro body for each revision.
+
+        Args:
+            revisions: A frame of revisions; the side that an op does not have is not looked at.
+            task: The writing task.
+            attempt: Its attempt.
+            epoch: The epoch of all of them; None to take the column ``epoch``.
+            head: What goes before each body.
+
+        Raises:
+            UnencodableError: If a value does not fit its field.
+        """
+        sided = revisions.with_columns(
+            (pl.col("op") != INSERT).alias("before"), (pl.col("op") != DELETE).alias("after")
+        )
+        written: dict[str, str | int] = {"task": task, "attempt": attempt}
+        written |= {} if epoch is None else {"epoch": epoch}
+        return self._encoder.encode(sided, head, **written)
+
+    def decode(self, bodies: Sequence[bytes]) -> pl.DataFrame:
+        """Return the frame of revisions, plus the columns ``task``, ``attempt`` and ``epoch``.
+
+        Raises:
+            UndecodableError: If one is bad; it names the first.
+        """
+        decoded = self.decode_each(bodies)
+        if decoded.bad:
+            raise UndecodableError(*decoded.bad[0])
+        return decoded.frame
+
+    def decode_each(self, bodies: Sequence[bytes]) -> Decoded:
+        """Return the valid revisions, and the index and reason of each bad record."""
+        return as_revisions(self._decoder.decode_each(bodies))
+
+
+def as_revisions(decoded: Decoded) -> Decoded:
+    """Convert decoded records to a frame of revisions.
+
+    An insert with a before, or any other op that contradicts the sides, is bad. The columns that
+    mark the presence of a side are dropped: op implies them.
+
+    Args:
+        decoded: Records of a revision schema, whose ops are in the order of `revisions.OPS`.
+    """
+    op, before, after = (decoded.frame[name].to_numpy() for name in ("op", *_SIDES))
+    fine = (before == (op != INSERT)) & (after == (op != DELETE))
+    if fine.all():
+        return decoded._replace(frame=decoded.frame.drop(_SIDES))
+    reason = "op contradicts which of before and after are there"
+    bad = [(index, reason) for index in decoded.good[~fine].tolist()]
+    frame = decoded.frame.filter(pl.Series(fine)).drop(_SIDES)
+    return Decoded(frame, decoded.good[np.flatnonzero(fine)], sorted(decoded.bad + bad))

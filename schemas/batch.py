@@ -2,17 +2,77 @@
 
 A fault is marked on its record, whose cursor is then parked at the record's end: reading continues
 for all records, within the buffer, and the values of a record with a fault are meaningless.
+
+Values that nobody wants are skipped in all records at once. Arrays and maps have to be walked item
+by item, the k-th item of all records together. The expansion of a few bytes is bounded: a record
+may have at most 10,000 such items.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from errata.schemas.joined import Ints, Joined, words
+Ints = npt.NDArray[np.int64]
+
+PAD = bytes(16)  # so that a word may be read across either end of the buffer
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Sequence[bytes]):
+    r"""Byte strings in one buffer.
+
+    Args:
+        buffer: All bytes, padded on both sides.
+        starts: Where each string starts.
+        ends: Where each ends.
+
+    Example:
+        >>> list(Joined.of([b"abc", b"x"]).after(1))
+        [b'bc', b'']
+    """
+
+    buffer: npt.NDArray[np.uint8]
+    starts: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> Joined:
+        """Return the strings joined; already joined ones are returned unchanged."""
+        if isinstance(values, Joined):
+            return values
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        ends = np.cumsum(lengths) + len(PAD)
+        buffer = np.frombuffer(b"".join([PAD, *values, PAD]), np.uint8)
+        return cls(buffer, ends - lengths, ends)
+
+    def after(self, count: int) -> Joined:
+        """Return each string without its first bytes."""
+        return replace(self, starts=np.minimum(self.starts + count, self.ends))
+
+    def __len__(self) -> int:
+        """Return the number of strings."""
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> Joined: ...
+    def __getitem__(self, index: int | slice) -> bytes | Joined:
+        """Return one string, or a slice."""
+        if isinstance(index, slice):
+            return replace(self, starts=self.starts[index], ends=self.ends[index])
+        return self.buffer[self.starts[index] : self.ends[index]].tobytes()
+
+
+def words(buffer: npt.NDArray[np.uint8], dtype: str) -> npt.NDArray[np.uint64]:
+    """Return a view of a buffer as words of 8 bytes, one starting at each byte."""
+    return np.ndarray((len(buffer) - 7,), dtype, buffer.data, strides=(1,))
+
 
 Bits = npt.NDArray[np.bool_]
 
@@ -134,3 +194,103 @@ class Batch:
         if len(self.reasons) > 1:
             lengths = np.where(self.fault == 0, lengths, 0)
         return self.advance(lengths, field), lengths
+
+
+MAX_ITEMS = 10_000
+
+ITEMS_OF = {"array": "items", "map": "values"}
+"""The attribute in which a schema gives the item type of an array or map."""
+
+_WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The wire format of a value to skip.
+
+    Args:
+        kind: A primitive type, ``enum``, ``fixed``, ``record``, ``union``, or ``items`` for arrays
+            and maps.
+        parts: Fields of a record, branches of a union, the one item of items.
+        size: Bytes of a fixed.
+    """
+
+    kind: str
+    parts: tuple[Shape, ...] = ()
+    size: int = 0
+
+    @property
+    def width(self) -> int | None:
+        """Bytes that every such value takes; None if the size varies."""
+        if self.kind != "record":
+            return self.size if self.kind == "fixed" else _WIDTHS.get(self.kind)
+        widths = [part.width for part in self.parts]
+        return None if None in widths else sum(width for width in widths if width)
+
+
+def pass_over(shape: Shape, batch: Batch, field: str) -> None:
+    """Move the cursors of a batch past a value of this shape.
+
+    Args:
+        shape: What is there.
+        batch: The records; marked with a fault where it is not.
+        field: Its name, for the fault.
+    """
+    width = shape.width
+    if width is not None:
+        batch.advance(width, field)
+    elif shape.kind in ("string", "bytes"):
+        batch.span(field)
+    elif shape.kind == "record":
+        for part in shape.parts:
+            pass_over(part, batch, field)
+    elif shape.kind == "union":
+        _union(shape, batch, field)
+    elif shape.kind == "items":
+        _blocks(shape.parts[0], batch, field)
+    else:
+        batch.long(field)
+
+
+def _union(shape: Shape, batch: Batch, field: str) -> None:
+    index = batch.long(field)
+    bad = (index < 0) | (index >= len(shape.parts))
+    batch.refuse(bad, f"field {field!r}: no such union branch")
+    for number, branch in enumerate(shape.parts):
+        _in(np.flatnonzero(index == number), branch, batch, field)
+
+
+def _in(rows: Ints, shape: Shape, batch: Batch, field: str) -> None:
+    """Skip a value in some of the records only."""
+    if len(rows):
+        part = batch.part(rows)
+        pass_over(shape, part, field)
+        batch.join(rows, part)
+
+
+def _blocks(item: Shape, batch: Batch, field: str) -> None:
+    """Skip blocks of items, up to the empty one; the block's size follows a negative count."""
+    rows = np.arange(len(batch))
+    while len(rows):
+        block = batch.part(rows)
+        count = block.long(field)
+        count = np.where((block.fault == 0) & (count > -MAX_ITEMS), count, MAX_ITEMS + 1)
+        block.items += np.minimum(np.abs(count), MAX_ITEMS + 1)
+        block.refuse(block.items > MAX_ITEMS, f"field {field!r}: more than {MAX_ITEMS} items")
+        count = np.where(block.fault == 0, count, 0)
+        sized = np.flatnonzero(count < 0)
+        if len(sized):
+            _in(sized, Shape("bytes"), block, field)  # a size, and as many bytes
+        _items(item, block, np.maximum(count, 0), field)
+        batch.join(rows, block)
+        rows = rows[(count != 0) & (block.fault == 0)]
+
+
+def _items(item: Shape, block: Batch, left: Ints, field: str) -> None:
+    """Skip the given number of remaining items in each record."""
+    if item.width is not None:
+        block.advance(left * item.width, field)
+        return
+    while left.any():
+        _in(np.flatnonzero(left), item, block, field)
+        left = np.where(block.fault == 0, np.maximum(left - 1, 0), 0)

@@ -15,11 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from errata.schemas.batch import MAX_RECORD_BYTES, Bits
+from errata.schemas.batch import MAX_RECORD_BYTES, Bits, Ints
 from errata.schemas.errors import ErrataError
-from errata.schemas.joined import Ints
-from errata.schemas.layout import Leaf, Nested, Skipped, columns
-from errata.schemas.resolver import layout_of
+from errata.schemas.layout import Leaf, Nested, Skipped, columns, layout_of
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from errata.schemas.joined import Joined, words
+from errata.schemas.batch import Joined, words
 
 MAGIC = 0
 HEAD_BYTES = 5

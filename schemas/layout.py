@@ -1,14 +1,23 @@
-"""The layout of a flat record that the codec walks; `schemas.resolver` builds it from a schema."""
+"""The layout of a flat record that the codec walks, and its resolution from an Avro schema.
+
+Only types that can be encoded by column are accepted: leaves, nullable leaves, and records of those
+one level deep. Fields that a reader does not want may have any shape, and are skipped
+(`schemas.batch`). So there is no recursion, and a malicious schema costs nothing.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
+from errata.schemas.batch import ITEMS_OF, MAX_RECORD_BYTES, Shape
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import MAX_PRECISION
-from errata.schemas.shapes import Shape
 
 Dtype = type[pl.DataType] | pl.DataType
 
@@ -131,3 +140,212 @@ def columns(layout: Layout) -> dict[str, Dtype]:
             leaves = (leaf for leaf in field.leaves if isinstance(leaf, Leaf))
             schema |= {leaf.name: leaf.dtype for leaf in leaves}
     return schema
+
+
+MAX_FIELDS = 1000
+MAX_SYMBOLS = 255
+MAX_DEPTH = 16
+
+CONNECT_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+
+_PRIMITIVES = DTYPES.keys() - {"enum", "decimal", "variable-decimal"}
+_UNDERSTOOD = BOUNDS.keys() | {("string", "uuid")}
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def layout_of(schema: object, *, wanted: Collection[str] | None = None) -> Layout:
+    """Resolve a parsed Avro schema (JSON, as dicts and lists) into a layout.
+
+    Args:
+        schema: The schema.
+        wanted: Columns that are asked for; all others are passed over, whatever they are. None: all
+            are.
+
+    Raises:
+        UnsupportedSchemaError: If it is malformed; has more than 1,000 fields; among what is wanted
+            has arrays, maps, fixed, unions of more than null and one type, or records deeper than
+            one level; or nests deeper than 16 levels in what is not.
+
+    Example:
+        >>> array = {"type": "array", "items": "long"}
+        >>> fields = [{"name": "n", "type": "long"}, {"name": "more", "type": array}]
+        >>> kept, _ = layout_of({"type": "record", "name": "T", "fields": fields}, wanted={"n"})
+        >>> kept.name, kept.kind
+        ('n', 'long')
+    """
+    return _Resolver(wanted).top(schema)
+
+
+class _Resolver:
+    """Holds the named types met so far, and counts fields."""
+
+    def __init__(self, wanted: Collection[str] | None) -> None:
+        self.named: dict[str, tuple[dict[str, Any], str]] = {}
+        self.field_count = 0
+        self.wanted = None if wanted is None else frozenset(wanted)
+        self.outer = {name.partition(".")[0] for name in wanted or () if "." in name}
+
+    def _asked(self, name: str) -> bool:
+        return self.wanted is None or name in self.wanted
+
+    def top(self, schema: object) -> Layout:
+        declared, space = self._declared(schema, "", "")
+        if declared["type"] != "record":
+            raise UnsupportedSchemaError("", f"needs a record, found {declared['type']!r}")
+        return tuple(self._fields(declared, space))
+
+    def _fields(self, record: dict[str, Any], space: str) -> Iterator[Leaf | Nested | Skipped]:
+        for name, schema in self._members(record, ""):
+            if not self._asked(name) and name not in self.outer:
+                yield Skipped(name, self._shape(schema, space, name, 0))
+                continue
+            plain, null_at = _without_null(schema, name)
+            declared, inner = self._declared(plain, space, name)
+            if declared["type"] == "record" and not _is_variable_decimal(declared):
+                leaves = tuple(self._nested(declared, inner, name))
+                yield Nested(name, leaves, null_at)
+            else:
+                yield self._leaf(declared, name, null_at)
+
+    def _nested(self, record: dict[str, Any], space: str, outer: str) -> Iterator[Leaf | Skipped]:
+        for name, schema in self._members(record, outer):
+            place = f"{outer}.{name}"
+            if not self._asked(place):
+                yield Skipped(place, self._shape(schema, space, place, 1))
+                continue
+            plain, null_at = _without_null(schema, place)
+            declared, _ = self._declared(plain, space, place)
+            if declared["type"] == "record" and not _is_variable_decimal(declared):
+                raise UnsupportedSchemaError(place, "records nest deeper than one level")
+            yield self._leaf(declared, place, null_at)
+
+    def _shape(self, schema: object, space: str, place: str, depth: int) -> Shape:
+        """Return the shape to skip for an unwanted value."""
+        if depth > MAX_DEPTH:
+            need = f"nests deeper than {MAX_DEPTH} levels, or in itself"
+            raise UnsupportedSchemaError(place, need)
+        if isinstance(schema, list):
+            branches = (self._shape(branch, space, place, depth + 1) for branch in schema)
+            return Shape("union", tuple(branches))
+        kind = schema.get("type") if isinstance(schema, dict) else schema
+        if isinstance(schema, dict) and kind in ("array", "map"):
+            items = self._shape(schema.get(ITEMS_OF[kind]), space, place, depth + 1)
+            if kind == "map":
+                items = Shape("record", (Shape("string"), items))
+            return Shape("items", (items,))
+        declared, inner = self._declared(schema, space, place)
+        if declared["type"] == "record":
+            fields = self._members(declared, place)
+            return Shape(
+                "record", tuple(self._shape(of, inner, place, depth + 1) for _, of in fields)
+            )
+        if declared["type"] == "fixed":
+            return Shape("fixed", size=_size(declared, place))
+        return Shape(declared["type"])
+
+    def _members(self, record: dict[str, Any], place: str) -> Iterator[tuple[str, object]]:
+        fields, seen = record.get("fields"), set()
+        if not isinstance(fields, list):
+            raise UnsupportedSchemaError(place, "a record needs a list of fields")
+        for field in fields:
+            name = field.get("name") if isinstance(field, dict) else None
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or "type" not in field:
+                raise UnsupportedSchemaError(place, "a field needs a type and a plain name")
+            if name in seen:
+                raise UnsupportedSchemaError(place, f"two fields are named {name!r}")
+            seen.add(name)
+            self.field_count += 1
+            if self.field_count > MAX_FIELDS:
+                raise UnsupportedSchemaError(place, f"more than {MAX_FIELDS} fields")
+            yield name, field["type"]
+
+    def _leaf(self, declared: dict[str, Any], name: str, null_at: int | None) -> Leaf:
+        kind, logical = declared["type"], str(declared.get("logicalType", ""))
+        semantic = str(declared.get("connect.name", ""))
+        if kind == "record":
+            return Leaf(name, "variable-decimal", null_at=null_at, semantic=VARIABLE_DECIMAL)
+        if kind == "enum":
+            return Leaf(name, kind, symbols=_symbols(declared, name), null_at=null_at)
+        if kind == "null" and null_at is not None:
+            raise UnsupportedSchemaError(name, "a union needs null and one other type")
+        if kind in ("bytes", "fixed") and logical == "decimal":
+            precision, scale = _digits(declared, name)
+            size = _size(declared, name) if kind == "fixed" else 0
+            return Leaf(name, kind, "decimal", precision, scale, size, null_at=null_at)
+        if kind == "fixed":
+            raise UnsupportedSchemaError(name, "a 'fixed' is read only if it is a decimal")
+        logical = logical if (kind, logical) in _UNDERSTOOD else ""
+        return Leaf(name, kind, logical, null_at=null_at, semantic=semantic)
+
+    def _declared(self, schema: object, space: str, place: str) -> tuple[dict[str, Any], str]:
+        """Return a type as a dict, with the namespace for its own fields."""
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES:
+                return {"type": schema}, space
+            full = schema if "." in schema or not space else f"{space}.{schema}"
+            if full not in self.named:
+                raise UnsupportedSchemaError(place, f"type {schema[:200]!r} is not known here")
+            return self.named[full]
+        if not isinstance(schema, dict) or not isinstance(schema.get("type"), str):
+            raise UnsupportedSchemaError(place, "needs one type, or a union of null and one type")
+        if schema["type"] not in ("record", "enum", "fixed"):
+            if schema["type"] in _PRIMITIVES:
+                return schema, space
+            return self._declared(schema["type"], space, place)
+        name, outer = schema.get("name"), schema.get("namespace", space)
+        if (
+            not isinstance(name, str)
+            or not _FULL_NAME.fullmatch(name)
+            or not isinstance(outer, str)
+        ):
+            raise UnsupportedSchemaError(place, f"{schema['type']} needs a name")
+        full = name if "." in name or not outer else f"{outer}.{name}"
+        if full in self.named and self.named[full][0] is not schema:
+            raise UnsupportedSchemaError(place, f"type {full!r} is declared twice")
+        self.named[full] = schema, full.rpartition(".")[0]
+        return self.named[full]
+
+
+def _without_null(schema: object, place: str) -> tuple[object, int | None]:
+    if not isinstance(schema, list):
+        return schema, None
+    if len(schema) != 2 or schema.count("null") != 1:
+        raise UnsupportedSchemaError(place, "a union needs null and one other type")
+    null_at = schema.index("null")
+    return schema[1 - null_at], null_at
+
+
+def _symbols(declared: dict[str, Any], place: str) -> tuple[str, ...]:
+    symbols = declared.get("symbols")
+    valid = isinstance(symbols, list) and all(isinstance(symbol, str) for symbol in symbols)
+    if not valid or not 1 <= len(set(symbols or ())) == len(symbols or ()) <= MAX_SYMBOLS:
+        raise UnsupportedSchemaError(place, f"an enum needs 1 to {MAX_SYMBOLS} different symbols")
+    return tuple(symbols or ())
+
+
+def _digits(declared: dict[str, Any], place: str) -> tuple[int, int]:
+    precision, scale = declared.get("precision"), declared.get("scale", 0)
+    whole = type(precision) is int and type(scale) is int
+    most = math.inf if declared.get("connect.name") == CONNECT_DECIMAL else MAX_PRECISION
+    if not whole or not 1 <= precision <= most or not 0 <= scale <= precision:  # type: ignore[operator]
+        raise UnsupportedSchemaError(
+            place, f"a decimal needs a precision of 1 to {MAX_PRECISION} and a scale of 0 to that"
+        )
+    return precision, scale  # type: ignore[return-value]
+
+
+def _size(declared: dict[str, Any], place: str) -> int:
+    size = declared.get("size")
+    if type(size) is not int or not 0 <= size <= MAX_RECORD_BYTES:
+        raise UnsupportedSchemaError(place, f"a fixed needs a size of 0 to {MAX_RECORD_BYTES}")
+    return size
+
+
+def _is_variable_decimal(declared: dict[str, Any]) -> bool:
+    """Whether a record is Debezium's record of a scale and an unscaled value."""
+    fields = [(field.get("name"), field.get("type")) for field in declared["fields"]]
+    named = declared.get("connect.name") == VARIABLE_DECIMAL
+    return named and fields == [("scale", "int"), ("value", "bytes")]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-from errata.spark_jobs import operator, source, writer
+from errata.spark_jobs import stages
 
-__all__ = ["operator", "source", "writer"]
+__all__ = ["stages"]
 
 if __name__ == "__main__":
     manager()

@@ -1,4 +1,8 @@
-"""``spark.read`` and ``spark.readStream`` of an arc: its table, or revisions in whole epochs."""
+"""``spark.read`` and ``spark.readStream`` of an arc: its table, or revisions in whole epochs.
+
+A polars column becomes an Arrow column without a copy. Physical types become logical ones by
+another view of the same buffers; only milliseconds are multiplied, since Spark counts microseconds.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,20 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
+from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.plan.described import DescribedPlan, read_described
 from errata.processors.reports.progress_view import settled
-from errata.spark_jobs import arrow
-from errata.spark_jobs.arc_reader import (
+from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
+from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.reading import (
     PAUSE_S,
     ArcProgress,
     ArcReader,
@@ -25,7 +34,6 @@ from errata.spark_jobs.arc_reader import (
     Piece,
     log_settings,
 )
-from errata.spark_jobs.epochs import NOTHING
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
 
@@ -84,17 +92,17 @@ class Opened:
     def schema(self, content: str) -> StructType:
         """Return the type of the rows: of tuples, or of revisions."""
         arc = self.reader.arc
-        return arrow.tuple_type(arc) if content == TABLE else arrow.revision_type(arc)
+        return tuple_type(arc) if content == TABLE else revision_type(arc)
 
     def rows(self, content: str, piece: Piece) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece; runs on an executor."""
         reader = self.reader
         if content == TABLE:
             parts = reader.content(piece).iter_slices(_ROWS)
-            yield from (arrow.tuples(reader.arc, part) for part in parts)
+            yield from (tuple_batch(reader.arc, part) for part in parts)
         else:
             parts = reader.revisions(piece).iter_slices(_ROWS)
-            yield from (arrow.revisions(reader.arc, part) for part in parts)
+            yield from (revision_batch(reader.arc, part) for part in parts)
 
 
 @dataclass
@@ -279,3 +287,107 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def read(self, partition: Read) -> Iterator[pa.RecordBatch]:
         """Yield the revisions of a piece; runs on an executor."""
         yield from self.opened.rows(REVISIONS, partition.piece)
+
+
+_TYPES: dict[str, type[spark.DataType]] = {
+    "string": spark.StringType,
+    "int": spark.IntegerType,
+    "long": spark.LongType,
+    "float": spark.FloatType,
+    "double": spark.DoubleType,
+    "boolean": spark.BooleanType,
+    "bytes": spark.BinaryType,
+    "date": spark.DateType,
+    "timestamp-millis": spark.TimestampType,
+    "timestamp-micros": spark.TimestampType,
+    "uuid": spark.StringType,
+}
+_VIEWS = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+}
+_PLAIN = pl.CompatLevel.oldest()  # Spark's Java reader does not support string views
+
+
+def spark_type(kind: FieldType) -> spark.DataType:
+    """Return the Spark type of a field.
+
+    Example:
+        >>> spark_type(FieldType.parse("decimal(38,10)?")), spark_type(FieldType("uuid"))
+        (DecimalType(38,10), StringType())
+    """
+    if kind.kind == "decimal":
+        return spark.DecimalType(kind.precision, kind.scale)
+    return _TYPES[kind.kind]()
+
+
+def tuple_type(arc: Arc) -> spark.StructType:
+    """Return the type of an arc's tuples: its visible fields."""
+    return spark.StructType(
+        [
+            spark.StructField(name, spark_type(arc.fields[name]), arc.fields[name].optional)
+            for name in arc.visible
+        ]
+    )
+
+
+def revision_type(arc: Arc) -> spark.StructType:
+    """Return the type of an arc's revisions: op, before, after and epoch."""
+    return spark.StructType(
+        [
+            spark.StructField("op", spark.StringType(), nullable=False),
+            spark.StructField("before", tuple_type(arc)),
+            spark.StructField("after", tuple_type(arc)),
+            spark.StructField("epoch", spark.LongType(), nullable=False),
+        ]
+    )
+
+
+def tuple_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
+    """Return a frame of tuples as a record batch of `tuple_type`."""
+    return pa.RecordBatch.from_arrays(_columns(arc, frame), names=arc.visible)
+
+
+def revision_batch(arc: Arc, frame: pl.DataFrame) -> pa.RecordBatch:
+    """Return a frame of revisions, with their epoch, as a record batch of `revision_type`."""
+    op = frame["op"]
+    columns = {
+        "op": _arrow(pl.Series(frames.OPS).gather(op.cast(pl.UInt32))),
+        "before": _side(arc, frame, frames.BEFORE, absent=op == frames.INSERT),
+        "after": _side(arc, frame, frames.AFTER, absent=op == frames.DELETE),
+        "epoch": _arrow(frame["epoch"]),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def arrow_column(values: pl.Series, kind: FieldType) -> pa.Array:
+    """Return a column of a field's physical type as Arrow's logical one.
+
+    Example:
+        >>> prices = pl.Series([-5, None], dtype=pl.Int128)
+        >>> arrow_column(prices, FieldType.parse("decimal(38,2)?"))[0]
+        <pyarrow.Decimal128Scalar: Decimal('-0.05')>
+        >>> arrow_column(pl.Series([1_500]), FieldType("timestamp-millis"))[0].as_py().isoformat()
+        '1970-01-01T00:00:01.500000+00:00'
+    """
+    if kind.kind == "decimal":
+        unscaled = _arrow(values.cast(pl.Decimal(38, 0)))
+        return unscaled.view(pa.decimal128(kind.precision, kind.scale))
+    if kind.kind == "timestamp-millis":
+        values = values * 1000
+    plain = _arrow(values)
+    return plain.view(_VIEWS[kind.kind]) if kind.kind in _VIEWS else plain
+
+
+def _side(arc: Arc, frame: pl.DataFrame, prefix: str, *, absent: pl.Series) -> pa.StructArray:
+    columns = _columns(arc, frame, prefix)
+    return pa.StructArray.from_arrays(columns, names=arc.visible, mask=_arrow(absent))
+
+
+def _columns(arc: Arc, frame: pl.DataFrame, prefix: str = "") -> list[pa.Array]:
+    return [arrow_column(frame[prefix + name], arc.fields[name]) for name in arc.visible]
+
+
+def _arrow(values: pl.Series) -> pa.Array:
+    return values.to_arrow(compat_level=_PLAIN)

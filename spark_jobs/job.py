@@ -23,8 +23,7 @@ from errata.processors.plan.scope import Scope
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping, Sliding
 from errata.processors.wire.task_id import ScopeId
-from errata.spark_jobs.connected import connected
-from errata.spark_jobs.registered import Registered
+from errata.spark_jobs.executor import Registered, connected
 from errata.topics.kafka import KafkaCluster
 
 WINDOWS = 32

@@ -1,23 +1,35 @@
-"""Reads an arc's topic on executors, without any Spark connector."""
+"""Reads an arc's topic in any process, without any Spark connector.
+
+`Arcs` are those of a deployed plan, as audits and backfills read them. An `ArcReader` reads one as
+users see it: its complete epochs, its retained history, its content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from time import monotonic
+from typing import Any
 
 import polars as pl
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View, believed
+from errata.processors.wire.report import INTERVAL_MS, NEVER
 from errata.schemas import revisions as frames
-from errata.schemas.arc import Arc
-from errata.spark_jobs.connected import connected
-from errata.spark_jobs.registered import Recorder, Registered
+from errata.schemas.arc import Arc, visible
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs.epochs import NOTHING
+from errata.spark_jobs.executor import Recorder, Registered, connected
+from errata.topics.client import Connection
 from errata.topics.cluster import Cluster, ClusterError, TopicPartition
+from errata.topics.refused import DESCRIBE_CONFIGS, TOPIC, Right
 from errata.topics.registry import Registry
+from errata.topics.settings import FOREVER_MS
 
 WAIT_S = 0.05
 LIMIT_S = 60.0
@@ -147,3 +159,232 @@ def revisions(
                 yield codec.empty
     finally:
         reader.close()
+
+
+PAUSE_S = 0.02
+
+
+class EpochAheadError(ErrataError):
+    """The requested epoch is not complete yet."""
+
+
+class HistoryLostError(ErrataError):
+    """The content of an arc as of an epoch is no longer known: superseded records may be gone."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Revisions of one partition: the input of one Spark task.
+
+    Args:
+        partition: Of the arc.
+        offsets: Where all of them are, half-open.
+        committed: By task that writes there, and attempt: the last epoch to be believed.
+        after: Revisions of later epochs than this.
+        upto: And of epochs up to this.
+        intact: The epoch since which nothing may have been lost; `NOTHING`: whatever is there.
+    """
+
+    partition: int
+    offsets: tuple[int, int]
+    committed: Mapping[str, Mapping[int, int]]
+    after: int
+    upto: int
+    intact: int
+
+
+@dataclass(frozen=True)
+class ArcReader:
+    """Reads an arc in any process: pickled to executors.
+
+    Args:
+        arc: The arc, with its fields in the order of its records.
+        topic: Its topic.
+        partition_count: Its partitions.
+        kafka: librdkafka settings.
+        ids: The ids of its schemas, by subject.
+        is_compacted: Whether superseded records are lost after a time; else any are.
+        kept_ms: How long it takes until they are.
+    """
+
+    arc: Arc
+    topic: str
+    partition_count: int
+    kafka: Mapping[str, str | int]
+    ids: Mapping[str, int]
+    is_compacted: bool
+    kept_ms: int
+
+    def cluster(self) -> Cluster:
+        """Return this process's connection."""
+        return connected(self.kafka)
+
+    def place(self, partition: int) -> TopicPartition:
+        """Return a partition of the arc."""
+        return TopicPartition(self.topic, partition)
+
+    @property
+    def horizon_ms(self) -> int:
+        """Older records may be gone by now."""
+        return time.time_ns() // 1_000_000 - self.kept_ms
+
+    def lost(self, epoch: int) -> HistoryLostError:
+        """Return the error to raise if the content as of an epoch is unknown."""
+        return HistoryLostError(
+            f"arc {self.arc.name!r} can't be read as of epoch {epoch}: records that were "
+            f"superseded since then are kept for {self.kept_ms} ms only, and may be gone; read it "
+            "as of a later epoch (a stream: from the beginning, with a new checkpoint), or deploy "
+            "with a longer topics.compaction_lag"
+        )
+
+    def content(self, piece: Piece) -> pl.DataFrame:
+        """Return the tuples that a partition holds as of an epoch.
+
+        Raises:
+            HistoryLostError: If it can't be told any more.
+        """
+        return content(self._believed(piece), self.arc)
+
+    def revisions(self, piece: Piece) -> pl.DataFrame:
+        """Return a piece's revisions as users see them, one for each identity and epoch.
+
+        Raises:
+            HistoryLostError: If some of them may be gone.
+        """
+        found = pl.concat(self._believed(piece))
+        identity = list(self.arc.identity)
+        named = frames.identities(found, identity).select(pl.all().name.prefix("@"))
+        once = [*named.columns, "epoch", "op"]
+        if pl.concat([named, found.select("epoch", "op")], how="horizontal").is_duplicated().any():
+            both = pl.concat([found, named], how="horizontal")  # the first of exact copies
+            found = both.unique(once, keep="first", maintain_order=True).select(found.columns)
+        return visible(self.arc, found)
+
+    def _believed(self, piece: Piece) -> Iterator[pl.DataFrame]:
+        codec = ArcCodec(self.arc, self.topic, Registered(self.ids))
+        cluster, place = self.cluster(), self.place(piece.partition)
+        wanted = pl.col("epoch").is_between(piece.after + 1, piece.upto)
+        yield codec.empty
+        first_later: Any = None
+        for found in revisions(cluster, codec, piece.partition, piece.offsets):
+            if first_later is None:
+                first_later = found.filter(pl.col("epoch") > piece.intact)["offset"].min()
+            yield believed(found.filter(wanted), piece.committed)
+        if piece.intact == NOTHING or not self.is_compacted or first_later is None:
+            return
+        if first_later < cluster.offset_at(place, self.horizon_ms):
+            raise self.lost(piece.intact)
+
+
+class ArcProgress:
+    """How far an arc is complete, and who wrote it; lives on the driver.
+
+    Args:
+        reader: The arc.
+        view: What the tasks of its network have reported.
+    """
+
+    def __init__(self, reader: ArcReader, view: View) -> None:
+        self.reader, self.view = reader, view
+        self.partitions = range(reader.partition_count)
+
+    @classmethod
+    def now(cls, reader: ArcReader, plan: Plan) -> ArcProgress:
+        """Return the progress that is reported by now."""
+        progress = cls(reader, View(reader.cluster(), plan=plan))
+        progress.view.catch_up()
+        return progress
+
+    def close(self) -> None:
+        """Stop reading reports; safe to call twice."""
+        self.view.close()
+
+    def writers(self, partition: int) -> list[str]:
+        """Return the tasks that write to a partition."""
+        return self.view.writers(self.reader.arc.name, partition)
+
+    def complete(self) -> tuple[int, list[int]]:
+        """Return the last epoch that is complete in all partitions, and its end offset in each."""
+        found = [self.view.complete(self.reader.arc.name, p) for p in self.partitions]
+        return min(epoch for epoch, _ in found), [end for _, end in found]
+
+    def last_written(self, partition: int) -> int:
+        """Return the epoch of the last record that a report covers."""
+        place = self.reader.place(partition)
+        writers = self.writers(partition)
+        return max(self.view.of(writer).ends.get(place, (0, NEVER))[1] for writer in writers)
+
+    def pieces(
+        self, after: int, upto: int, *, starts: Sequence[int], ends: Sequence[int], intact: int
+    ) -> list[Piece]:
+        """Return the pieces to read, one for each partition that may hold records."""
+        return [
+            Piece(p, (start, end), self.view.committed(self.writers(p)), after, upto, intact)
+            for p, start, end in zip(self.partitions, starts, ends, strict=True)
+            if start < end
+        ]
+
+    def require_kept(self, epoch: int, *, read_to: Sequence[int] | None = None) -> None:
+        """Check that no record that was superseded after an epoch can have been compacted away.
+
+        An old epoch is safe if nothing has been written since.
+
+        Args:
+            epoch: The epoch.
+            read_to: By partition, up to where it has been read by now.
+
+        Raises:
+            HistoryLostError: If something can: deletes leave nothing behind in the end.
+        """
+        reader = self.reader
+        if epoch * INTERVAL_MS >= reader.horizon_ms:
+            return
+        for partition in self.partitions:
+            if self.last_written(partition) <= epoch:
+                continue
+            if read_to is not None:
+                first = self.view.cluster.offset_at(reader.place(partition), reader.horizon_ms)
+                if first <= read_to[partition] + 1:  # the transaction's end marker takes one offset
+                    continue
+            raise reader.lost(epoch)
+
+    def require_whole(self, epoch: int) -> None:
+        """Check that the arc's content as of an epoch can be read from its topic.
+
+        A new version of the plan copies or fills arcs as of its first epoch; and a topic without
+        history must still hold everything that was ever written to it.
+
+        Raises:
+            HistoryLostError: If it can't.
+        """
+        reader, cluster, plan = self.reader, self.view.cluster, self.view.plan
+        if NOTHING < epoch < plan.first_epoch - 1:
+            raise HistoryLostError(
+                f"arc {reader.arc.name!r} can't be read as of epoch {epoch}: version "
+                f"{plan.version} of the plan of network {plan.network!r} begins with epoch "
+                f"{plan.first_epoch}, and what was there before is told as of the last one only; "
+                f"read it as of epoch {plan.first_epoch - 1} or later"
+            )
+        if reader.is_compacted:
+            return
+        if any(cluster.offset_at(reader.place(p), 0) for p in self.partitions):
+            raise HistoryLostError(
+                f"arc {reader.arc.name!r} keeps no history, and its oldest records are gone: its "
+                "table can't be told; give the arc keep=, or read its revisions"
+            )
+
+
+def log_settings(kafka: Mapping[str, str | int], topic: str) -> tuple[bool, int]:
+    """Return whether a topic is compacted, and how long its records are safe, in ms.
+
+    Raises:
+        ClusterError: If the topic is not there, or may not be looked at.
+    """
+    connection, resource = Connection(kafka), ConfigResource(ResourceType.TOPIC, topic)
+    answers = connection.admin.describe_configs([resource])
+    right = Right(DESCRIBE_CONFIGS, TOPIC, topic)
+    entries = connection.ask(f"topic '{topic}'", answers[resource], right=right)
+    is_compacted = "compact" in str(entries["cleanup.policy"].value)
+    key = "min.compaction.lag.ms" if is_compacted else "retention.ms"
+    kept_ms = int(entries[key].value)
+    return is_compacted, FOREVER_MS if kept_ms < 0 else kept_ms

@@ -14,9 +14,9 @@ from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.report import NEVER, CountKey, Report
 from errata.processors.wire.task_id import TaskId
+from errata.spark_jobs.blocks import unpacked_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.letters import unpacked
 from errata.topics.cluster import TopicPartition, Transactions
 
 
@@ -160,7 +160,7 @@ class Reports:
         if told.batch.epoch <= min(task.report.done for task in self.tasks):
             return  # an earlier attempt has reported it
         assert self.transactions is not None
-        dead = unpacked(told.letters)
+        dead = unpacked_letters(told.letters)
         reports = [self._next(task, told, dead) for task in self.tasks]
         self.transactions.begin()
         for topic, pairs in posted(self.shared, [letter for _, letter in dead]).items():

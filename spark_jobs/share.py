@@ -18,8 +18,7 @@ from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
-from errata.spark_jobs import letters
-from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES
+from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, packed_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 
@@ -163,7 +162,7 @@ class Share:
                 results = self._in_slab(results, "")
                 results = results.filter(self.box.ends(results) > settled)
             for (partition,), own in parted(results, spread.places(results)):
-                found += letters.packed(
+                found += packed_letters(
                     self.job, batch, self.job.name, [some.only(own[_ROW])], partition=partition
                 )
         return found

@@ -1,17 +1,20 @@
 """A sweeper: follows one partition of a connection point and answers requests from its copy.
 
 Borealis' sweeper puts historical tuples into the input queue of the box that requested them. This
-one returns them either directly, in the process of the task, or over topics, as its own process
-(`sweepers.service`).
+one returns them either directly, in the process of the task (`Beside`), or over topics, as its own
+process (`Service`). There a reply is complete or a refusal, never partial. It is sent in blocks of
+many tuples, outside any transaction. The requester recognises its replies by (task, attempt, epoch,
+number).
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 import shutil
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -19,8 +22,12 @@ from typing import cast
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.boxes.replay import Ask
+from errata.processors.tasks.replay_client import ReplayRefusedError
 from errata.processors.tasks.shared import Shared
+from errata.processors.wire import replay
 from errata.processors.wire import report as reports
+from errata.processors.wire.replay import BlockError, Reply, Request, pack, unpack
 from errata.processors.wire.report import Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
@@ -28,7 +35,7 @@ from errata.sweepers.ranges import HistoryGoneError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 from errata.topics import names
-from errata.topics.cluster import LostOffsetError, Records
+from errata.topics.cluster import LostOffsetError, Records, TopicPartition
 
 log = logging.getLogger("errata")
 
@@ -231,3 +238,135 @@ class Sweeper:
         """Stop reading and release the files."""
         self.input.close()
         self.store.close()
+
+
+LOOK_BACK = 100
+"""Requests before the log's end that it reads at startup: they may have come while it was down."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A request that can't be answered yet."""
+
+    request: Request
+    ranges: pl.DataFrame
+
+
+class Service:
+    """Serves the requests to one sweeper.
+
+    Args:
+        shared: What its process shares.
+        sweeper: Whose copy it answers from.
+    """
+
+    def __init__(self, shared: Shared, sweeper: Sweeper) -> None:
+        self.shared, self.sweeper, self.name = shared, sweeper, sweeper.name
+        topic = shared.plan.requests(sweeper.arc.name)
+        self.place = TopicPartition(topic, sweeper.partition)
+        start = max(0, shared.cluster.end(self.place) - LOOK_BACK)
+        self.reader = shared.cluster.reader({self.place: start})
+        self.waiting: list[Waiting] = []
+
+    def life(self) -> Generator[bool, None, None]:
+        """Follow the arc and answer requests for ever; yields whether there was work."""
+        while True:
+            busy = self.sweeper.follow()
+            self._listen()
+            yield self._answer() or busy
+
+    def _listen(self) -> None:
+        for records in self.reader.poll():
+            for value in records.values:
+                request = replay.decode_request(value)
+                # A task with another plan has other frontiers.
+                if request is None or request.plan != self.shared.plan.fingerprint:
+                    continue
+                try:
+                    ranges = unpack(request.ranges)
+                except BlockError as error:
+                    log.warning("%s: a request of %s: %s", self.name, request.asker.task, error)
+                    continue
+                self.waiting.append(Waiting(request, ranges))
+
+    def _answer(self) -> bool:
+        """Answer every request that can be answered; drop the requests of fenced attempts."""
+        view, left = self.shared.view, []
+        for one in self.waiting:
+            request = one.request
+            if request.asker.attempt < view.of(request.asker.task).attempt:
+                continue
+            try:
+                tuples = self.sweeper.answer(request.as_of, one.ranges)
+            except HistoryGoneError as error:
+                self._reply(request, [b""], refused=str(error))
+                continue
+            if tuples is None:
+                left.append(one)
+            else:
+                self._reply(request, list(blocks(tuples)))
+        answered = len(left) < len(self.waiting)
+        self.waiting = left
+        return answered
+
+    def _reply(self, request: Request, parts: list[bytes], *, refused: str | None = None) -> None:
+        topic, answer = request.reply_topic, secrets.randbits(62)
+        schema_id = self.shared.registry.register(f"{topic}-value", replay.REPLY_SCHEMA)
+        for number, part in enumerate(parts):
+            reply = Reply(
+                request.asker, request.number, answer, number, len(parts), refused, tuples=part
+            )
+            self.shared.cluster.send(
+                topic,
+                partition=request.reply_partition,
+                key=None,
+                value=replay.encode(reply, schema_id=schema_id),
+            )
+
+    def close(self) -> None:
+        """Stop reading requests."""
+        self.reader.close()
+        self.sweeper.close()
+
+
+def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
+    """Yield a reply's tuples in parts of about `replay.BLOCK_BYTES`; at least one part."""
+    size = max(1, int(tuples.estimated_size()))
+    rows = max(1, replay.BLOCK_BYTES * tuples.height // size)
+    for start in range(0, max(1, tuples.height), rows):
+        yield pack(tuples.slice(start, rows))
+
+
+class Beside:
+    """Answers replay requests from the sweepers of the same process.
+
+    Args:
+        sweepers: By name of the connection point and partition.
+        partition: That of the asking task.
+    """
+
+    def __init__(
+        self, sweepers: Mapping[str, Mapping[int, Sweeper]], *, partition: int = 0
+    ) -> None:
+        self.sweepers, self.partition = sweepers, partition
+
+    def answers(
+        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
+    ) -> Generator[bool, None, list[pl.DataFrame]]:
+        """Yield until all answers have arrived, then return them in order."""
+        found = []
+        for ask in asks:
+            sweepers = self.sweepers[ask.arc]
+            asked = sweepers.values() if ask.everywhere else [sweepers[self.partition]]
+            parts = []
+            for sweeper in asked:
+                try:
+                    while (answer := sweeper.answer(ask.as_of, ask.ranges)) is None:
+                        yield sweeper.follow()
+                except HistoryGoneError as error:
+                    raise ReplayRefusedError(
+                        f"task {task} asked arc {ask.arc!r}: refused, {error}"
+                    ) from error
+                parts.append(answer)
+            found.append(pl.concat(parts))
+        return found

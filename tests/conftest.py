@@ -10,10 +10,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from errata.topics import jars
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.jars import JarsError
-from errata.topics.java import NoJavaError, find_java
+from errata.topics.java import JarsError, NoJavaError, class_path, connectors, find_java
 from errata.topics.kafka import KafkaCluster
 from tests.registry.apicurio import Apicurio
 
@@ -65,7 +63,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     sql = pytest.importorskip("pyspark.sql")
     try:
         java = find_java()
-        needed = jars.class_path(java, jars.connectors())
+        needed = class_path(java, connectors())
     except (NoJavaError, JarsError) as error:
         pytest.skip(str(error))
     settings = {

@@ -12,8 +12,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
 
 ROOT = Path(__file__).parents[1]

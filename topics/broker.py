@@ -19,8 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from errata.schemas.errors import ErrataError
-from errata.topics import jars
-from errata.topics.java import find_java
+from errata.topics.java import class_path, find_java
 
 _HOST = "127.0.0.1"
 _LOG_TAIL = 15
@@ -144,11 +143,11 @@ class EmbeddedBroker:
         if self.port and not _is_free(self.port):
             raise PortTakenError(self.port)
         java = find_java()
-        class_path = os.pathsep.join(map(str, jars.class_path(java)))
+        jars = os.pathsep.join(map(str, class_path(java)))
         self.port, controller = self.port or _free_port(), _free_port()
         self._configure(controller)
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        options = [*_JAVA, f"-Xmx{self._heap}", logging, "-cp", class_path]
+        options = [*_JAVA, f"-Xmx{self._heap}", logging, "-cp", jars]
         properties = str(self.folder / "server.properties")
         if not (self.folder / "data" / "meta.properties").exists():
             self._format([str(java), *options, "kafka.tools.StorageTool"], properties)

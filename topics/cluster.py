@@ -2,13 +2,15 @@
 
 The task loop depends on these protocols alone. `topics.kafka` connects to a broker; `topics.memory`
 keeps logs in memory with the same rules (transactions, fencing, the last stable offset,
-compaction), for `errata local` and for tests that kill actors between any two steps.
+compaction), for `errata local` and for tests that kill actors between any two steps. Both refuse
+records that are too large; a partition of either is read to its end by `catch_up`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import NamedTuple, Protocol
 
 from errata.schemas.errors import ErrataError
@@ -170,3 +172,73 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Close the connections that the cluster itself opened; safe to call twice."""
+
+
+LARGEST = 1_000_000
+"""Default limit of a record's key and value in bytes: below the brokers' own default."""
+
+
+class RecordTooLargeError(ErrataError):
+    """A record is larger than the cluster accepts; none of its batch was produced.
+
+    Attributes:
+        topic: Where it should have gone.
+        index: Its place in the batch.
+    """
+
+    def __init__(self, topic: str, *, index: int, size: int, limit: int) -> None:
+        self.topic, self.index, self.size, self.limit = topic, index, size, limit
+        super().__init__(
+            f"record {index} of a batch for topic '{topic}' has {size} bytes, but at most {limit} "
+            "are taken; make it smaller, or raise message.max.bytes of the client and "
+            "max.message.bytes of the topic"
+        )
+
+
+def check_sizes(
+    topic: str,
+    *,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    limit: int = LARGEST,
+) -> None:
+    """Raise for the first record whose key and value together exceed `limit` bytes.
+
+    Raises:
+        RecordTooLargeError: If there is one.
+    """
+    largest = sum(max(map(len, filter(None, side)), default=0) for side in (keys, values))
+    if largest <= limit:
+        return
+    for index, (key, value) in enumerate(zip(keys, values, strict=True)):
+        size = len(key or b"") + len(value or b"")
+        if size > limit:
+            raise RecordTooLargeError(topic, index=index, size=size, limit=limit)
+
+
+def catch_up(
+    cluster: Cluster, reader: Reader, source: TopicPartition, *, limit_s: float = 30.0
+) -> Iterator[Records]:
+    """Yield records until the reader has passed the current end of the log.
+
+    Control and aborted records take offsets without being returned, so the reader's position
+    decides, not the last record. Records of the reader's other partitions are yielded too.
+
+    Args:
+        cluster: Tells the log's end.
+        reader: Reads the partition, perhaps others.
+        source: The partition.
+        limit_s: An open transaction of another writer holds the end back; so long we wait.
+
+    Raises:
+        ClusterError: If the end is not reached in time.
+    """
+    end, deadline = cluster.end(source), monotonic() + limit_s
+    while reader.position(source) < end:
+        yield from reader.poll(timeout_s=0.1)
+        if monotonic() > deadline and reader.position(source) < end:
+            raise ClusterError(
+                f"partition {source.partition} of topic '{source.topic}' was read to offset "
+                f"{reader.position(source)}, but its end {end} was not reached within "
+                f"{limit_s:g} s; a transaction may be open: see kafka-transactions"
+            )

@@ -1,13 +1,91 @@
-"""Consumer groups of a cluster, seen from outside."""
+"""Consumer groups: this process as a member of one, and those of a cluster seen from outside.
+
+Of a membership only the assignment of partitions is used. Nothing is read and no offset is
+committed: positions come from reports, and fencing, not the group, keeps two processes from working
+on one partition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Assigned
 
 from errata.topics.client import Connection, Settings
-from errata.topics.refused import DELETE, GROUP, Right
+from errata.topics.refused import CODES, DELETE, GROUP, READ, Right
+
+SESSION_MS = 10_000
+"""After this long without a heartbeat a member is removed from the group."""
+_LAWS = {
+    "group.protocol": "classic",
+    "partition.assignment.strategy": "cooperative-sticky",  # what stays is not interrupted
+    "enable.auto.commit": False,
+    "auto.offset.reset": "latest",
+}
+
+
+class Membership:
+    """One member of a consumer group that shares the partitions of a topic.
+
+    Args:
+        connection: The cluster.
+        group: Name of the group.
+        topic: The topic whose partitions are shared.
+        give_up: Called with partitions before others may have them.
+        session_ms: After this long without a sign of life a member is out of the group.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        group: str,
+        topic: str,
+        give_up: Callable[[Collection[int]], None],
+        session_ms: int = SESSION_MS,
+    ) -> None:
+        self.partitions: set[int] = set()
+        self.joined = False
+        """Whether the group has ever sent this member an assignment, even an empty one."""
+        self._connection, self._group, self._give_up = connection, group, give_up
+        defaults = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": 1_000}
+        self._consumer: Any = connection.client(Consumer, defaults, {**_LAWS, "group.id": group})
+        self._consumer.subscribe(
+            [topic], on_assign=self._take, on_revoke=self._leave, on_lost=self._leave
+        )
+
+    def poll(self) -> None:
+        """Process assignment changes; call it at least every few minutes.
+
+        Raises:
+            ClusterError: If the cluster refuses this client.
+        """
+        message = self._consumer.poll(0)
+        self._connection.check()
+        error = message.error() if message is not None else None
+        if error is not None and (error.fatal() or error.code() in CODES):
+            right = Right(READ, GROUP, self._group)
+            raise self._connection.failure("a consumer group", KafkaException(error), right=right)
+
+    def _take(self, consumer: Any, assigned: list[Assigned]) -> None:
+        self.joined = True
+        consumer.incremental_assign(assigned)
+        consumer.pause(assigned)
+        self.partitions.update(place.partition for place in assigned)
+
+    def _leave(self, consumer: Any, revoked: list[Assigned]) -> None:
+        gone = {place.partition for place in revoked}
+        self._give_up(gone)
+        self.partitions -= gone
+        consumer.incremental_unassign(revoked)
+
+    def close(self) -> None:
+        """Leave the group, so that others take over at once; safe to call twice."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
 
 def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:

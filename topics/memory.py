@@ -14,14 +14,15 @@ from itertools import compress, repeat
 from operator import eq
 
 from errata.topics.cluster import (
+    LARGEST,
     ClusterError,
     DoubtfulCommitError,
     FencedError,
     MissingTopicError,
     Records,
     TopicPartition,
+    check_sizes,
 )
-from errata.topics.record_size import LARGEST, check_sizes
 
 
 @dataclass(eq=False)

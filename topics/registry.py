@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 from errata.schemas.compatible import unreadable
 from errata.schemas.errors import ErrataError
-from errata.topics.catch_up import catch_up
-from errata.topics.cluster import Cluster, ClusterError, Reader, TopicPartition
+from errata.topics.cluster import Cluster, ClusterError, Reader, TopicPartition, catch_up
 from errata.topics.names import SCHEMAS_TOPIC
 
 _SOURCE = TopicPartition(SCHEMAS_TOPIC, 0)

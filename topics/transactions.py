@@ -22,11 +22,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
 from errata.schemas.errors import ErrataError
+from errata.topics.admin import require_still
 from errata.topics.client import LOGGER, Connection
-from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
-from errata.topics.record_size import LARGEST, check_sizes
+from errata.topics.cluster import (
+    LARGEST,
+    DoubtfulCommitError,
+    FencedError,
+    TopicPartition,
+    check_sizes,
+)
 from errata.topics.refused import CODES, TOPIC, TRANSACTIONAL_ID, WRITE, Right
-from errata.topics.rights import require_still
 
 
 @contextmanager

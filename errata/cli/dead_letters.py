@@ -20,8 +20,7 @@ from errata.processors.plan.plan import Plan
 from errata.processors.wire.dead_letter import DeadLetter, decode_value
 from errata.schemas.errors import ErrataError
 from errata.topics import names
-from errata.topics.catch_up import catch_up
-from errata.topics.cluster import Cluster, TopicPartition
+from errata.topics.cluster import Cluster, TopicPartition, catch_up
 
 MOST_SHOWN = 100
 """The most rows of the table on a terminal."""

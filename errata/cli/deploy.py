@@ -36,8 +36,8 @@ from errata.run.switch import Jobs, Switch
 from errata.run.worker import IDLE_S
 from errata.settings.loading import load
 from errata.settings.place import Place, connect, read_settings
+from errata.topics.admin import present_topics
 from errata.topics.kafka import KafkaCluster
-from errata.topics.present import present_topics
 from errata.topics.registry_server import registry
 
 
@@ -193,8 +193,7 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     """Return a function that runs jobs on Spark with the checkpoints of `errata spark`."""
 
     def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
-        from errata.spark_jobs.run import Options, run_jobs
-        from errata.spark_jobs.sole import Sole
+        from errata.spark_jobs.run import Options, Sole, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
         plan = replace(shared.plan, version=version)  # the old version would end

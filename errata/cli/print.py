@@ -16,8 +16,7 @@ from errata.client.rows import PlainDecoder
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import Progress
 from errata.topics import names
-from errata.topics.catch_up import catch_up
-from errata.topics.cluster import TopicPartition
+from errata.topics.cluster import TopicPartition, catch_up
 
 _WRITER = ("task", "attempt", "epoch")
 

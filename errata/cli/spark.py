@@ -19,7 +19,6 @@ from errata.settings.loading import load
 from errata.settings.logs import about
 from errata.settings.place import connect, read_settings
 from errata.spark_jobs.session import by_value, check_packages, open_session
-from errata.spark_jobs.sole import Sole
 from errata.topics.registry_server import registry
 
 MasterOption = Annotated[
@@ -74,7 +73,7 @@ def spark(
     """
     settings = given_settings(conf)
     check_packages()
-    from errata.spark_jobs.run import Options, check_boxes, run_jobs  # these need PySpark
+    from errata.spark_jobs.run import Options, Sole, check_boxes, run_jobs  # these need PySpark
 
     with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()

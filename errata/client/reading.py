@@ -26,10 +26,10 @@ from errata.processors.wire.report import FOREVER, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
 from errata.settings.place import overlaid, read_settings
-from errata.spark_jobs.arc_reader import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.spark_jobs.as_of import Reports
 from errata.spark_jobs.epochs import NOTHING
-from errata.spark_jobs.registered import Recorder
+from errata.spark_jobs.executor import Recorder
+from errata.spark_jobs.reading import PAUSE_S, ArcProgress, ArcReader, EpochAheadError
 from errata.topics.client import Settings
 from errata.topics.cluster import Cluster
 

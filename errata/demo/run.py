@@ -31,8 +31,8 @@ from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 

@@ -28,10 +28,10 @@ from errata.processors.plan.plan import Plan
 from errata.processors.tasks import subjects
 from errata.schemas.errors import ErrataError
 from errata.settings.place import Place
-from errata.spark_jobs.arc_reader import log_settings
+from errata.spark_jobs.reading import log_settings
+from errata.topics.admin import check_topics, create_topics
 from errata.topics.client import Settings
 from errata.topics.cluster import Cluster, MissingTopicError
-from errata.topics.create import check_topics, create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.refused import RefusedError
 from errata.topics.registry import JudgingRegistry, Registry

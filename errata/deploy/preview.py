@@ -17,9 +17,8 @@ from errata.processors.plan.scope import ingest_scope
 from errata.processors.tasks import subjects
 from errata.processors.tasks.rebuild import CannotRebuildError
 from errata.settings.place import Place
+from errata.topics.admin import faults, present_topics, require_absent, topic_settings
 from errata.topics.cluster import Cluster
-from errata.topics.create import faults
-from errata.topics.present import present_topics, require_absent, topic_settings
 from errata.topics.registry import INCOMPATIBLE, SAME, JudgingRegistry
 from errata.topics.settings import TopicSpec
 

@@ -22,9 +22,9 @@ from errata.processors.plan.deployed import Deployed, read_plan
 from errata.processors.plan.scope import ingest_scope
 from errata.settings.place import Place
 from errata.topics import names
+from errata.topics.admin import delete_topics, present_topics
 from errata.topics.cluster import Cluster, TopicPartition
 from errata.topics.groups import delete_groups, group_members
-from errata.topics.present import delete_topics, present_topics
 
 SEEN_MS = 10_000
 """A process that has reported within this time counts as running."""

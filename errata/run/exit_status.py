@@ -22,8 +22,8 @@ from errata.run.supervisor import TEMPORARY
 from errata.schemas.errors import ErrataError
 from errata.settings import logs
 from errata.sweepers.segments import StoreError
+from errata.topics.admin import TopicSettingsError
 from errata.topics.cluster import ClusterError, DoubtfulCommitError
-from errata.topics.create import TopicSettingsError
 from errata.topics.refused import RefusedError
 from errata.topics.secrets import clean
 

@@ -19,10 +19,8 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.errors import ErrataError
-from errata.sweepers.beside import Beside
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
-from errata.topics.membership import Membership
+from errata.sweepers.sweeper import Beside, Service, Sweeper
+from errata.topics.groups import Membership
 
 log = logging.getLogger("errata")
 

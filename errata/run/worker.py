@@ -29,8 +29,7 @@ from errata.processors.tasks.task import Task
 from errata.run.parts import Actor, Life, Parts, Share
 from errata.settings.logs import about
 from errata.settings.place import Place, connect
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Service, Sweeper
 from errata.topics.cluster import DoubtfulCommitError, FencedError
 from errata.topics.refused import Right
 from errata.topics.registry_server import registry

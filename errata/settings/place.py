@@ -21,8 +21,8 @@ from pathlib import Path
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.settings.logs import LEVEL, TEXT
 from errata.settings.origin import DELIMITER, PREFIX, nearest_file, own_variables
+from errata.topics.admin import await_brokers
 from errata.topics.kafka import KafkaCluster
-from errata.topics.present import await_brokers
 from errata.topics.secrets import Hiding
 
 DAY_MS = 86_400_000

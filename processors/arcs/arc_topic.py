@@ -22,8 +22,7 @@ from errata.processors.reports.progress_view import View
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
-from errata.schemas.avro import key_schema
-from errata.schemas.codec import RevisionCodec
+from errata.schemas.avro import RevisionCodec, key_schema
 from errata.schemas.encode import Encoder
 from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
 from errata.topics.registry import Registry

@@ -14,8 +14,7 @@ from errata.processors.envelopes.connect import MEANINGS, NANOS, VARIABLE, ZONED
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import MAX_PRECISION, PHYSICAL, FieldType
-from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError
-from errata.schemas.resolver import layout_of
+from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError, layout_of
 from errata.topics.registry import NotAvroError, Registry
 
 _LOG = logging.getLogger("errata.network")

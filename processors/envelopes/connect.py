@@ -15,7 +15,7 @@ import msgspec
 import polars as pl
 
 from errata.schemas.fields import FieldType
-from errata.schemas.resolver import CONNECT_DECIMAL, VARIABLE_DECIMAL
+from errata.schemas.layout import CONNECT_DECIMAL, VARIABLE_DECIMAL
 
 _CONNECT, _DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
 

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from errata.schemas.decode import malformed
 from errata.schemas.fields import MAX_PRECISION, FieldType
-from errata.schemas.utf8 import malformed
 
 _WHOLE = r"^-?(0|[1-9][0-9]*)$"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,4})?$"

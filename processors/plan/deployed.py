@@ -19,8 +19,7 @@ from errata.processors.wire.plan_records import (
 )
 from errata.schemas.errors import ErrataError
 from errata.topics import names, settings
-from errata.topics.catch_up import catch_up
-from errata.topics.cluster import Cluster, MissingTopicError, TopicPartition
+from errata.topics.cluster import Cluster, MissingTopicError, TopicPartition, catch_up
 from errata.topics.settings import TopicSpec
 
 

@@ -25,8 +25,7 @@ from errata.processors.wire.report import FOREVER, NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
-from errata.topics.catch_up import catch_up
-from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition
+from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition, catch_up
 from errata.topics.transactions import TIMEOUT_S
 
 

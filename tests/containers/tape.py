@@ -11,8 +11,8 @@ from errata.deploy.deployment import prepare
 from errata.schemas import revisions as frames
 from errata.settings.loading import load
 from errata.settings.place import Place
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.containers.engine import LIMIT_S

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.topics.jars import KAFKA
+from errata.topics.java import KAFKA
 
 ROOT = Path(__file__).parents[2]
 DEVELOPERS, IMAGE = ROOT / "requirements.txt", ROOT / "docker" / "requirements.txt"

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from errata.demo.audit.records import SCHEMAS, AuditError, kept, served
 from errata.demo.audit.verdict import TOPICS, Verdict, judge
 from errata.topics import settings
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.settings import TopicSpec
 from tests.demo import hand_made as made
 from tests.demo.hand_made import (

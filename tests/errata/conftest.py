@@ -16,8 +16,8 @@ from errata.deploy.deployment import Deployment
 from errata.processors.plan.deployed import deploy
 from errata.settings.loading import load
 from errata.testing import LAG_MS, Driver
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec
 from tests.errata.network_file import write_network

@@ -16,7 +16,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import FOREVER
 from errata.run.supervisor import Supervisor, network_commands
 from errata.settings.place import Place
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec

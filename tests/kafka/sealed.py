@@ -20,7 +20,7 @@ from errata.processors.wire.task_id import ScopeId
 from errata.run.worker import Worker
 from errata.settings.loading import load
 from errata.settings.place import Place
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.settings import TopicSpec
 from tests.errata.conftest import ROOT, Ended
 from tests.kafka.secured import Secured, rules, told

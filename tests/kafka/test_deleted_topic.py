@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from errata.run.worker import Worker
 from errata.settings.loading import load
 from errata.settings.place import Place
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import MissingTopicError
-from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
 from tests.errata.network_file import write_network
 

@@ -18,8 +18,8 @@ from errata.processors.wire.report import FOREVER
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
+from errata.topics.admin import create_topics
 from errata.topics.cluster import TopicPartition
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.kafka.following import following

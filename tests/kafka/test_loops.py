@@ -9,7 +9,7 @@ from errata import Network
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.spark_jobs.at_work import Fed, at_work

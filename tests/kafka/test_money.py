@@ -18,7 +18,7 @@ from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.schemas.arc import visible
 from errata.settings.place import Place
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.kafka.following import following

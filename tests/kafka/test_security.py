@@ -17,10 +17,10 @@ from confluent_kafka.admin import AclBinding, AclOperation
 from errata.deploy.deployment import prepare
 from errata.settings.loading import load
 from errata.settings.place import Place
+from errata.topics.admin import await_brokers, present_topics
 from errata.topics.cluster import ClusterError
 from errata.topics.groups import group_members
 from errata.topics.kafka import KafkaCluster
-from errata.topics.present import await_brokers, present_topics
 from errata.topics.refused import RefusedError
 from tests.kafka.sealed import CLOSED_S, FEED, LIMIT_S, MINUTE, NET, NETWORK, RUNNING, World
 from tests.kafka.secured import HOST, Secured, secured

@@ -14,8 +14,7 @@ from errata.processors.plan.plan import Plan
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill, Filled, NewArc, contents
 from errata.schemas import revisions as frames
-from errata.spark_jobs.backfill import schema_ids
-from errata.spark_jobs.fill_writer import FillWriter
+from errata.spark_jobs.backfill import FillWriter, schema_ids
 from tests.laws import oracle
 from tests.laws.networks import KEEP, PARTITIONS, SUMS, SUMS_ORACLE, Shape, front, shape_of
 from tests.laws.networks import _sums as sums

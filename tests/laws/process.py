@@ -13,9 +13,7 @@ from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.sweepers.beside import Beside
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Beside, Service, Sweeper
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.laws.spark_engine import SparkJob

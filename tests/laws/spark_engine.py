@@ -17,15 +17,14 @@ from errata.processors.plan.scope import Scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
+from errata.spark_jobs.blocks import HEADER, LETTERS, Row, read, stretches
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
+from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.operator import questions
-from errata.spark_jobs.registered import Recorder
 from errata.spark_jobs.reports import Reports, Told, resumes, together
 from errata.spark_jobs.share import Done, Share
-from errata.spark_jobs.stretches import HEADER, LETTERS, Row, read, stretches
-from errata.spark_jobs.writer import write
+from errata.spark_jobs.stages import questions, write
 
 BUCKETS, WRITERS = 13, 2
 

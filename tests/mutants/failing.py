@@ -76,21 +76,21 @@ FAILURES = [
     ),
     Mutant(
         "a job tells again of what it has told when its states are made anew",
-        "spark_jobs/stretches.py",
+        "spark_jobs/blocks.py",
         'pl.col("epoch") > job.done[stretch.partition]',
         'pl.col("epoch") > -1',
         network=FAILING,
     ),
     Mutant(
         "a job's dead letters are those of its first life",
-        "spark_jobs/letters.py",
+        "spark_jobs/blocks.py",
         "attempt=job.attempts[partition]",
         "attempt=job.attempts[partition] // job.attempts[partition]",
         network=FAILING,
     ),
     Mutant(
         "a tuple that a job's aggregate does not take is told by each slab that it is in",
-        "spark_jobs/stretches.py",
+        "spark_jobs/blocks.py",
         "entering, refused[job.name] = job.box.taken(frames.entering(net, names))",
         "entering, refused[job.name] = frames.entering(net, names), []",
         network=FAILING,
@@ -105,8 +105,8 @@ FAILURES = [
     Mutant(
         "the driver sends no dead letters",
         "spark_jobs/reports.py",
-        "dead = unpacked(told.letters)",
-        "dead = unpacked(told.letters[:0])",
+        "dead = unpacked_letters(told.letters)",
+        "dead = unpacked_letters(told.letters[:0])",
         network=FAILING,
     ),
     Mutant(

@@ -12,7 +12,7 @@ JOBS = [
     ),
     Mutant(
         "what was reported is written again",
-        "spark_jobs/writer.py",
+        "spark_jobs/stages.py",
         "if batch.epoch > job.done[partition]",
         "if batch.epoch > -1",
         network=ON_SPARK,

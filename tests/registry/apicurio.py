@@ -11,10 +11,10 @@ from pathlib import Path
 from time import monotonic, sleep
 from urllib.error import HTTPError, URLError
 
-from errata.topics import jars
+from errata.topics.java import Jars, cache_folder, class_path
 
 VERSION = "3.3.3"
-ARCHIVE = jars.Jars(
+ARCHIVE = Jars(
     f"apicurio-registry-{VERSION}",
     (("io.apicurio", "apicurio-registry-app", VERSION),),
     1,
@@ -102,8 +102,8 @@ class Apicurio:
 
 def unpacked(java: Path) -> Path:
     """Return the folder of the application, in the cache of all jars."""
-    (archive,) = jars.class_path(java, ARCHIVE)
-    app = jars.cache_folder() / ARCHIVE.name / "app"
+    (archive,) = class_path(java, ARCHIVE)
+    app = cache_folder() / ARCHIVE.name / "app"
     if not app.exists():
         with tempfile.TemporaryDirectory(dir=app.parent) as folder:
             with tarfile.open(archive) as packed:

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from errata.processors.plan.described import read_described
+from errata.topics.admin import create_topics
 from errata.topics.cluster import ClusterError
-from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
 from tests.registry.avro_producer import Orders, order
 from tests.registry.read_only import ReadOnly

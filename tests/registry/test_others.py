@@ -15,7 +15,7 @@ from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER
 from errata.run.worker import Worker
 from errata.settings.place import Place
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.kafka.plain_consumer import consumed

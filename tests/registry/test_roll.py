@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.names import SCHEMAS_TOPIC
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec, compacted

@@ -4,7 +4,7 @@ import pytest
 
 from errata.schemas.avro import key_schema, revision_schema, tuple_schema
 from errata.schemas.fields import FieldType
-from errata.topics import outage
+from errata.topics import registry_server
 from errata.topics.cluster import ClusterError
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import NotAvroError, UnknownSchemaError
@@ -75,6 +75,6 @@ def test_a_schema_of_another_kind_is_told(server, apicurio):
 
 
 def test_a_server_that_is_not_there_is_told(server, monkeypatch):
-    monkeypatch.setattr(outage, "WAIT_S", 1.0)
+    monkeypatch.setattr(registry_server, "WAIT_S", 1.0)
     with pytest.raises(ClusterError, match="gives no answer"):
         registry(MemoryCluster(), {"url": "http://127.0.0.1:9"}).latest("a")

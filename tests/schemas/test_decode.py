@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 from errata.schemas.batch import MAX_RECORD_BYTES
-from errata.schemas.decode import Decoder, UndecodableError
-from errata.schemas.utf8 import malformed
+from errata.schemas.decode import Decoder, UndecodableError, malformed
 
 WIDE, LARGEST = b"\xff" * 9, b"\xff" * 9 + b"\x01"
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}

@@ -5,8 +5,14 @@ import pytest
 
 from errata.schemas.avro import key_schema, revision_schema
 from errata.schemas.fields import FieldType
-from errata.schemas.layout import Leaf, Nested, UnsupportedSchemaError, columns
-from errata.schemas.resolver import MAX_FIELDS, layout_of
+from errata.schemas.layout import (
+    MAX_FIELDS,
+    Leaf,
+    Nested,
+    UnsupportedSchemaError,
+    columns,
+    layout_of,
+)
 from errata.schemas.revisions import OPS
 
 FIELDS = {

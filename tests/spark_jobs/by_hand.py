@@ -17,8 +17,8 @@ from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.spark_jobs.data_source import BatchReader, Opened, StreamReader
 from errata.topics import names
+from errata.topics.admin import create_topics
 from errata.topics.cluster import TopicPartition, Transactions
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry_server import registry

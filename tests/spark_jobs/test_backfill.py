@@ -22,9 +22,9 @@ from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.spark_jobs.backfill import Backfill, BackfillFailedError, CannotBackfillError, check
 from errata.spark_jobs.run import Options, run_jobs
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import FencedError, TopicPartition
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import DAY_MS, TopicSpec

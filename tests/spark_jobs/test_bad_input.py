@@ -10,12 +10,12 @@ import pytest
 from errata import Network, tumbling
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.faults import NetworkError
-from errata.spark_jobs import session, sole
-from errata.spark_jobs.checkpoint import Checkpoint, CheckpointError, Division
+from errata.spark_jobs import run, session
+from errata.spark_jobs.driver import Checkpoint, CheckpointError, Division
+from errata.spark_jobs.run import AnotherDriverError, Sole
 from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
-from errata.spark_jobs.sole import AnotherDriverError, Sole
 from errata.topics import names
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.settings import TopicSpec
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "n": "long"}
@@ -118,7 +118,7 @@ def test_a_checkpoint_of_another_plan_is_refused_and_of_ones_own_goes_on(spark, 
 
 @pytest.mark.kafka
 def test_a_second_driver_is_refused_while_the_first_is_alive(cluster, broker, monkeypatch):
-    monkeypatch.setattr(sole, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(run, "PATIENCE_S", 2.0)
     create_topics(broker.settings, [TopicSpec(names.plan_topic("sole"), 1)])
     first = Sole(cluster, "sole", "job")
     first.wait()

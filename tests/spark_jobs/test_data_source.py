@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from errata.processors.plan.deployed import NewVersionError, announce
 from errata.settings.place import overlaid, read_settings
 from errata.spark import OptionError, Options, register
-from errata.spark_jobs.arc_reader import ArcProgress, EpochAheadError, HistoryLostError
 from errata.spark_jobs.data_source import BatchReader, Bound, Bounds, Opened, StreamReader
+from errata.spark_jobs.reading import ArcProgress, EpochAheadError, HistoryLostError
 from errata.topics.cluster import ClusterError
 from errata.topics.kafka import KafkaCluster
 from tests.spark_jobs.by_hand import (

@@ -21,8 +21,8 @@ from errata.settings.place import Place
 from errata.spark_jobs.as_of import Bound
 from errata.spark_jobs.recompute import Division
 from errata.spark_jobs.reconcile import MADE, SAID, Comparison, Finding
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.errata.conftest import Errata, environ, errata  # noqa: F401  fixtures

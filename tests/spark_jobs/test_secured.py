@@ -18,7 +18,7 @@ from errata.run.worker import Worker
 from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.spark import register
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.settings import TopicSpec
 from tests.errata.network_file import write_network
 from tests.kafka.sealed import NET, NETWORK, World

@@ -19,10 +19,10 @@ from errata.processors.wire.replay import unpack
 from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
-from errata.spark_jobs.checkpoint import Checkpoint
+from errata.spark_jobs.driver import Checkpoint
 from errata.spark_jobs.run import Options, _Lives
 from errata.spark_jobs.session import by_value
-from errata.topics.create import create_topics
+from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from errata.topics.settings import TopicSpec

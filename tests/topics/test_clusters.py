@@ -5,19 +5,20 @@ from itertools import count
 
 import pytest
 
-from errata.topics.catch_up import catch_up
+from errata.topics.admin import create_topics
 from errata.topics.cluster import (
+    LARGEST,
     Cluster,
     ClusterError,
     DoubtfulCommitError,
     FencedError,
     Reader,
     Records,
+    RecordTooLargeError,
     TopicPartition,
+    catch_up,
 )
-from errata.topics.create import create_topics
 from errata.topics.memory import MemoryCluster
-from errata.topics.record_size import LARGEST, RecordTooLargeError
 from errata.topics.settings import TopicSpec, passing
 
 NUMBERS = count()

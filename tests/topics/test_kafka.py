@@ -14,18 +14,17 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.catch_up import catch_up
 from errata.topics.cluster import (
     ClusterError,
     DoubtfulCommitError,
     MissingTopicError,
     SilentClusterError,
     TopicPartition,
+    catch_up,
 )
-from errata.topics.create import create_topics
-from errata.topics.kafka import KafkaCluster
-from errata.topics.reading import LostOffsetError
+from errata.topics.kafka import KafkaCluster, LostOffsetError
 from errata.topics.settings import TopicSpec, passing
 
 NOBODY = "127.0.0.1:1"

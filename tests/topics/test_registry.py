@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from errata.topics import registry as module
+from errata.topics.admin import create_topics
 from errata.topics.cluster import TopicPartition
-from errata.topics.create import create_topics
 from errata.topics.memory import MemoryCluster
 from errata.topics.names import SCHEMAS_TOPIC
 from errata.topics.registry import SchemaRegistry, UnknownSchemaError, ids

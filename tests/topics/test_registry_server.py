@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from errata.topics import outage
+from errata.topics import registry_server
 from errata.topics.cluster import ClusterError
 from errata.topics.memory import MemoryCluster
 from errata.topics.refused import RefusedError
@@ -180,8 +180,8 @@ class Registry:
 
     def __init__(self, monkeypatch, away: list[Exception | None]) -> None:
         self.away, self.now_s = away, 0.0
-        monkeypatch.setattr(outage, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(outage, "sleep", self.sleep)
+        monkeypatch.setattr(registry_server, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(registry_server, "sleep", self.sleep)
         self.server = configured(monkeypatch)
         self.server._client.kept[7] = SimpleNamespace(schema_str=json.dumps(A), schema_type=None)
         monkeypatch.setattr(self.server._client, "get_schema", self.get_schema)
@@ -217,7 +217,7 @@ def test_a_server_that_does_not_come_is_given_up(monkeypatch):
     found = Registry(monkeypatch, [AWAY] * 1000)
     with pytest.raises(RegistryAwayError, match="gives no answer: refused; start it, or correct"):
         found.server.schema(7)
-    assert outage.WAIT_S < found.now_s < outage.WAIT_S + 2
+    assert registry_server.WAIT_S < found.now_s < registry_server.WAIT_S + 2
 
 
 def test_a_server_that_goes_away_later_is_not_waited_for_and_known_schemas_are_known(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import TopicPartition
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.errata.cli.test_run import MINUTE, Up, wait_for

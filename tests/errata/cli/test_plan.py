@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from errata.topics.admin import create_topics, present_topics, topic_settings
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
-from errata.topics.present import present_topics, topic_settings
 from errata.topics.settings import TopicSpec
 from tests.errata.conftest import Errata
 

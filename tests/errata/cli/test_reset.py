@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from errata.settings.place import read_settings
+from errata.topics.admin import create_topics, delete_topics, present_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
-from errata.topics.present import delete_topics, present_topics
 from errata.topics.settings import TopicSpec
 from tests.errata.cli.test_plan import declare
 from tests.errata.conftest import Errata

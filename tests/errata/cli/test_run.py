@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Producer
 
 from errata.schemas import framing
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import TopicPartition
-from errata.topics.create import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.errata.conftest import errata_in

@@ -20,7 +20,7 @@ from errata.observe.network_progress import current
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import NotDeployedError, deploy, topic_specs, write_plan
 from errata.settings.loading import load
-from errata.spark_jobs.arc_reader import EpochAheadError, HistoryLostError
+from errata.spark_jobs.reading import EpochAheadError, HistoryLostError
 from errata.testing import LAG_MS, Driver
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster

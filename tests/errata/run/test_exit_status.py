@@ -19,8 +19,8 @@ from errata.run.exit_status import complain, reported
 from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
 from errata.topics import secrets
+from errata.topics.admin import TopicSettingsError
 from errata.topics.cluster import ClusterError, FencedError
-from errata.topics.create import TopicSettingsError
 from errata.topics.refused import RefusedError
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network

@@ -16,8 +16,8 @@ import pytest
 
 from errata.observe.port import LOOK_S
 from errata.run.stopping import OVERDUE
+from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
-from errata.topics.create import create_topics
 from errata.topics.settings import TopicSpec
 from tests.errata.cli.test_run import price, send
 from tests.errata.exposed import exposed

@@ -16,8 +16,7 @@ from errata.processors.tasks.task import Task
 from errata.processors.wire.task_id import TaskId
 from errata.run import worker
 from errata.run.worker import Look, drain
-from errata.sweepers.service import Service
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers.sweeper import Service, Sweeper
 from errata.testing import Driver
 from tests.processors.rogue import Rogue
 

@@ -18,7 +18,7 @@ from errata.processors.plan.described import (
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import NEVER, Report
-from errata.schemas.codec import RevisionCodec
+from errata.schemas.avro import RevisionCodec
 from errata.topics import names
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry

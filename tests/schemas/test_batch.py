@@ -1,4 +1,4 @@
-"""What is not asked for is passed over, whatever it is; what is asked for is read as ever."""
+"""Byte strings in one buffer are the strings that they were; values nobody asks for are skipped."""
 
 import io
 
@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from errata.schemas.batch import MAX_ITEMS, Joined
 from errata.schemas.decode import Decoder
-from errata.schemas.layout import UnsupportedSchemaError
-from errata.schemas.resolver import MAX_DEPTH, MAX_FIELDS, layout_of
-from errata.schemas.shapes import MAX_ITEMS
+from errata.schemas.layout import MAX_DEPTH, MAX_FIELDS, UnsupportedSchemaError, layout_of
 
 PLAIN = [
     ("null", st.none()),
@@ -223,3 +222,12 @@ def test_a_type_declared_in_what_is_passed_over_is_known_behind_it() -> None:
     fields = [{"name": "x", "type": {"type": "array", "items": inner}}, {"name": "y", "type": "I"}]
     decoder = Decoder({"type": "record", "name": "Top", "fields": fields}, wanted={"y.n"})
     assert decoder.decode([b"\2\2\0\x0e"])["y.n"].to_list() == [7]
+
+
+@given(st.lists(st.binary(max_size=6)), st.integers(0, 7), st.integers(0, 9), st.integers(0, 9))
+def test_strings_without_their_first_bytes_are_as_if_each_were_cut_alone(values, count, low, high):
+    joined = Joined.of(values).after(count)
+    cut = [value[count:] for value in values]
+    assert list(joined) == cut
+    assert list(joined[low:high]) == cut[low:high]
+    assert Joined.of(joined) is joined

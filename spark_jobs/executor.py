@@ -1,14 +1,37 @@
-"""Schema ids that the driver has looked up, for executors, which make no registry requests."""
+"""What a process on an executor works with: its connection to a cluster, and ids of schemas.
+
+Python workers outlive a task, and so does the connection. The driver has looked up the schemas'
+ids: executors make no registry requests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.plan import Plan
+from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import Registry, UnknownSchemaError
+
+
+def connected(kafka: Mapping[str, str | int]) -> KafkaCluster:
+    """Return this process's connection to a cluster.
+
+    Args:
+        kafka: librdkafka settings.
+
+    Raises:
+        ClusterError: If the cluster can't be used.
+    """
+    return _connected(frozenset(kafka.items()))
+
+
+@cache
+def _connected(kafka: frozenset[tuple[str, str | int]]) -> KafkaCluster:
+    return KafkaCluster(dict(kafka))
 
 
 @dataclass

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.schemas.codec import RevisionCodec, as_revisions
+from errata.schemas.avro import RevisionCodec, as_revisions
 from errata.schemas.decode import Decoder, UndecodableError
 from errata.schemas.encode import Encoder, UnencodableError
 from errata.schemas.fields import FieldType

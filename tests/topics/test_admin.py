@@ -1,17 +1,24 @@
-"""Making topics, and refusing those that would break a law."""
+"""Making topics, refusing those that would break a law, and waiting for brokers."""
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from threading import Thread, Timer
 from time import monotonic
 
 import pytest
 from tenacity import stop_after_delay
 
-from errata.topics import present
+from errata.topics import admin
+from errata.topics.admin import (
+    TopicSettingsError,
+    await_brokers,
+    create_topics,
+    faults,
+    topic_settings,
+)
 from errata.topics.client import Connection, TooFewBrokersError
-from errata.topics.cluster import ClusterError, MissingTopicError
-from errata.topics.create import TopicSettingsError, create_topics, faults
+from errata.topics.cluster import ClusterError, MissingTopicError, SilentClusterError
 from errata.topics.kafka import KafkaCluster
-from errata.topics.present import topic_settings
 from errata.topics.refused import DESCRIBE_CONFIGS
 from errata.topics.settings import (
     DAY_MS,
@@ -23,6 +30,7 @@ from errata.topics.settings import (
     passing,
     short,
 )
+from tests.topics.test_client import HOST, StartingBroker, started
 
 SPEC = TopicSpec("tape.trades", 2, connection_point(retention_ms=10 * DAY_MS))
 
@@ -108,7 +116,7 @@ def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypat
     monkeypatch.setattr(Connection, "ask", late)
     create_topics(broker.settings, [TopicSpec("unheard-of", 1, passing())])
     assert next(unheard, None) is None
-    monkeypatch.setattr(present.described.retry, "stop", stop_after_delay(0.2))
+    monkeypatch.setattr(admin.described.retry, "stop", stop_after_delay(0.2))
     with pytest.raises(MissingTopicError, match="no topic 'never-heard-of'"):
         topic_settings(broker.settings, ["never-heard-of"])
 
@@ -145,3 +153,45 @@ def test_brokers_that_a_topics_copies_need_are_waited_for_and_then_missed(broker
     with pytest.raises(TooFewBrokersError, match=r"topic 'copied'.* 2 .*start more brokers"):
         create_topics(broker.settings, [TopicSpec("copied", 1)], replication=2, limit_s=1.0)
     assert monotonic() - began > 1.0
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "AT_ONCE_S", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_brokers_that_are_there_are_not_waited_for() -> None:
+    said: list[str] = []
+    with started(True) as broker:
+        await_brokers(broker.settings, limit_s=10.0, say=said.append)
+    assert said == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_brokers_that_come_later_are_waited_for_and_that_is_said_once() -> None:
+    said: list[str] = []
+    late = StartingBroker(True)
+    late.server.close()  # its port is free until it comes
+
+    def come() -> None:
+        late.server = socket.create_server((HOST, late.port))
+        late.accept()
+
+    timer = Timer(1.0, lambda: Thread(target=come, daemon=True).start())
+    timer.start()
+    try:
+        settings = {"bootstrap.servers": f"{HOST}:{late.port}", "reconnect.backoff.ms": 20}
+        await_brokers(settings, limit_s=30.0, say=said.append)
+    finally:
+        timer.join()
+        late.server.close()
+    assert said == [f"no broker answers at {HOST}:{late.port} yet; waits for one, 30 s at most"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_brokers_that_never_come_are_given_up() -> None:
+    said: list[str] = []
+    with pytest.raises(SilentClusterError, match=r"no broker answers at 127.0.0.1:1 within 0.6 s"):
+        await_brokers({"bootstrap.servers": "127.0.0.1:1"}, limit_s=0.6, say=said.append)
+    assert len(said) == 1

@@ -1,0 +1,380 @@
+"""The stages of a batch, as Spark runs them on executors: source, stateful operator, writer.
+
+The source is a Python data source that reads an arc in whole epochs, as blocks.
+
+The operator has one share of the groups for each Spark key, with its states in Spark's store. The
+states of a share are one list of chunks, put as a whole: messages of more than about 80 KB get
+lost on other ways into the store (SPARK-53870). Blocks arrive in any order; they are processed in
+the order of their origin, so that a rerun of a batch returns bit-identical results. The executor
+sends replay requests over topics for tuples that the states don't hold.
+
+The writer writes a batch's revisions to the job's arc, one transaction for each task. The
+transactional id is that of the task's place in the batch. A new attempt of the driver fences all of
+them before it looks for the last records written, so no late write of an older attempt follows. If
+a batch is rerun within one attempt, it writes exact copies: readers use one of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import zlib
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from time import monotonic
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from errata.processors.arcs.arc_topic import Meta
+from errata.processors.arcs.partitioner import Spread, parted
+from errata.processors.boxes.base import Need
+from errata.processors.boxes.replay import Ask
+from errata.processors.reports.progress_view import View
+from errata.processors.tasks.replay_client import TopicReplayClient
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.replay import unpack
+from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
+from errata.spark_jobs import blocks
+from errata.spark_jobs.blocks import HEADER, LETTERS, TUPLES, Stretch
+from errata.spark_jobs.epochs import Batch, Bound, Epochs
+from errata.spark_jobs.job import Job
+from errata.spark_jobs.share import Done, Share
+from errata.topics.cluster import Cluster, TopicPartition
+
+REPORT_S = 60.0
+"""How long the report of a batch may take to become visible."""
+
+
+class LateReportError(ErrataError):
+    """A batch was taken, but its report is not visible."""
+
+
+class Read(InputPartition):  # type: ignore[misc]
+    """The input of one Spark task."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        super().__init__(stretch)
+
+
+class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Reads a job's input in whole epochs.
+
+    On a restart from a checkpoint the engine first calls ``partitions(end, end)`` with the last
+    bound of its log.
+
+    Args:
+        job: The job.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._epochs: Epochs | None = None
+        self._now = Bound()
+
+    @property
+    def epochs(self) -> Epochs:
+        """The epochs, which follow the reports; created in the driver process that uses them."""
+        if self._epochs is None:
+            self._epochs = Epochs(self.job, View(self.job.cluster(), plan=self.job.plan))
+            self._epochs.view.catch_up()
+        return self._epochs
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the bound before everything."""
+        return Bound().plain()
+
+    def latestOffset(self) -> dict[str, Any]:
+        """Return the bound up to which the input is complete."""
+        self.epochs.view.poll()
+        return self.epochs.next(self._now).plain()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Read]:
+        """Return the stretches to read between two bounds.
+
+        Raises:
+            LateReportError: If the report of the batch before can't be seen.
+        """
+        first, last = Bound.of(start), Bound.of(end)
+        self._now = last
+        if first.epoch == last.epoch:
+            return []
+        deadline = monotonic() + REPORT_S
+        while self.epochs.reported < first.epoch:
+            self.epochs.view.poll()
+            if monotonic() > deadline:
+                raise LateReportError(
+                    f"job {self.job.name!r} has no report of epoch {first.epoch}, which its "
+                    f"checkpoint has taken, in the progress topic after {REPORT_S:g} s; was the "
+                    "cluster made anew? Remove the checkpoint then"
+                )
+        return list(map(Read, blocks.stretches(self.epochs, first, last)))
+
+    def read(self, partition: Read) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a stretch; runs on an executor."""
+        stretch: Stretch = partition.value
+        text = stretch.batch.text()
+        for row in blocks.read(self.job, stretch, self.job.cluster()):
+            if row is not None:
+                yield blocks.record(*row, batch=text)
+
+
+def source_of(job: Job) -> type[DataSource]:
+    """Return the data source of a job, to be registered with a session under its `name_of`."""
+
+    class EpochSource(DataSource):  # type: ignore[misc]
+        """One arc in whole epochs."""
+
+        @classmethod
+        def name(cls) -> str:
+            return name_of(job)
+
+        def schema(self) -> str:
+            return blocks.SCHEMA
+
+        def streamReader(self, schema: Any) -> EpochReader:
+            return EpochReader(job)
+
+    return EpochSource
+
+
+def name_of(job: Job) -> str:
+    """Return the format under which a job's source is registered."""
+    return f"errata-epochs-{zlib.crc32(job.transactional_id.encode()):08x}"
+
+
+IDLE_S = 0.002
+
+
+class Replays:
+    """Sends the replay requests of one process on an executor.
+
+    Args:
+        job: The job.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._client: TopicReplayClient | None = None
+
+    def _open(self) -> TopicReplayClient:
+        if self._client is None:
+            job = self.job
+            cluster = job.cluster()
+            view = View(cluster, plan=job.plan)
+            shared = Shared(cluster, job.plan, job.registry, view, job.compaction_lag_ms)
+            self._client = TopicReplayClient(shared, scope=job.scope.name, partition=0)
+            self._client.number = secrets.randbits(48) << 8  # others send under the same name
+        return self._client
+
+    def inputs(self, need: Need, batch: Batch) -> list[pl.DataFrame]:
+        """Return the aggregate's inputs in some event-time ranges of groups, as of the batch.
+
+        Raises:
+            ReplayRefusedError: If a sweeper can't give a complete answer.
+        """
+        asks = questions(self.job, need, batch)
+        answering = self._open().answers(
+            asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
+        )
+        try:
+            while True:
+                next(answering)
+                time.sleep(IDLE_S)
+        except StopIteration as stop:
+            replayed: list[pl.DataFrame] = stop.value
+        return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
+
+
+def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
+    """Return the replay requests of a need: groups may be in any partition."""
+    return [
+        Ask(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
+        for anchor in job.plan.paths[job.name].anchors
+    ]
+
+
+_KNOWN: dict[tuple[str, int], Replays] = {}
+
+
+def asked(
+    job: Job, batch: Batch, run: Generator[Need, Sequence[pl.DataFrame], Done | None]
+) -> Done | None:
+    """Run a share to its end; this process replays the tuples that it needs."""
+    replays = _KNOWN.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
+    try:
+        need = next(run)
+        while True:
+            need = run.send(replays.inputs(need, batch))
+    except StopIteration as stop:
+        done: Done | None = stop.value
+        return done
+
+
+CHUNK_BYTES = 1_000_000
+
+OUTPUT = "kind int, batch string, block binary, slab long, states long, counts map<string, long>"
+"""Revisions of one share; the batch's metadata; dead letters."""
+
+
+class Operator(StatefulProcessor):  # type: ignore[misc]
+    """Runs the aggregate of a job.
+
+    Args:
+        job: The job.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state."""
+        chunk = StructType([StructField("chunk", BinaryType())])
+        self._states = handle.getListState("states", chunk)
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Process the rows of one share."""
+        slab = int(key[1])
+        given = pd.concat(list(rows)).sort_values(["kind", "origin"], kind="stable")
+        batch = Batch.of(given["batch"].iloc[0])
+        taken = list(zip(given["kind"], given["block"], strict=True))
+        for kind, block in taken:
+            if kind in (HEADER, LETTERS):
+                yield _row(kind, batch, block)
+        chunks = [] if batch.is_whole else [bytes(chunk) for (chunk,) in self._states.get()]
+        run = Share(self.job, slab).take(batch, taken, b"".join(chunks) or None)
+        done = asked(self.job, batch, run)
+        if done is not None:
+            if done.changed:
+                self._save(done.packed())
+            yield _row(TUPLES, batch, done.block(), slab=slab, done=done)
+            for block in done.letters:
+                yield _row(LETTERS, batch, block)
+
+    def _save(self, states: bytes | None) -> None:
+        if states is None:
+            self._states.clear()
+            return
+        cuts = range(0, len(states), CHUNK_BYTES)
+        self._states.put([(states[cut : cut + CHUNK_BYTES],) for cut in cuts])
+
+    def close(self) -> None:
+        """Do nothing: connections live as long as the process."""
+
+
+def _row(
+    kind: int, batch: Batch, block: bytes, *, slab: int = 0, done: Done | None = None
+) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "kind": [kind],
+            "batch": [batch.text()],
+            "block": [bytes(block)],
+            "slab": [slab],
+            "states": [done.states.height if done else 0],
+            "counts": [dict(done.counts) if done else {}],
+        }
+    )
+
+
+WRITTEN = (
+    "batch string, resume string, ends map<int, long>, first long, last long, "
+    "counts map<string, long>, letters array<binary>"
+)
+"""What a task of a batch returns to the driver: one row; of the data only dead letters."""
+
+
+class Writer:
+    """Writes the output of one task of a batch.
+
+    Args:
+        job: The job.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __call__(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Write, and return what was written once the brokers have acknowledged all of it."""
+        batch, resume, found = "", "", list[pl.DataFrame]()
+        counts, held, letters = Counter[str](), list[int](), list[bytes]()
+        for frame in rows:
+            for row in frame.itertuples():  # a row for each share
+                batch = row.batch
+                if row.kind == HEADER:
+                    resume += row.block.decode() + ","
+                    continue
+                if row.kind == LETTERS:
+                    letters.append(row.block)
+                    continue
+                if row.block:
+                    found.append(unpack(row.block))
+                if row.states:
+                    held.append(row.slab)
+                counts.update(dict(row.counts))
+        if not batch:
+            return
+        number = TaskContext.get().partitionId()
+        ends = write(self.job, self.job.cluster(), Batch.of(batch), found, number=number)
+        yield pd.DataFrame(
+            {
+                "batch": [batch],
+                "resume": [resume],
+                "ends": [ends],
+                "first": pd.array([min(held, default=None)], dtype="Int64"),
+                "last": pd.array([max(held, default=None)], dtype="Int64"),
+                "counts": [dict(counts)],
+                "letters": [letters],
+            }
+        )
+
+
+def write(
+    job: Job, cluster: Cluster, batch: Batch, revisions: Sequence[pl.DataFrame], *, number: int
+) -> dict[int, int]:
+    """Write revisions in one transaction; skip partitions whose report is committed.
+
+    Args:
+        job: The job.
+        cluster: Where to.
+        batch: The batch that they are of.
+        revisions: Frames of revisions of the job's arc.
+        number: Which of the batch's writers this is.
+
+    Returns:
+        By partition of the arc, the offset behind the last record.
+    """
+    arc = job.plan.arcs[job.name]
+    made = pl.concat([frames.none(arc.fields), *revisions])
+    emissions = [
+        (partition, part)
+        for emission in Spread(arc, job.partition_count).emissions(made, batch.epoch)
+        for (partition,), part in parted(emission.revisions, emission.partitions)
+        if batch.epoch > job.done[partition]
+    ]
+    if not emissions:
+        return {}
+    codec = job.codec(job.name)
+    transactions = cluster.transactions(job.writer_id(number))
+    try:
+        transactions.begin()
+        for partition, part in emissions:
+            meta = Meta(job.task(partition), job.attempts[partition], batch.epoch)
+            keys, values = codec.encode(part, meta)
+            places = [partition] * len(keys)
+            transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
+        ends = transactions.flush()
+        transactions.commit()
+    finally:
+        transactions.close()
+    written = {partition for partition, _ in emissions}
+    return {p: ends[TopicPartition(codec.topic, p)] for p in written}
