@@ -192,7 +192,7 @@ def measure_idle(kind: str, *, boxes: int = 4) -> int:
     for number in range(boxes):
         IDLE[kind](none, f"idle{number}")
     plan = compile_network(net).placed({"a": 1})
-    (scope,) = (scope for scope in plan.scopes.values() if "none" in scope.boxes)
+    (scope,) = (scope for scope in plan.topology.scopes.values() if "none" in scope.boxes)
     tuples = pl.DataFrame({"key": ["k"], "at": [1], "x": [1]})
     absent = tuples.clear(1)
     yes, no = pl.Series([True]), pl.Series([False])

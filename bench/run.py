@@ -183,7 +183,7 @@ def check(cluster: KafkaCluster, plan: Plan, variant: Variant, count: int) -> in
     source = ArcInput(view, shared.codec(variant.arc), 0, done=-1, resume=0)
     while source.frontier() < view.of(variant.task).done:
         source.poll()
-    found = rows.fold(plan.arcs[variant.arc], source.take(source.frontier()))
+    found = rows.fold(plan.topology.arcs[variant.arc], source.take(source.frontier()))
     source.close()
     wanted = expected(variant, count)
     same = found.join(wanted, on=wanted.columns, how="semi", nulls_equal=True)

@@ -140,7 +140,7 @@ def ours(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[d
     view = View(cluster, plan=plan)
     driver = Driver(
         Shared(cluster, plan, SchemaRegistry(cluster), view, 86_400_000),
-        plan.scopes[ARC],
+        plan.topology.scopes[ARC],
         session=session,
         checkpoint=Checkpoint(session, folder),
         kafka=kafka,
@@ -159,14 +159,14 @@ def plain(session: Any, kafka: dict[str, Any], plan: Plan, folder: str) -> list[
     from pyspark.sql.avro.functions import from_avro, to_avro
 
     cluster = KafkaCluster(kafka)
-    found = SchemaRegistry(cluster).latest(f"{plan.topic('trades')}-value")
+    found = SchemaRegistry(cluster).latest(f"{plan.deployment.topic('trades')}-value")
     assert found is not None
     servers = kafka["bootstrap.servers"]
     records = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", plan.topic("trades"))
+        .option("subscribe", plan.deployment.topic("trades"))
         .option("startingOffsets", "earliest")
         .load()
     )
@@ -208,7 +208,7 @@ def differences(cluster: KafkaCluster, plan: Plan, revisions: pl.DataFrame) -> i
     """Return how many of Errata's results differ from a recomputation."""
     view = View(cluster, plan=plan)
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
-    arc, box = plan.arcs[ARC], plan.boxes[ARC]
+    arc, box = plan.topology.arcs[ARC], plan.boxes[ARC]
     assert isinstance(box, Aggregate)
     parts = []
     for partition in range(PARTITIONS):

@@ -19,6 +19,7 @@ from errata.processors.declare.network import Network
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.plan.deployed import declare_end, topic_specs
+from errata.processors.plan.placement import Placement
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, Shared
@@ -99,10 +100,12 @@ class Driver:
                 partitions=1,
                 start=EARLIEST,
             )
-            for name, source in plan.sources.items()
+            for name, source in plan.topology.sources.items()
         }
         self._live = live
-        plan = replace(plan, sources=sources, exchanged=dict.fromkeys(plan.exchanged, 1))
+        topology = replace(plan.topology, sources=sources)
+        requested = dict.fromkeys(plan.requested, 1)
+        plan = replace(plan, placement=Placement(topology), requested=requested)
         self.plan = plan.placed(dict.fromkeys(sources, 1))
         self.cluster = MemoryCluster(clock_ms=lambda: self.epoch)
         self.epoch = 0
@@ -115,7 +118,7 @@ class Driver:
         cluster, plan = self.cluster, self.plan
         for spec in topic_specs(plan, compaction_lag_ms=LAG_MS):
             cluster.create(spec.name, spec.partitions)
-        for source in plan.sources.values():
+        for source in plan.topology.sources.values():
             cluster.create(source.topic, 1)
         view = View(cluster, plan=plan)
         schemas: Registry = SchemaRegistry(cluster)
@@ -136,12 +139,12 @@ class Driver:
                 clock_ms=self._clock,
                 epoch_of=lambda: self.epoch,
             )
-            for name, source in plan.sources.items()
+            for name, source in plan.topology.sources.items()
         }
         replays = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
         self.tasks: list[Task] = [*self.ingests.values()]
-        for scope in plan.scopes.values():
-            owned, place = plan.owned(scope.name), folder / f"index.{scope.name}"
+        for scope in plan.topology.scopes.values():
+            owned, place = plan.topology.owned(scope.name), folder / f"index.{scope.name}"
             self.tasks.append(
                 ScopeTask(shared, scope, partition=0, replays=replays)
                 if owned is None
@@ -149,7 +152,8 @@ class Driver:
             )
         self.lives = [task.life() for task in self.tasks]
         self.inputs = {
-            arc: ArcInput(view, shared.codec(arc), 0, done=-1, resume=0) for arc in plan.topics
+            arc: ArcInput(view, shared.codec(arc), 0, done=-1, resume=0)
+            for arc in plan.topology.topics
         }
         for life, task in zip(self.lives, self.tasks, strict=True):
             for _ in life:  # up to the first step of the loop
@@ -189,15 +193,15 @@ class Driver:
     def end(self) -> None:
         """Declare the end of all sources, in a separate epoch: every window closes."""
         self.epoch += 1
-        for source in self.plan.sources:
+        for source in self.plan.topology.sources:
             declare_end(self.cluster, self.plan, source)
         self._run()
 
     def _source(self, name: str) -> Any:
-        if name not in self.plan.sources:
-            known = ", ".join(self.plan.sources)
+        if name not in self.plan.topology.sources:
+            known = ", ".join(self.plan.topology.sources)
             raise UnknownNameError(f"network {self.plan.network!r} has no source {name!r}: {known}")
-        return self.plan.sources[name]
+        return self.plan.topology.sources[name]
 
     def _run(self) -> None:
         """Advance all tasks and sweepers until none has anything to do."""
@@ -219,11 +223,11 @@ class Driver:
         fresh = seen.filter(pl.col("epoch") > self._shown.get(arc, -1))
         if fresh.height:
             self._shown[arc] = int(fresh["epoch"].max())  # type: ignore[arg-type]
-        return rows.revisions(self.plan.arcs[arc], fresh)
+        return rows.revisions(self.plan.topology.arcs[arc], fresh)
 
     def table(self, arc: str) -> list[dict[str, Any]]:
         """Return an arc's current content, by identity."""
-        kind = self.plan.arcs[arc]
+        kind = self.plan.topology.arcs[arc]
         return rows.tuples(kind, rows.fold(kind, self._history(arc)))
 
     def _history(self, arc: str) -> pl.DataFrame:

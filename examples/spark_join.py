@@ -65,7 +65,7 @@ trades.aggregate(
 # %% The network at work, in a thread of this process
 create_topics(broker.settings, [TopicSpec(TOPIC, PARTITIONS)])
 worker = Worker(net, Place(broker.settings, folder / "state"))
-for scope in ("ingest.trades", *worker.plan.scopes):
+for scope in ("ingest.trades", *worker.plan.topology.scopes):
     worker.add_scope(scope)
 worker.add_sweepers()
 stop = threading.Event()

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import TaskId
@@ -60,8 +59,9 @@ class Reports(View):
         plan: Says which tasks there are.
     """
 
-    def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, *, plan: CompiledPlan) -> None:
         super().__init__(cluster, plan=plan)
+        self.plan: CompiledPlan = plan
         self._watermarks: dict[str, dict[int, int]] = {}
 
     def note(self, report: Report) -> None:
@@ -84,8 +84,8 @@ class Reports(View):
 
     def _forgotten(self, scope: str) -> int:
         """Return the epoch before which source reports no longer determine a scope's watermark."""
-        sources = self.plan.sources_behind(scope)
-        reports = (self.of(task) for s in sources for task in self.tasks(ingest_scope(s)))
+        sources = self.plan.topology.sources_behind(scope)
+        reports = (self.of(task) for task in self.plan.placement.ingest_tasks(sources))
         return max((floor.epoch for r in reports for floor in r.floors), default=-1)
 
 
@@ -102,7 +102,7 @@ class Auditor:
     compaction_lag_ms: int
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> CompiledPlan:
         """The audited plan."""
         return self.view.plan
 
@@ -111,7 +111,11 @@ class Auditor:
     def arcs(self) -> dict[str, str]:
         """Return the arcs with topics that boxes write, and why each can't be audited, or ""."""
         plan = self.plan
-        written = [arc for arc in plan.topics if arc in plan.boxes and not plan.arcs[arc].exchange]
+        written = [
+            arc
+            for arc in plan.topology.topics
+            if arc in plan.boxes and not plan.topology.arcs[arc].exchange
+        ]
         return {arc: self._why_not(arc) for arc in written}
 
     def require(self, arc: str) -> str:
@@ -124,11 +128,11 @@ class Auditor:
         known = f"arcs that can be audited: {', '.join(a for a in there if not there[a]) or 'none'}"
         if arc in there:
             why = there[arc]
-        elif arc in plan.sources:
+        elif arc in plan.topology.sources:
             why = f"{arc!r} is a source: its arc is the truth that others are recomputed from"
-        elif arc not in plan.arcs:
+        elif arc not in plan.topology.arcs:
             why = f"network {plan.network!r} has no arc {arc!r}"
-        elif plan.arcs[arc].exchange:
+        elif plan.topology.arcs[arc].exchange:
             why = f"{arc!r} is an exchange, which keeps no history"
         else:
             why = f"arc {arc!r} stays inside its processes and has no topic; give it keep="
@@ -137,7 +141,7 @@ class Auditor:
         return arc
 
     def _why_not(self, arc: str) -> str:
-        lost = [a for a in self._read(arc) if not self.plan.arcs[a].is_connection_point]
+        lost = [a for a in self._read(arc) if not self.plan.topology.arcs[a].is_connection_point]
         if not lost:
             return ""
         return f"arc {arc!r} can't be recomputed: {lost[0]!r} keeps no history; give it keep="
@@ -163,7 +167,7 @@ class Auditor:
         Raises:
             NotAuditableError: If the arc's history does not reach to the epoch.
         """
-        jobs = [scope for scope in self._scopes(arc) if self.plan.scopes[scope].on_spark]
+        jobs = [scope for scope in self._scopes(arc) if self.plan.topology.scopes[scope].on_spark]
         deadline = monotonic() + (LIMIT_S if asked is None else 0.0)
         while True:
             self.view.catch_up()
@@ -182,10 +186,10 @@ class Auditor:
 
     def _scopes(self, arc: str) -> list[str]:
         names = [arc, *self._recomputed(arc)]
-        return list(dict.fromkeys(self.plan.scope_of(name) for name in names))
+        return list(dict.fromkeys(self.plan.topology.scope_of(name) for name in names))
 
     def _complete(self, arc: str) -> int:
-        partitions = range(self.plan.partition_count(arc))
+        partitions = range(self.plan.placement.partitions[arc])
         return min(self.view.complete(arc, partition)[0] for partition in partitions)
 
     def _not_complete(
@@ -203,10 +207,11 @@ class Auditor:
 
     def _see_history(self, arc: str, epoch: int) -> None:
         """Check that no record of the content as of an epoch has been compacted or moved."""
-        if epoch < self.plan.first_epoch - 1:
+        deployed = self.plan.deployment
+        if epoch < deployed.first_epoch - 1:
             raise NotAuditableError(
-                f"arc {arc!r} can't be audited as of epoch {epoch}: version {self.plan.version} of "
-                f"the plan begins with epoch {self.plan.first_epoch}; take the one before, or later"
+                f"arc {arc!r} can't be audited as of epoch {epoch}: version {deployed.version} of "
+                f"the plan begins with epoch {deployed.first_epoch}; take the one before, or later"
             )
         oldest = (time.time_ns() // 1_000_000 - self.compaction_lag_ms) // INTERVAL_MS
         if epoch >= oldest or not any(self._later(name, epoch) for name in (arc, *self._read(arc))):
@@ -227,13 +232,13 @@ class Auditor:
         )
 
     def _places(self, arc: str) -> Iterator[TopicPartition]:
-        for partition in range(self.plan.partition_count(arc)):
-            yield TopicPartition(self.plan.topic(arc), partition)
+        for partition in range(self.plan.placement.partitions[arc]):
+            yield TopicPartition(self.plan.deployment.topic(arc), partition)
 
     def _watermarks(self, arc: str, epoch: int) -> dict[str, int]:
         found = {}
         for name in self._recomputed(arc):
-            wm = self.view.watermark_then(self.plan.scope_of(name), epoch)
+            wm = self.view.watermark_then(self.plan.topology.scope_of(name), epoch)
             box = self.plan.boxes[name]
             if wm is None and box.waits:
                 raise NotAuditableError(
@@ -249,7 +254,7 @@ class Auditor:
         """Return which tuples of an arc can't be judged."""
         ways, unjudged = ways_to(self.plan, arc), list[int]()
         from_ms = max(self._told_from(way) for way in ways)
-        if self.plan.arcs[arc].is_connection_point:
+        if self.plan.topology.arcs[arc].is_connection_point:
             from_ms = max(from_ms, self._kept_from(arc))
         elif any(self.view.cluster.offset_at(place, 0) for place in self._places(arc)):
             unjudged.append(frames.INSERT)  # the start of the arc's topic is gone
@@ -287,12 +292,12 @@ class Auditor:
         plan, kept_ms = self.plan, self.plan.kept_ms[arc]
         if kept_ms + plan.radius_ms(arc) >= FOREVER_MS:
             return NEVER
-        tasks = [t for s in plan.sources_of[arc] for t in self.view.tasks(ingest_scope(s))]
+        tasks = plan.placement.ingest_tasks(plan.topology.sources_of[arc])
         newest = max(self.view.of(task).watermark for task in tasks)
         return NEVER if newest == NEVER else newest - kept_ms
 
 
-def _is_inner(plan: Plan, name: str) -> bool:
+def _is_inner(plan: CompiledPlan, name: str) -> bool:
     return plan.boxes[name].only_adds
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from errata.processors.arcs.arc_topic import ArcCodec, Meta
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.takeover import ROWS_A_TRANSACTION, Filled, NewArc
 from errata.processors.wire.replay import unpack
@@ -51,16 +51,20 @@ class BackfillFailedError(ErrataError):
     """Spark stopped during a backfill."""
 
 
-def before(old: Plan, new: Plan) -> Plan:
+def before(old: CompiledPlan, new: CompiledPlan) -> CompiledPlan:
     """Return the new plan's boxes over the old one's topics: new arcs must be recomputed."""
-    arcs = {n: arc if n in old.arcs else replace(arc, keep_ms=None) for n, arc in new.arcs.items()}
-    counts = new.partitions | old.partitions
-    return replace(
-        new, arcs=arcs, topics=old.topics, partitions=counts, generations=old.generations
-    )
+    arcs = {
+        n: arc if n in old.topology.arcs else replace(arc, keep_ms=None)
+        for n, arc in new.topology.arcs.items()
+    }
+    counts = new.placement.partitions | old.placement.partitions
+    topology = replace(new.topology, arcs=arcs, topics=old.topology.topics)
+    deployment = replace(new.deployment, generations=old.deployment.generations)
+    placement = replace(new.placement, topology=topology, partitions=counts)
+    return replace(new, placement=placement, deployment=deployment)
 
 
-def check(old: Plan, new: Plan, arc: str) -> None:
+def check(old: CompiledPlan, new: CompiledPlan, arc: str) -> None:
     """Check that everything is retained from which an arc is recomputed.
 
     Args:
@@ -73,7 +77,7 @@ def check(old: Plan, new: Plan, arc: str) -> None:
     """
     plan = before(old, new)
     for start in starts(plan, ways_to(plan, arc)):
-        if not old.arcs[start].is_connection_point:
+        if not old.topology.arcs[start].is_connection_point:
             raise CannotBackfillError(
                 f"arc {arc!r} can't be filled: it comes from {start!r}, which is deployed without "
                 "keep= and has no history; run the network under another name, with keep= on it"
@@ -95,7 +99,7 @@ class Backfill:
     session: Any
     arcs: Arcs
     view: View
-    plan: Plan
+    plan: CompiledPlan
     buckets: int = BUCKETS
 
     @classmethod
@@ -103,7 +107,8 @@ class Backfill:
         cls,
         session: Any,
         view: View,
-        new: Plan,
+        old: CompiledPlan,
+        new: CompiledPlan,
         *,
         kafka: Mapping[str, str | int],
         registry: Registry,
@@ -113,13 +118,14 @@ class Backfill:
         Args:
             session: The Spark session.
             view: What the tasks of the version before have reported.
+            old: The deployed plan.
             new: The new plan.
             kafka: librdkafka settings.
             registry: Where the schemas are.
         """
         return cls(
             session,
-            Arcs(before(view.plan, new), kafka, schema_ids(view.plan, new, registry)),
+            Arcs(before(old, new), kafka, schema_ids(old, new, registry)),
             view,
             new,
         )
@@ -130,7 +136,7 @@ class Backfill:
         Raises:
             BackfillFailedError: If Spark stops.
         """
-        plan, kind = self.arcs.plan, self.plan.arcs[new.name]
+        plan, kind = self.arcs.plan, self.plan.topology.arcs[new.name]
         ways = ways_to(plan, new.name)
         parts = {name: self.arcs.parts(self.view, name) for name in starts(plan, ways)}
         made = Recomputation(
@@ -160,13 +166,13 @@ class Backfill:
         return Filled(total, {p: end for p, end in ends.items() if p >= 0})
 
 
-def schema_ids(old: Plan, new: Plan, registry: Registry) -> dict[str, int]:
+def schema_ids(old: CompiledPlan, new: CompiledPlan, registry: Registry) -> dict[str, int]:
     """Return the ids of the schemas of all arcs of two plans, and of the new one's sinks."""
     recorder = Recorder(registry)
     for plan in (old, new):
-        recorder.look_up(plan, plan.topics)
-    for sink in new.sinks:
-        Outgoing(new.arcs[sink.arc], sink.topic, sink.envelope, sink.format, recorder)
+        recorder.look_up(plan, plan.topology.topics)
+    for sink in new.topology.sinks:
+        Outgoing(new.topology.arcs[sink.arc], sink.topic, sink.envelope, sink.format, recorder)
     return recorder.ids
 
 
@@ -191,7 +197,7 @@ class FillWriter:
         ids: Schema ids by subject.
     """
 
-    plan: Plan
+    plan: CompiledPlan
     new: NewArc
     ids: Mapping[str, int]
 
@@ -207,19 +213,26 @@ class FillWriter:
     @cached_property
     def _codec(self) -> ArcCodec:
         name = self.new.name
-        return ArcCodec(self.plan.arcs[name], self.plan.topic(name), Registered(self.ids))
+        return ArcCodec(
+            self.plan.topology.arcs[name], self.plan.deployment.topic(name), Registered(self.ids)
+        )
 
     @cached_property
     def _spread(self) -> Spread:
-        return Spread(self.plan.arcs[self.new.name], self.plan.partition_count(self.new.name))
+        return Spread(
+            self.plan.topology.arcs[self.new.name], self.plan.placement.partitions[self.new.name]
+        )
 
     @cached_property
     def _sinks(self) -> list[tuple[Outgoing, int]]:
         plan, registry = self.plan, Registered(self.ids)
-        arc = plan.arcs[self.new.name]
+        arc = plan.topology.arcs[self.new.name]
         return [
-            (Outgoing(arc, s.topic, s.envelope, s.format, registry), plan.sink_partitions[s.topic])
-            for s in plan.sinks_of(self.new.name)
+            (
+                Outgoing(arc, s.topic, s.envelope, s.format, registry),
+                plan.placement.sink_partitions[s.topic],
+            )
+            for s in plan.topology.sinks_of(self.new.name)
         ]
 
     def write(self, cluster: Cluster, blocks: Iterable[pl.DataFrame], *, number: int) -> Filled:
@@ -244,7 +257,7 @@ class FillWriter:
                     ends |= {
                         place.partition: end
                         for place, end in written.items()
-                        if place.topic == self.plan.topic(self.new.name)
+                        if place.topic == self.plan.deployment.topic(self.new.name)
                     }
         finally:
             transactions.close()
@@ -252,10 +265,10 @@ class FillWriter:
 
     def _produce(self, transactions: Transactions, tuples: pl.DataFrame) -> None:
         name, epoch = self.new.name, self.new.epoch
-        revisions = inserts(tuples, self.plan.arcs[name].fields)
-        if name in self.plan.topics:
+        revisions = inserts(tuples, self.plan.topology.arcs[name].fields)
+        if name in self.plan.topology.topics:
             for (partition,), part in parted(revisions, self._spread.places(tuples)):
-                task = str(ScopeId.parse(self.plan.scope_of(name)).task(partition))
+                task = str(ScopeId.parse(self.plan.topology.scope_of(name)).task(partition))
                 meta = Meta(task, self.new.attempts[partition], epoch)
                 keys, values = self._codec.encode(part, meta)
                 places = [partition] * len(keys)

@@ -175,7 +175,7 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         writers = epochs.view.writers(job.input, partition)
         found.append(Stretch(batch, TUPLES, partition, offsets, epochs.view.committed(writers)))
         if batch.is_whole:
-            task, topic = job.task(partition), job.plan.topic(job.name)
+            task, topic = job.task(partition), job.plan.deployment.topic(job.name)
             last, _ = epochs.view.of(task).ends.get(TopicPartition(topic, partition), (0, 0))
             committed = epochs.view.committed([task])
             found.append(Stretch(batch, RESULTS, partition, (0, last), committed))
@@ -201,7 +201,7 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     found = pl.concat(parts)
     real = believed(found, stretch.committed or {})
     if stretch.kind == RESULTS:
-        emitted = reading.content([real], job.plan.arcs[arc])
+        emitted = reading.content([real], job.plan.topology.arcs[arc])
         for bucket, slab, block in Shares(job).of_results(emitted):
             yield Row(bucket, slab, RESULTS, stretch.partition, block)
         return
@@ -231,7 +231,7 @@ def _sides(
         found: Revisions of its input.
         is_whole: Whether these are all that there are, and enter as what they leave.
     """
-    arc, names = job.plan.arcs[job.input], list(job.box.input.fields)
+    arc, names = job.plan.topology.arcs[job.input], list(job.box.input.fields)
     if is_whole:
         content = reading.content([found], arc)
         whole = pl.repeat(True, content.height, dtype=pl.Boolean, eager=True)

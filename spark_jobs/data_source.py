@@ -18,8 +18,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from errata.processors.plan.deployed import NewVersionError
-from errata.processors.plan.described import DescribedPlan, read_described
+from errata.processors.plan.deployed import NewVersionError, require_plan
+from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import settled
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
@@ -59,7 +59,7 @@ class Opened:
         reader: The arc.
     """
 
-    plan: DescribedPlan
+    plan: Plan
     reader: ArcReader
 
     @classmethod
@@ -81,11 +81,11 @@ class Opened:
         """
         cluster = KafkaCluster(kafka)
         try:
-            plan = read_described(cluster, network)
+            plan = require_plan(cluster, network).plan
             found, ids = plan.written(arc, registry(cluster, registry_settings))
         finally:
             cluster.close()
-        topic, count = plan.topic(arc), plan.partition_count(arc)
+        topic, count = plan.deployment.topic(arc), plan.placement.partitions[arc]
         is_compacted, kept_ms = log_settings(kafka, topic)
         return cls(plan, ArcReader(found, topic, count, kafka, ids, is_compacted, kept_ms))
 
@@ -248,7 +248,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
                 break
             time.sleep(PAUSE_S)
             view.poll()
-        if view.version > plan.version:
+        if view.version > plan.deployment.version:
             raise NewVersionError(
                 f"network {plan.network!r} moves to version {view.version} of its plan; start the "
                 "query again when `errata deploy` has ended"

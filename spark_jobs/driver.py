@@ -225,7 +225,7 @@ class Driver:
     def _is_behind(self) -> bool:
         """Whether the next records to read are older than superseded records are kept."""
         cluster, plan = self.shared.cluster, self.job.plan
-        if not plan.arcs[self.job.input].is_connection_point:
+        if not plan.topology.arcs[self.job.input].is_connection_point:
             return False
         before_ms = time.time_ns() // 1_000_000 - self.shared.compaction_lag_ms
         codec = self.job.codec(self.job.input)
@@ -322,4 +322,4 @@ def register(job: Job, recorder: Recorder) -> None:
     plan = job.plan
     recorder.look_up(plan, (job.input, *job.scope.boxes))
     for arc in plan.asked_by(job.scope):
-        recorder.register(f"{plan.requests(arc)}-value", replay.REQUEST_SCHEMA)
+        recorder.register(f"{plan.deployment.requests(arc)}-value", replay.REQUEST_SCHEMA)

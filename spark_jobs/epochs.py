@@ -106,7 +106,7 @@ class Epochs:
 
     def place(self, partition: int) -> TopicPartition:
         """Return a partition of the input."""
-        return TopicPartition(self.job.plan.topic(self.job.input), partition)
+        return TopicPartition(self.job.plan.deployment.topic(self.job.input), partition)
 
     @property
     def reported(self) -> int:

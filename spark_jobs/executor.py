@@ -61,7 +61,7 @@ class Recorder:
     def look_up(self, plan: Plan, arcs: Iterable[str]) -> None:
         """Look up the schemas of some arcs of a plan."""
         for arc in arcs:
-            ArcCodec(plan.arcs[arc], plan.topic(arc), self)
+            ArcCodec(plan.topology.arcs[arc], plan.deployment.topic(arc), self)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import Stateless
 from errata.processors.boxes.modes import UPSTREAM
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping, Sliding
@@ -141,7 +141,7 @@ class Job:
         on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
     """
 
-    plan: Plan
+    plan: CompiledPlan
     scope: Scope
     kafka: Mapping[str, str | int]
     ids: Mapping[str, int]
@@ -162,7 +162,7 @@ class Job:
         """The aggregate, with states up to its horizon; older windows are replayed."""
         box = self.plan.boxes[self.name]
         assert isinstance(box, Aggregate)  # Spark's store holds the states of an aggregate
-        horizon_ms = self.plan.spark[self.name]
+        horizon_ms = self.plan.topology.spark[self.name]
         return replace(box, mode=UPSTREAM, filters=(), horizon_ms=horizon_ms)
 
     @cached_property
@@ -184,7 +184,7 @@ class Job:
     @property
     def partition_count(self) -> int:
         """The number of partitions of its input and of its own arc."""
-        return self.plan.partition_count(self.input)
+        return self.plan.placement.partitions[self.input]
 
     def task(self, partition: int) -> str:
         """Return the task name under which it reports on a partition of its arc."""
@@ -206,7 +206,9 @@ class Job:
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""
-        return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+        return ArcCodec(
+            self.plan.topology.arcs[arc], self.plan.deployment.topic(arc), self.registry
+        )
 
     def cluster(self) -> KafkaCluster:
         """Return this process's connection."""

@@ -17,6 +17,7 @@ import polars as pl
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View, believed
 from errata.processors.wire.report import INTERVAL_MS, NEVER
@@ -65,21 +66,21 @@ class Arcs:
         ids: Schema ids by subject.
     """
 
-    plan: Plan
+    plan: CompiledPlan
     kafka: Mapping[str, str | int]
     ids: Mapping[str, int]
 
     @classmethod
-    def of(cls, plan: Plan, kafka: Mapping[str, str | int], registry: Registry) -> Arcs:
+    def of(cls, plan: CompiledPlan, kafka: Mapping[str, str | int], registry: Registry) -> Arcs:
         """Return all arcs of a plan that have topics, with their schemas looked up."""
         recorder = Recorder(registry)
-        recorder.look_up(plan, plan.topics)
+        recorder.look_up(plan, plan.topology.topics)
         return cls(plan, kafka, recorder.ids)
 
     def parts(self, view: View, arc: str) -> list[Part]:
         """Return the partitions of an arc, up to the current ends of their logs."""
-        topic, found = self.plan.topic(arc), []
-        for number in range(self.plan.partition_count(arc)):
+        topic, found = self.plan.deployment.topic(arc), []
+        for number in range(self.plan.placement.partitions[arc]):
             committed = view.committed(view.writers(arc, number))
             end = view.cluster.end(TopicPartition(topic, number))
             found.append(Part(arc, number, end, committed))
@@ -92,8 +93,8 @@ class Arcs:
             part: The partition.
             epoch: Believed revisions of epochs up to this one count.
         """
-        arc = self.plan.arcs[part.arc]
-        codec = ArcCodec(arc, self.plan.topic(part.arc), Registered(self.ids))
+        arc = self.plan.topology.arcs[part.arc]
+        codec = ArcCodec(arc, self.plan.deployment.topic(part.arc), Registered(self.ids))
         found = revisions(connected(self.kafka), codec, part.partition, (0, part.end))
         upto = pl.col("epoch") <= epoch
         believable = (believed(frame, part.committed).filter(upto) for frame in found)
@@ -358,12 +359,13 @@ class ArcProgress:
             HistoryLostError: If it can't.
         """
         reader, cluster, plan = self.reader, self.view.cluster, self.view.plan
-        if NOTHING < epoch < plan.first_epoch - 1:
+        deployed = plan.deployment
+        if NOTHING < epoch < deployed.first_epoch - 1:
             raise HistoryLostError(
                 f"arc {reader.arc.name!r} can't be read as of epoch {epoch}: version "
-                f"{plan.version} of the plan of network {plan.network!r} begins with epoch "
-                f"{plan.first_epoch}, and what was there before is told as of the last one only; "
-                f"read it as of epoch {plan.first_epoch - 1} or later"
+                f"{deployed.version} of the plan of network {plan.network!r} begins with epoch "
+                f"{deployed.first_epoch}, and holds what was before as of the last one only; "
+                f"read it as of epoch {deployed.first_epoch - 1} or later"
             )
         if reader.is_compacted:
             return

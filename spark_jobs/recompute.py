@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Box
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
 from errata.schemas.arc import Arc
@@ -45,7 +45,7 @@ class Way:
     boxes: tuple[Box, ...] = ()
 
 
-def ways_to(plan: Plan, arc: str) -> list[Way]:
+def ways_to(plan: CompiledPlan, arc: str) -> list[Way]:
     """Return the ways by which an arc is recomputed.
 
     Args:
@@ -62,14 +62,14 @@ def ways_to(plan: Plan, arc: str) -> list[Way]:
     ]
 
 
-def ways_from(plan: Plan, arc: str) -> list[Way]:
+def ways_from(plan: CompiledPlan, arc: str) -> list[Way]:
     """Return the ways to an arc as an input: it is read if it has history, else recomputed."""
-    if arc in plan.sources or plan.arcs[arc].is_connection_point:
+    if arc in plan.topology.sources or plan.topology.arcs[arc].is_connection_point:
         return [Way(arc, is_computed=False)]
     return ways_to(plan, arc)
 
 
-def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
+def walk(plan: CompiledPlan, ways: Sequence[Way]) -> Iterator[Way]:
     """Yield ways, and those by which the aggregates and joins at their starts are recomputed."""
     for way in ways:
         yield way
@@ -77,7 +77,7 @@ def walk(plan: Plan, ways: Sequence[Way]) -> Iterator[Way]:
             yield from walk(plan, ways_from(plan, above.arc.name))
 
 
-def starts(plan: Plan, ways: Sequence[Way], *, recomputed: bool = False) -> list[str]:
+def starts(plan: CompiledPlan, ways: Sequence[Way], *, recomputed: bool = False) -> list[str]:
     """Return the arcs at which some ways begin, or from which those arcs are recomputed.
 
     Args:

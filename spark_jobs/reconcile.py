@@ -209,7 +209,7 @@ class Audit:
         auditor, plan = self.auditor, self.arcs.plan
         ways = ways_to(plan, arc)
         at = auditor.as_of(arc, asked=as_of)
-        kind = plan.arcs[arc]
+        kind = plan.topology.arcs[arc]
         comparison = Comparison(kind, auditor.bound(arc), sample)
         recomputed = self._recomputation(at, [Way(arc, is_computed=False), *ways])
         sides = [

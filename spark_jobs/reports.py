@@ -182,11 +182,11 @@ class Reports:
     def _next(self, task: JobTask, told: Told, dead: Sequence[tuple[str, DeadLetter]]) -> Report:
         """Return a task's report of a batch; `dead` has the dead letters and boxes of all tasks."""
         plan, batch, old, own = self.job.plan, told.batch, task.report, task.partition
-        source = TopicPartition(plan.topic(self.job.input), own)
+        source = TopicPartition(plan.deployment.topic(self.job.input), own)
         ends, counts = dict(old.ends), Counter(old.counts)
         settled_ms, held = old.settled_ms, old.held
         if own in told.ends:
-            place = TopicPartition(plan.topic(self.job.name), own)
+            place = TopicPartition(plan.deployment.topic(self.job.name), own)
             ends[place] = told.ends[own], batch.epoch
         mine = [(box, letter) for box, letter in dead if letter.task == task.name]
         counts.update(str(CountKey("refused", box)) for box, _ in mine)

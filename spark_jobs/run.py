@@ -142,20 +142,20 @@ def run_jobs(
         FencedError: If another driver has taken over.
         NewVersionError: If a new version of the plan is deployed, or about to be.
     """
-    scopes = [shared.plan.scope_of(box) for box in check_boxes(shared, boxes)]
+    scopes = [shared.plan.topology.scope_of(box) for box in check_boxes(shared, boxes)]
     running = list[_Lives]()
     try:
         for scope in scopes:
-            job = _Lives(shared, shared.plan.scopes[scope], session, kafka, options)
+            job = _Lives(shared, shared.plan.topology.scopes[scope], session, kafka, options)
             job.start()
             running.append(job)
         while running and not stop():
             time.sleep(0.05)
             shared.view.poll()
-            if shared.view.version > shared.plan.version:
+            if shared.view.version > shared.plan.deployment.version:
                 raise NewVersionError(
                     f"network {shared.plan.network!r} moves to version {shared.view.version} of "
-                    f"its plan; version {shared.plan.version} ends"
+                    f"its plan; version {shared.plan.deployment.version} ends"
                 )
             for job in list(running):
                 if not job.driver.is_active:
@@ -173,7 +173,7 @@ def check_boxes(shared: Shared, boxes: Sequence[str]) -> Sequence[str]:
     Raises:
         NoSuchBoxError: If one is not.
     """
-    there = shared.plan.spark
+    there = shared.plan.topology.spark
     for box in boxes:
         if box not in there:
             found = ", ".join(map(repr, there)) or "none"

@@ -353,7 +353,7 @@ def write(
     Returns:
         By partition of the arc, the offset behind the last record.
     """
-    arc = job.plan.arcs[job.name]
+    arc = job.plan.topology.arcs[job.name]
     made = pl.concat([frames.none(arc.fields), *revisions])
     emissions = [
         (partition, part)

@@ -75,7 +75,7 @@ class Sweeper:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         segment_rows: int = 65_536,
     ) -> None:
-        self.shared, self.arc, self.partition = shared, shared.plan.arcs[arc], partition
+        self.shared, self.arc, self.partition = shared, shared.plan.topology.arcs[arc], partition
         self.name, self.clock_ms = str(ScopeId.of_sweeper(arc).task(partition)), clock_ms
         self.folder, self.segment_rows = folder, segment_rows
         self._open()
@@ -222,10 +222,10 @@ class Sweeper:
         tasks: set[str] = set()
         for name, path in plan.paths.items():
             if arc in plan.asked_everywhere(name):
-                tasks.update(plan.tasks(plan.scope_of(name)))
+                tasks.update(plan.placement.tasks(plan.topology.scope_of(name)))
             elif any(anchor.arc.name == arc for anchor in path.anchors):
                 near.add(name)
-        scopes = (ScopeId.parse(plan.scope_of(name)) for name in near)
+        scopes = (ScopeId.parse(plan.topology.scope_of(name)) for name in near)
         tasks.update(str(scope.task(self.partition)) for scope in scopes)
         return min((self.shared.view.of(task).done for task in tasks), default=-1)
 
@@ -262,7 +262,7 @@ class Service:
 
     def __init__(self, shared: Shared, sweeper: Sweeper) -> None:
         self.shared, self.sweeper, self.name = shared, sweeper, sweeper.name
-        topic = shared.plan.requests(sweeper.arc.name)
+        topic = shared.plan.deployment.requests(sweeper.arc.name)
         self.place = TopicPartition(topic, sweeper.partition)
         start = max(0, shared.cluster.end(self.place) - LOOK_BACK)
         self.reader = shared.cluster.reader({self.place: start})

@@ -11,7 +11,7 @@ from errata.cli.app import JsonOption, NetworkArgument, command, deployed
 from errata.cli.output import print_lines
 from errata.deploy.rights import roles
 from errata.processors.compile.compiler import compile_network
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.settings.loading import load
 from errata.topics.refused import Right, by_resource, kafka_acls
 
@@ -50,7 +50,7 @@ def acls(
     """
     if as_deployed:
         with deployed(net) as found:
-            plan: Plan = found.plan
+            plan: CompiledPlan = found.plan
     else:
         plan = compile_network(load(net))
     known = roles(plan)

@@ -17,7 +17,7 @@ from errata.deploy.versions import check_asked, deployed_part, new_arcs, next_ve
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.network import Network
 from errata.processors.plan import deployed
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.tasks import subjects
 from errata.settings.loading import load
 from errata.settings.place import connect, read_settings
@@ -57,7 +57,12 @@ def backfill(
         _check_known(network, box)
         added = deployed.added(whole, there)
         if not set(box) & set(added):
-            _tell(deployed.as_deployed(whole, there), there.first_epoch, {}, as_json=as_json)
+            _tell(
+                deployed.as_deployed(whole, there),
+                there.deployment.first_epoch,
+                {},
+                as_json=as_json,
+            )
             return
         check_asked(whole, asked=box, added=added)
         part = place_plan(compile_network(deployed_part(network, there)), cluster)
@@ -76,12 +81,12 @@ def backfill(
                 place=place,
                 session=session,
                 fill=lambda view: Backfill.of(
-                    session, view, new, kafka=place.kafka, registry=schemas
+                    session, view, old, new, kafka=place.kafka, registry=schemas
                 ),
             )
         found = deployed.read_plan(cluster, network.name)
         assert found is not None  # it was acknowledged
-        _tell(new, found.first_epoch, switch.filled, as_json=as_json)
+        _tell(new, found.deployment.first_epoch, switch.filled, as_json=as_json)
     finally:
         cluster.close()
 
@@ -93,13 +98,15 @@ def _check_known(network: Network, boxes: list[str]) -> None:
             raise UnknownNameError(f"network {network.name!r} has no box {box!r}: {there}")
 
 
-def _tell(plan: Plan, first_epoch: int, filled: dict[str, int], *, as_json: bool) -> None:
+def _tell(plan: CompiledPlan, first_epoch: int, filled: dict[str, int], *, as_json: bool) -> None:
     epoch = first_epoch - 1
     found = [{"arc": arc, "tuples": count, "epoch": epoch} for arc, count in filled.items()]
     if as_json or not for_people():
-        print_lines([{"network": plan.network, "version": plan.version, "filled": found}])
+        print_lines(
+            [{"network": plan.network, "version": plan.deployment.version, "filled": found}]
+        )
         return
-    title = f"{plan.network}: version {plan.version} is deployed"
+    title = f"{plan.network}: version {plan.deployment.version} is deployed"
     if found:
         print_table(title, ["arc", "tuples", "epoch"], [list(row.values()) for row in found])
     else:

@@ -16,7 +16,7 @@ from errata.client.rows import PlainDecoder
 from errata.client.sending import Parcel, deliver
 from errata.deploy.deployment import Deployment, UnknownNameError
 from errata.observe.network_progress import current
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.dead_letter import DeadLetter, decode_value
 from errata.schemas.errors import ErrataError
 from errata.topics import names
@@ -196,7 +196,7 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
     return found[-1]
 
 
-def believed_letters(cluster: Cluster, plan: Plan) -> Iterator[DeadLetter]:
+def believed_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[DeadLetter]:
     """Yield the dead letters that a report covers, oldest first; others were never committed.
 
     See ``docs/protocol.md#5-what-a-reader-believes``.

@@ -26,7 +26,7 @@ from errata.deploy.deployment import Deployment, deploy_first, make_topics
 from errata.deploy.preview import look, users_of
 from errata.deploy.versions import Coming, coming
 from errata.processors.plan import deployed
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks import subjects
 from errata.processors.tasks.shared import Shared
@@ -75,12 +75,14 @@ def deploy(
             show(look(found, users_of(network, there), there, place, schemas))
         subjects.check(plan, schemas)
         if found.changes and not yes and for_people() and sys.stdin.isatty():
-            typer.confirm(f"Move network {plan.network!r} to version {plan.version}?", abort=True)
+            typer.confirm(
+                f"Move network {plan.network!r} to version {plan.deployment.version}?", abort=True
+            )
         if old is None:
             plan = deployed.as_deployed(plan, deploy_first(plan, place, cluster, schemas))
         elif found.changes:
             has_jobs = spark_session(net, old, place, master=master, settings=settings)
-            with has_jobs if old.spark else nullcontext() as session:
+            with has_jobs if old.topology.spark else nullcontext() as session:
                 make_topics(plan, place, cluster)
                 subjects.register(plan, schemas)
                 where = Deployment(cluster, old, schemas, place.kafka)
@@ -100,9 +102,11 @@ def _tell(found: Coming, copied: dict[str, int], *, as_json: bool) -> None:
         arc = change.name.partition(".")[0] if change.kind == "field" else change.name
         changes.append(vars(change) | {"copied": copied.get(arc)})
     if as_json or not for_people():
-        print_lines([{"network": plan.network, "version": plan.version, "changes": changes}])
+        print_lines(
+            [{"network": plan.network, "version": plan.deployment.version, "changes": changes}]
+        )
         return
-    title = f"{plan.network}: version {plan.version} is deployed"
+    title = f"{plan.network}: version {plan.deployment.version} is deployed"
     columns = ["", "name", "before", "now", "tuples copied"]
     if changes:
         print_table(title, columns, [list(row.values()) for row in changes])
@@ -112,7 +116,7 @@ def _tell(found: Coming, copied: dict[str, int], *, as_json: bool) -> None:
 
 @contextmanager
 def spark_session(
-    net: str, plan: Plan, place: Place, *, master: str | None, settings: Mapping[str, str]
+    net: str, plan: CompiledPlan, place: Place, *, master: str | None, settings: Mapping[str, str]
 ) -> Iterator[Any]:
     """Open a Spark session for the jobs of a network."""
     from errata.spark_jobs.session import (  # pyspark may be missing
@@ -134,8 +138,8 @@ def spark_session(
 
 def move(
     found: Deployment,
-    old: Plan,
-    new: Plan,
+    old: CompiledPlan,
+    new: CompiledPlan,
     *,
     place: Place,
     session: Any = None,
@@ -163,12 +167,12 @@ def move(
         Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar,
     ):
         parts = Parts(was, Path(state))
-        parts.beside.update(old.scopes)
+        parts.beside.update(old.topology.scopes)
         switch = Switch(
             was,
             comes,
             lambda: _parts(parts),
-            jobs=_jobs(was, version=new.version, session=session, place=place),
+            jobs=_jobs(was, version=new.deployment.version, session=session, place=place),
             fill=None if fill is None else fill(was.view),
         )
         shown = bar.add_task("")
@@ -182,10 +186,12 @@ def move(
 def _parts(parts: Parts) -> list[Actor]:
     """Return the tasks of a version, and the sweepers that its jobs on Spark ask over topics."""
     plan = parts.plan
-    jobs = [scope for scope in plan.scopes.values() if scope.on_spark]
-    ours = [scope for scope in plan.scopes.values() if not scope.on_spark]
+    jobs = [scope for scope in plan.topology.scopes.values() if scope.on_spark]
+    ours = [scope for scope in plan.topology.scopes.values() if not scope.on_spark]
     asked = dict.fromkeys(arc for scope in jobs for arc in plan.asked_by(scope))
-    tasks = [(scope.name, p) for scope in ours for p in range(len(plan.tasks(scope.name)))]
+    tasks = [
+        (scope.name, p) for scope in ours for p in range(len(plan.placement.tasks(scope.name)))
+    ]
     return [actor for task in tasks for actor in parts.tasks(*task)] + parts.services([*asked])
 
 
@@ -196,10 +202,11 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
         from errata.spark_jobs.run import Options, Sole, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
-        plan = replace(shared.plan, version=version)  # the old version would end
+        old = shared.plan  # which would end
+        plan = replace(old, deployment=replace(old.deployment, version=version))
         own = replace(shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={})
-        folder = _home(plan, place) / f"spark.v{shared.plan.version}"
-        rights = [Sole(shared.cluster, plan.network, plan.scope_of(box)) for box in boxes]
+        folder = _home(plan, place) / f"spark.v{shared.plan.deployment.version}"
+        rights = [Sole(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes]
         try:
             for right in rights:  # wait until drivers of the old version have ended
                 right.wait()
@@ -218,5 +225,5 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     return run
 
 
-def _home(plan: Plan, place: Place) -> Path:
-    return place.state / plan.network / plan.deployment
+def _home(plan: CompiledPlan, place: Place) -> Path:
+    return place.state / plan.network / plan.deployment.id

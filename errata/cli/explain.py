@@ -13,8 +13,8 @@ from errata.processors.compile.compiler import compile_network
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
-from errata.processors.plan.plan import Plan
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS
@@ -45,7 +45,7 @@ def explanation(network: Network) -> dict[str, Any]:
     plan = compile_network(network)
     return {
         "network": plan.network,
-        "sources": {name: _source(network, plan, name) for name in plan.sources},
+        "sources": {name: _source(network, plan, name) for name in plan.topology.sources},
         "boxes": {name: _box(plan, name) for name in plan.boxes},
         "scopes": {
             scope.name: {
@@ -54,15 +54,15 @@ def explanation(network: Network) -> dict[str, Any]:
                 "outputs": scope.outputs,
                 "order": scope.order,
             }
-            for scope in plan.scopes.values()
+            for scope in plan.topology.scopes.values()
         },
         "sweepers": plan.asked(),
         "topics": _topics(plan),
     }
 
 
-def _source(network: Network, plan: Plan, name: str) -> dict[str, Any]:
-    source, declaration = plan.sources[name], network.declarations[name]
+def _source(network: Network, plan: CompiledPlan, name: str) -> dict[str, Any]:
+    source, declaration = plan.topology.sources[name], network.declarations[name]
     assert isinstance(declaration, declared.Source)
     arc = source.arc
     return {
@@ -83,40 +83,43 @@ def _source(network: Network, plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
-def _partitioned_why(network: Network, plan: Plan, source: declared.Source) -> str:
+def _partitioned_why(network: Network, plan: CompiledPlan, source: declared.Source) -> str:
     if source.partition_by is not None:
         return "declared"
     behind = [
         name
         for name, box in network.declarations.items()
-        if source.name in plan.sources_of[name]
+        if source.name in plan.topology.sources_of[name]
         and any(box.grouped_by(arc) is not None for arc in box.reads)
     ]
     if not behind:
         return "the identity, since no aggregate, lag or lookup is behind it"
-    if not plan.arcs[source.name].partition_by:
+    if not plan.topology.arcs[source.name].partition_by:
         return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
-    if plan.exchanged:
-        others = ", ".join(dict.fromkeys(map(owner_of, plan.exchanged)))
+    if plan.requested:
+        others = ", ".join(dict.fromkeys(map(owner_of, plan.requested)))
         return f"groups of {behind[0]}; {others} repartitions"
     return f"the groups that {', '.join(behind)} share"
 
 
-def _kind(plan: Plan, name: str) -> str:
-    if plan.arcs[name].exchange:
+def _kind(plan: CompiledPlan, name: str) -> str:
+    if plan.topology.arcs[name].exchange:
         return "exchange"
     return plan.boxes[name].kind
 
 
-def _box(plan: Plan, name: str) -> dict[str, Any]:
+def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
     box = plan.boxes[name]
     found: dict[str, Any] = {
         "kind": _kind(plan, name),
-        "scope": plan.scope_of(name),
+        "scope": plan.topology.scope_of(name),
         "input": ", ".join(box.inputs),
         "does": box.describe(),
-        "fields": {field: str(plan.arcs[name].fields[field]) for field in plan.arcs[name].visible},
-        "topic": plan.topic(name) if name in plan.topics else None,
+        "fields": {
+            field: str(plan.topology.arcs[name].fields[field])
+            for field in plan.topology.arcs[name].visible
+        },
+        "topic": plan.deployment.topic(name) if name in plan.topology.topics else None,
         "keep_ms": plan.kept_ms.get(name),
     }
     if name not in plan.paths:
@@ -133,8 +136,8 @@ def _box(plan: Plan, name: str) -> dict[str, Any]:
     choice = plan.choices[name]
     told = " and ".join(map(repr, anchors))
     legal = {UPSTREAM: f"replays {told}", DOWNSTREAM: f"results are kept on {choice.stored!r}"}
-    if name in plan.spark:
-        found |= {"place": "spark", "horizon_ms": plan.spark[name]}
+    if name in plan.topology.spark:
+        found |= {"place": "spark", "horizon_ms": plan.topology.spark[name]}
     return found | {
         "mode": choice.mode,
         "asked": choice.asked,
@@ -147,10 +150,12 @@ def _box(plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
-def _topics(plan: Plan) -> list[dict[str, Any]]:
+def _topics(plan: CompiledPlan) -> list[dict[str, Any]]:
     # A topic's partitions follow a user's topic if they differ between two placements of the plan.
     one, two = (
-        topic_specs(plan.placed(dict.fromkeys(plan.sources, count)), compaction_lag_ms=DAY_MS)
+        topic_specs(
+            plan.placed(dict.fromkeys(plan.topology.sources, count)), compaction_lag_ms=DAY_MS
+        )
         for count in (1, 2)
     )
     return [

@@ -127,9 +127,9 @@ def local(
             pieces = []
             for text in inputs or ():
                 source, file = _source_and_file(text)
-                _check_known(driver, "source", source, driver.plan.sources)
+                _check_known(driver, "source", source, driver.plan.topology.sources)
                 stream = stack.enter_context(open_input(file))
-                found = read_input(stream, file=file, arc=driver.plan.sources[source].arc)
+                found = read_input(stream, file=file, arc=driver.plan.topology.sources[source].arc)
                 pieces.append((source, _tracked(found, stream, progress, file)))
             play(driver, pieces)
         progress.stop()
@@ -176,7 +176,7 @@ def replay(
 ) -> None:
     """Send a driver the recorded topics of its sources, one epoch for each piece, and the end."""
     left: dict[str, Iterator[Recorded]] = {}
-    for name in driver.plan.sources:
+    for name in driver.plan.topology.sources:
         declaration = network.declarations[name]
         assert isinstance(declaration, Source)
         pieces = recorded(cluster, declaration.topic, from_ms=from_ms, until_ms=until_ms)
@@ -218,7 +218,7 @@ def _source_and_file(text: str) -> tuple[str, str]:
 
 def _check_outputs(driver: Driver, revisions: list[str], table: list[str]) -> None:
     """Refuse outputs that can't be printed, before anything runs."""
-    arcs = driver.plan.arcs
+    arcs = driver.plan.topology.arcs
     for arc in revisions + table:
         _check_known(driver, "arc", arc, arcs)
     if len({*revisions, *table}) > 1:
@@ -282,7 +282,7 @@ def _print_revisions(driver: Driver, arc: str, *, people: bool, several: bool) -
     if not people:
         print_lines({"arc": arc, **line} if several else line for line in found)
         return
-    kind = driver.plan.arcs[arc]
+    kind = driver.plan.topology.arcs[arc]
     sides = [
         [line["epoch"], line["op"], side, *shown(kind.fields, line[side])]
         for line in found
@@ -297,5 +297,5 @@ def _print_content(driver: Driver, arc: str, *, people: bool, several: bool) -> 
     if not people:
         print_lines({"arc": arc, **row} if several else row for row in found)
         return
-    kind = driver.plan.arcs[arc]
+    kind = driver.plan.topology.arcs[arc]
     print_table(arc, kind.visible, [shown(kind.fields, row) for row in found])

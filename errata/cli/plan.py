@@ -143,7 +143,7 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
         print_lines(vars(verdict) for verdict in found)
     else:
         print_table(
-            f"schemas of {plan.network}, version {plan.version}",
+            f"schemas of {plan.network}, version {plan.deployment.version}",
             ["subject", "", "level", "reason"],
             (
                 (

@@ -78,13 +78,16 @@ def print_(
 def topics_of(found: Deployment) -> dict[str, tuple[str, bool]]:
     """Return a network's topics by the user's names, and whether their records need a report."""
     plan, net = found.plan, found.plan.network
-    topics = {arc: (plan.topic(arc), True) for arc in plan.topics}
+    topics = {arc: (plan.deployment.topic(arc), True) for arc in plan.topology.topics}
     topics["progress"] = names.progress_topic(net), False
     topics["plan"] = names.plan_topic(net), False
     topics["dead-letters"] = names.dead_letters_topic(net), True
     topics["schemas"] = names.SCHEMAS_TOPIC, False
-    topics |= {f"{arc}.requests": (plan.requests(arc), False) for arc in plan.asked()}
-    topics |= {f"{s}.replay": (plan.replies(s), False) for s in plan.scopes}
+    topics |= {f"{arc}.requests": (plan.deployment.requests(arc), False) for arc in plan.asked()}
+    topics |= {
+        f"{s}.replay": (plan.deployment.replies(plan.topology.scopes[s]), False)
+        for s in plan.topology.scopes
+    }
     return topics
 
 

@@ -88,7 +88,7 @@ def reconcile(
         found.require_order()
         read = Arcs.of(plan, place.kafka, found.registry)
         by_value(load(net))
-        home = place.state / plan.network / plan.deployment
+        home = place.state / plan.network / plan.deployment.id
         session = open_session(
             master=master,
             settings=settings,
@@ -98,7 +98,9 @@ def reconcile(
         try:
             audit = Audit(auditor, read, session)
             findings = _audited(audit, wanted, as_of=as_of, sample=sample)
-            wrong = _tell(plan.network, plan.arcs, findings, as_json=as_json or not for_people())
+            wrong = _tell(
+                plan.network, plan.topology.arcs, findings, as_json=as_json or not for_people()
+            )
         finally:
             session.stop()
     if wrong:

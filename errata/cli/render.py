@@ -15,8 +15,8 @@ from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
-from errata.processors.plan.plan import Plan
 from errata.render.compose import compose_file
 from errata.render.containers import code_of, labels, roles
 from errata.render.kubernetes import Wanted, manifests, topic_resources
@@ -134,7 +134,7 @@ def render(
     _write(output / _FILES[what], text)
 
 
-def _plan(network: Network) -> Plan:
+def _plan(network: Network) -> CompiledPlan:
     """Return a network's plan; asks a cluster only for what sources leave to a registry."""
     sources = [d for d in network.declarations.values() if isinstance(d, Source)]
     if all(source.fields is not None and source.identity is not None for source in sources):
@@ -167,10 +167,11 @@ def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
     return list({spec.name: spec for spec in specs}.values())
 
 
-def _placed(plan: Plan, counts: Mapping[str, int]) -> Plan:
-    if counts.keys() != plan.sources.keys():
+def _placed(plan: CompiledPlan, counts: Mapping[str, int]) -> CompiledPlan:
+    sources = plan.topology.sources
+    if counts.keys() != sources.keys():
         raise typer.BadParameter(
-            f"needs the partitions of each of {', '.join(plan.sources)}, found {', '.join(counts)}",
+            f"needs the partitions of each of {', '.join(sources)}, found {', '.join(counts)}",
             param_hint="--source",
         )
     return plan.placed(dict(counts))

@@ -185,7 +185,9 @@ def revise(
     if op not in frames.OPS:
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
     with deployed(net) as found:
-        kind = found.plan.sources[found.known("source", source, found.plan.sources)]
+        kind = found.plan.topology.sources[
+            found.known("source", source, found.plan.topology.sources)
+        ]
         given = given_fields(kind, tuple_, set_ or [])
         identity = given_identity(kind, given, key or [])
         progress = current(found.cluster, found.plan)
@@ -288,7 +290,7 @@ def place_of(
         last: The last revision of its identity, if any; the task in it determines the partition.
         asked: The partition that the user asks for, if any.
     """
-    count = found.plan.topic_partitions[source.arc.name]
+    count = found.plan.placement.topic_partitions[source.arc.name]
     if asked is not None:
         if asked >= count:
             raise RefusedRevisionError(
@@ -329,20 +331,22 @@ def _show_consequences(
     plan = found.plan
     contents = {
         name: content if name == source.arc.name else content_of(progress, found.codec(name))
-        for name in plan.sources
+        for name in plan.topology.sources
     }
-    tuples = {name: c.tuples(plan.arcs[name]) for name, c in contents.items()}
+    tuples = {name: c.tuples(plan.topology.arcs[name]) for name, c in contents.items()}
     changed = consequences(progress, tuples, source=source.arc.name, revision=revision)
     for arc, revisions in changed.items():
-        if arc in plan.sources:
+        if arc in plan.topology.sources:
             continue
-        for line in _lines(plan.arcs[arc], revisions):
+        for line in _lines(plan.topology.arcs[arc], revisions):
             if people:
-                _print_told(plan.arcs[arc], line)
+                _print_told(plan.topology.arcs[arc], line)
             else:
                 print_lines([{"arc": arc, **line}])
     read = ", ".join(f"{c.read} revisions of {name!r}" for name, c in contents.items())
-    short = [name for name in plan.sources if not plan.arcs[name].is_connection_point]
+    short = [
+        name for name in plan.topology.sources if not plan.topology.arcs[name].is_connection_point
+    ]
     rest = f"; {', '.join(short)} keep no history, so tuples may be missing" if short else ""
     complain(f"read {read}{rest}; windows that the watermark has not passed show nothing yet")
 

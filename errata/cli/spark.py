@@ -86,13 +86,13 @@ def spark(
             schemas = registry(cluster, place.registry)
             view = View(cluster, plan=plan)
             shared = Shared(cluster, plan, schemas, view, place.compaction_lag_ms, place.on_error)
-            boxes = check_boxes(shared, box or list(plan.spark))
+            boxes = check_boxes(shared, box or list(plan.topology.spark))
             for name in boxes:
-                cluster.require(needs.of_scope(plan, plan.scope_of(name)))
+                cluster.require(needs.of_scope(plan, plan.topology.scope_of(name)))
             # Join before Spark starts: the group notices a dead driver while Java starts.
-            rights = [Sole(cluster, plan.network, plan.scope_of(name)) for name in boxes]
+            rights = [Sole(cluster, plan.network, plan.topology.scope_of(name)) for name in boxes]
             by_value(network)
-            home = place.state / plan.network / plan.deployment
+            home = place.state / plan.network / plan.deployment.id
             session = open_session(
                 master=master,
                 settings=settings,
@@ -101,8 +101,12 @@ def spark(
             )
             for right in rights:
                 right.wait()
-            folder = checkpoint or str(home / f"spark.v{plan.version}")
-            names = [task for name in boxes for task in plan.tasks(plan.scope_of(name))]
+            folder = checkpoint or str(home / f"spark.v{plan.deployment.version}")
+            names = [
+                task
+                for name in boxes
+                for task in plan.placement.tasks(plan.topology.scope_of(name))
+            ]
 
             def ended() -> bool:
                 if pulse.turn():

@@ -65,7 +65,7 @@ def tail(
     changed.
     """
     with Stop() as stop, deployed(net) as found:
-        kind = found.plan.arcs[found.written(arc)]
+        kind = found.plan.topology.arcs[found.written(arc)]
         over_from = _intact_from(found, arc, from_beginning) if complete else None
         progress = current(found.cluster, found.plan)
         reading = Tail(progress, found.codec(arc), from_beginning=from_beginning)

@@ -116,9 +116,9 @@ def _reader(found: Deployment, arc: str) -> _Reader:
     plan, recorder = found.plan, Recorder(found.registry)
     recorder.look_up(plan, [arc])
     return _Reader(
-        plan.arcs[arc],
-        plan.topic(arc),
-        plan.partition_count(arc),
+        plan.topology.arcs[arc],
+        plan.deployment.topic(arc),
+        plan.placement.partitions[arc],
         found.kafka,
         recorder.ids,
         *found.kept(arc),
@@ -157,9 +157,9 @@ def _content(progress: ArcProgress, epoch: int, ends: list[int]) -> pl.DataFrame
 def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
     """Return wm(epoch), from the reports of the arc's scope or of a scope over the same sources."""
     plan = view.plan
-    own, sources = plan.scope_of(arc), set(plan.sources_of[arc])
-    for scope in plan.scopes:
-        if scope == own or set(plan.sources_behind(scope)) == sources:
+    own, sources = plan.topology.scope_of(arc), set(plan.topology.sources_of[arc])
+    for scope in plan.topology.scopes:
+        if scope == own or set(plan.topology.sources_behind(scope)) == sources:
             told = view.watermark_then(scope, epoch)
             return told if told is not None and NEVER < told < FOREVER else None
     return None
@@ -177,7 +177,7 @@ class Tail:
     def __init__(self, progress: Progress, codec: ArcCodec, *, from_beginning: bool) -> None:
         self.progress = progress
         arc = codec.arc.name
-        starts = [0] * progress.plan.partition_count(arc)
+        starts = [0] * progress.plan.placement.partitions[arc]
         done, starts = (-1, starts) if from_beginning else settled(progress, arc)
         self.inputs = [
             ArcInput(progress, codec, partition, done=done, resume=start)

@@ -73,7 +73,7 @@ def consequences(
         source: The source that is revised.
         revision: One revision of its arc, which matches its content.
     """
-    arc = progress.plan.arcs[source]
+    arc = progress.plan.topology.arcs[source]
     held, identity = contents[source], list(arc.identity)
     named = frames.identities(revision, identity)
     left = held.join(named, on=identity, how="anti", nulls_equal=True)
@@ -81,8 +81,14 @@ def consequences(
     before = _computed(progress, contents)
     after = _computed(progress, {**contents, source: pl.concat([left, entering])})
     plan = progress.plan
-    names = [name for name in plan.arcs if name in before and not plan.arcs[name].exchange]
-    changed = {name: difference(plan.arcs[name], before[name], after[name]) for name in names}
+    names = [
+        name
+        for name in plan.topology.arcs
+        if name in before and not plan.topology.arcs[name].exchange
+    ]
+    changed = {
+        name: difference(plan.topology.arcs[name], before[name], after[name]) for name in names
+    }
     return {name: revisions for name, revisions in changed.items() if revisions.height}
 
 
@@ -91,7 +97,7 @@ def _computed(
 ) -> Mapping[str, pl.DataFrame]:
     """Return the content of every arc."""
     found = dict(contents)
-    left = [scope for scope in progress.plan.scopes.values() if scope.boxes]
+    left = [scope for scope in progress.plan.topology.scopes.values() if scope.boxes]
     while left:  # scopes never form a cycle
         scope = next(s for s in left if all(arc in found for arc in s.inputs))
         left.remove(scope)

@@ -84,7 +84,7 @@ class Stage:
 
     def ready(self) -> list[str]:
         """Return the tasks that have not started yet."""
-        scopes = [ingest_scope(TRADES), *self.plan.scopes]
+        scopes = self.plan.topology.all_scopes
         tasks = [task for scope in scopes for task in self.watch.view.tasks(scope)]
         return [task for task in tasks if not self.watch.view.of(task).attempt]
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from errata.client import rows
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId, TaskId
@@ -66,12 +66,12 @@ class Watch:
     """
 
     def __init__(
-        self, cluster: Cluster, plan: Plan, *, results: str = UPSTREAM, live: bool = False
+        self, cluster: Cluster, plan: CompiledPlan, *, results: str = UPSTREAM, live: bool = False
     ) -> None:
         self.plan, self.results, self.live = plan, results, live
         self.view = View(cluster, plan=plan)
         shared = Shared(cluster, plan, SchemaRegistry(cluster), self.view, 0)
-        self.partitions = range(plan.partition_count(results))
+        self.partitions = range(plan.placement.partitions[results])
         self.trades, self.totals = (
             [
                 ArcInput(self.view, shared.codec(arc), partition, done=-1, resume=0)
@@ -90,7 +90,7 @@ class Watch:
             trades.poll()
             upto = min(totals.frontier(), trades.frontier())
             if upto > totals.done:
-                told = rows.revisions(self.plan.arcs[self.results], totals.take(upto))
+                told = rows.revisions(self.plan.topology.arcs[self.results], totals.take(upto))
                 changed = [line for line in told if self.live or self._is_correction(line)]
                 if changed:
                     causes = trades.take(upto)
@@ -144,7 +144,7 @@ class Watch:
 
     def behind(self, epoch: int) -> list[str]:
         """Return the tasks that may still produce epochs up to a given one, and their frontiers."""
-        tasks = [task for scope in self.plan.scopes for task in self.view.tasks(scope)]
+        tasks = [task for scope in self.plan.topology.scopes for task in self.view.tasks(scope)]
         held = {task: self.view.frontier(task) for task in tasks}
         return [f"{task} (at {at} of {epoch})" for task, at in held.items() if at < epoch]
 

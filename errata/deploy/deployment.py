@@ -15,6 +15,7 @@ from errata.deploy.source_fields import check_order, resolve_deployed
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.network import Network
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import (
     Deployed,
     as_deployed,
@@ -24,7 +25,6 @@ from errata.processors.plan.deployed import (
     require_same,
     topic_specs,
 )
-from errata.processors.plan.plan import Plan
 from errata.processors.tasks import subjects
 from errata.schemas.errors import ErrataError
 from errata.settings.place import Place
@@ -47,7 +47,7 @@ class UnknownNameError(ErrataError):
     """A source, arc or topic was named that the network does not have."""
 
 
-def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
+def prepare(network: Network, place: Place, cluster: Cluster) -> CompiledPlan:
     """Check a network, and deploy it if it is not deployed; otherwise write nothing.
 
     Raises:
@@ -67,7 +67,9 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> Plan:
     return plan
 
 
-def deploy_first(plan: Plan, place: Place, cluster: Cluster, schemas: JudgingRegistry) -> Deployed:
+def deploy_first(
+    plan: CompiledPlan, place: Place, cluster: Cluster, schemas: JudgingRegistry
+) -> Deployed:
     """Create a network's topics, register its schemas, and deploy its first plan.
 
     Raises:
@@ -79,13 +81,13 @@ def deploy_first(plan: Plan, place: Place, cluster: Cluster, schemas: JudgingReg
     return deploy(cluster, plan)
 
 
-def make_topics(plan: Plan, place: Place, cluster: Cluster) -> None:
+def make_topics(plan: CompiledPlan, place: Place, cluster: Cluster) -> None:
     """Create the topics of a plan that do not exist yet."""
     create_topics(place.kafka, _specs(plan, place, cluster))
 
 
-def _specs(plan: Plan, place: Place, cluster: Cluster) -> list[TopicSpec]:
-    found = [sink.topic for sink in plan.sinks if _partitions(cluster, sink.topic)]
+def _specs(plan: CompiledPlan, place: Place, cluster: Cluster) -> list[TopicSpec]:
+    found = [sink.topic for sink in plan.topology.sinks if _partitions(cluster, sink.topic)]
     return topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=found)
 
 
@@ -104,7 +106,7 @@ def _settled(cluster: Cluster, network: str) -> Deployed | None:
     return found
 
 
-def place_plan(plan: Plan, cluster: Cluster) -> Plan:
+def place_plan(plan: CompiledPlan, cluster: Cluster) -> CompiledPlan:
     """Return a plan with the partition counts that the users' topics have on a cluster.
 
     If this client may not describe a source's topic, its partition count is taken from the deployed
@@ -114,21 +116,21 @@ def place_plan(plan: Plan, cluster: Cluster) -> Plan:
         MissingTopicError: If the topic of a source does not exist.
         RefusedError: If it may not be described, and the network is not deployed.
     """
-    sinks = {sink.topic: _partitions(cluster, sink.topic) for sink in plan.sinks}
+    sinks = {sink.topic: _partitions(cluster, sink.topic) for sink in plan.topology.sinks}
     return plan.placed(
-        {name: _source_partitions(cluster, plan, name) for name in plan.sources},
+        {name: _source_partitions(cluster, plan, name) for name in plan.topology.sources},
         sink_partitions={topic: count for topic, count in sinks.items() if count},
     )
 
 
-def _source_partitions(cluster: Cluster, plan: Plan, source: str) -> int:
+def _source_partitions(cluster: Cluster, plan: CompiledPlan, source: str) -> int:
     try:
-        return cluster.partitions(plan.sources[source].topic)
+        return cluster.partitions(plan.topology.sources[source].topic)
     except RefusedError:
         there = read_plan(cluster, plan.network)
-        if there is None or source not in there.plan["sources"]:
+        if there is None or source not in there.plan.topology.sources:
             raise
-        return int(there.plan["sources"][source]["topic_partitions"])
+        return there.plan.placement.topic_partitions[source]
 
 
 def _partitions(cluster: Cluster, topic: str) -> int:
@@ -152,7 +154,7 @@ class Deployment:
     """
 
     cluster: Cluster
-    plan: Plan
+    plan: CompiledPlan
     registry: Registry
     kafka: Settings
     there: Deployed | None = None
@@ -170,7 +172,8 @@ class Deployment:
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc's topic; raises the errors of `require_order`."""
         self.require_order([arc])
-        return ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+        plan = self.plan
+        return ArcCodec(plan.topology.arcs[arc], plan.deployment.topic(arc), self.registry)
 
     def written(self, arc: str) -> str:
         """Return an arc's name if the arc has a topic.
@@ -178,21 +181,20 @@ class Deployment:
         Raises:
             UnknownNameError: If there is no such arc, or it stays inside its process.
         """
-        plan = self.plan
-        if arc in plan.topics:
+        topology = self.plan.topology
+        known = ", ".join(topology.topics)
+        if arc in topology.topics:
             return arc
-        if arc in plan.arcs:
+        if arc in topology.arcs:
             raise UnknownNameError(
-                f"arc {arc!r} stays inside the processes of scope {plan.scope_of(arc)!r} and has "
-                f"no topic; give it keep=, or ask for one of {', '.join(plan.topics)}"
+                f"arc {arc!r} stays inside the processes of scope {topology.scope_of(arc)!r} and "
+                f"has no topic; give it keep=, or ask for one of {known}"
             )
-        raise UnknownNameError(
-            f"network {plan.network!r} has no arc {arc!r}: it has {', '.join(plan.topics)}"
-        )
+        raise UnknownNameError(f"network {topology.network!r} has no arc {arc!r}: it has {known}")
 
     def kept(self, arc: str) -> tuple[bool, int]:
         """Return whether an arc's topic is compacted, and for how many ms its records are safe."""
-        return log_settings(self.kafka, self.plan.topic(arc))
+        return log_settings(self.kafka, self.plan.deployment.topic(arc))
 
     def known(self, what: str, name: str, known: Iterable[str]) -> str:
         """Return a name if it is among the known ones.

@@ -13,7 +13,6 @@ from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import Change, PlanMismatchError, topic_specs
-from errata.processors.plan.scope import ingest_scope
 from errata.processors.tasks import subjects
 from errata.processors.tasks.rebuild import CannotRebuildError
 from errata.settings.place import Place
@@ -145,7 +144,7 @@ def look(
         registry: The schema registry.
     """
     plan = found.plan
-    sunk = [sink.topic for sink in plan.sinks if sink.topic in there]
+    sunk = [sink.topic for sink in plan.topology.sinks if sink.topic in there]
     specs = topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=sunk)
     differ = [*_differences([spec for spec in specs if spec.name in there], there, place)]
     refused = [f"topic {d.topic!r} needs {d.key} {d.wanted}" for d in differ if d.remedy]
@@ -155,19 +154,18 @@ def look(
     bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
     if bad:
         refused.append(str(subjects.IncompatibleSchemaError(plan.network, bad)))
-    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
     return Preview(
         plan.network,
-        None if found.old is None else found.old.version,
-        plan.version,
+        None if found.old is None else found.old.deployment.version,
+        plan.deployment.version,
         users,
         create=create,
         differ=differ,
         schemas={verdict.subject: verdict.kind for verdict in verdicts},
         changes=found.changes,
-        scopes=[*(ingest_scope(source) for source in plan.sources), *ours],
+        scopes=plan.topology.process_scopes,
         sweepers=plan.asked(),
-        jobs=[*plan.spark],
+        jobs=[*plan.topology.spark],
         refused="; ".join(refused),
     )
 

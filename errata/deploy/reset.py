@@ -115,7 +115,7 @@ def _known(
     network: Network, found: Deployed | None
 ) -> tuple[set[str], set[str], set[str], set[str]]:
     """Return names of arcs and scopes, and topics of sinks and sources, deployed and declared."""
-    descriptions = [found.plan] if found is not None else []
+    descriptions = [found.description] if found is not None else []
     with suppress(NetworkError):  # the declared network may not compile; the deployed one did
         descriptions.append(compile_network(network).describe())
     arcs, scopes, sunk, sources = set[str](), set[str](), set[str](), set[str]()

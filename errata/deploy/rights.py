@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from errata.processors.plan.arc_name import exchange_of
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
@@ -32,41 +32,47 @@ SCOPE, SPARK = "scope.", "spark."
 """Prefix of a scope of boxes, here or on Spark; the other roles are named by their `ScopeId`."""
 
 
-def roles(plan: Plan) -> dict[str, list[Right]]:
+def roles(plan: CompiledPlan) -> dict[str, list[Right]]:
     """Return the rights of every role of a network, by role name."""
     found = {DEPLOYER: of_deployer(plan)}
-    entries = map(ingest_scope, plan.sources)
+    entries = map(ingest_scope, plan.topology.sources)
     found |= {scope: of_scope(plan, scope) for scope in entries}
     found |= {
         f"{SPARK if scope.on_spark else SCOPE}{name}": of_scope(plan, name)
-        for name, scope in plan.scopes.items()
+        for name, scope in plan.topology.scopes.items()
     }
     found |= {str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.asked()}
     found |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
     return found | {UNDEPLOYER: of_undeployer(plan)}
 
 
-def of_scope(plan: Plan, scope: str) -> list[Right]:
+def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
     """Return what the tasks of a scope need; also for a source's scope and a scope on Spark."""
     name, own_id = f"{plan.network}.{scope}", ScopeId.parse(scope)
     if own_id.is_ingest:
-        source = plan.sources[own_id.name]
+        source = plan.topology.sources[own_id.name]
         arc = source.arc.name
         reads, written = [source.topic], [exchange_of(arc) if source.rekey else arc]
-        asks, sinks = list[str](), plan.sinks_of(arc) if not source.rekey else []
+        asks, sinks = list[str](), plan.topology.sinks_of(arc) if not source.rekey else []
     else:
-        found = plan.scopes[scope]
-        reads, written = [plan.topic(arc) for arc in found.inputs], list(found.outputs)
+        found = plan.topology.scopes[scope]
+        reads, written = [plan.deployment.topic(arc) for arc in found.inputs], list(found.outputs)
         asks = plan.asked_by(found)
-        sinks = [sink for arc in (*found.boxes, *found.outputs) for sink in plan.sinks_of(arc)]
-    own = [plan.topic(arc) for arc in written]
+        sinks = [
+            sink for arc in (*found.boxes, *found.outputs) for sink in plan.topology.sinks_of(arc)
+        ]
+    own = [plan.deployment.topic(arc) for arc in written]
     # A new attempt reads its own topics: its index is built from them, and tombstones need them.
-    kept = [arc for arc in written if arc in plan.sources or plan.arcs[arc].is_connection_point]
-    reads += map(plan.topic, kept)
+    kept = [
+        arc
+        for arc in written
+        if arc in plan.topology.sources or plan.topology.arcs[arc].is_connection_point
+    ]
+    reads += map(plan.deployment.topic, kept)
     writes = [*own, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
-    writes += [plan.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
+    writes += [plan.deployment.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
     if not own_id.is_ingest:
-        reads.append(plan.replies(scope))
+        reads.append(plan.deployment.replies(plan.topology.scopes[scope]))
     return [
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in reads),
@@ -78,11 +84,11 @@ def of_scope(plan: Plan, scope: str) -> list[Right]:
     ]
 
 
-def of_sweeper(plan: Plan, arc: str) -> list[Right]:
+def of_sweeper(plan: CompiledPlan, arc: str) -> list[Right]:
     """Return what the sweepers of a connection point need."""
-    reads = [plan.topic(arc), plan.requests(arc)]
-    asking = [scope for scope in plan.scopes.values() if arc in plan.asked_by(scope)]
-    writes = [plan.replies(scope.name) for scope in asking]
+    reads = [plan.deployment.topic(arc), plan.deployment.requests(arc)]
+    asking = [scope for scope in plan.topology.scopes.values() if arc in plan.asked_by(scope)]
+    writes = [plan.deployment.replies(scope) for scope in asking]
     return [
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in reads),
@@ -91,20 +97,25 @@ def of_sweeper(plan: Plan, arc: str) -> list[Right]:
     ]
 
 
-def of_reader(plan: Plan) -> list[Right]:
+def of_reader(plan: CompiledPlan) -> list[Right]:
     """Return what inspecting a network needs: status, tail, print, read, dead letters."""
-    topics = [*map(plan.topic, plan.topics), names.dead_letters_topic(plan.network)]
+    topics = [
+        *map(plan.deployment.topic, plan.topology.topics),
+        names.dead_letters_topic(plan.network),
+    ]
     return [
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in topics),
         *_settings(plan, topics),
-        *(Right(READ, TOPIC, source.topic) for source in plan.sources.values()),  # to count
+        *(
+            Right(READ, TOPIC, source.topic) for source in plan.topology.sources.values()
+        ),  # to count
     ]
 
 
-def of_operator(plan: Plan) -> list[Right]:
+def of_operator(plan: CompiledPlan) -> list[Right]:
     """Return what inspecting a network, revising its sources and ending them needs."""
-    sources = [source.topic for source in plan.sources.values()]
+    sources = [source.topic for source in plan.topology.sources.values()]
     return [
         *of_reader(plan),
         *(Right(WRITE, TOPIC, topic) for topic in sources),
@@ -112,21 +123,21 @@ def of_operator(plan: Plan) -> list[Right]:
     ]
 
 
-def of_deployer(plan: Plan) -> list[Right]:
+def of_deployer(plan: CompiledPlan) -> list[Right]:
     """Return what deploying a network needs, and taking over all its tasks when it is switched."""
-    whole, sinks = f"{plan.network}.", [sink.topic for sink in plan.sinks]
+    whole, sinks = f"{plan.network}.", [sink.topic for sink in plan.topology.sinks]
     everything = (CREATE, READ, WRITE, DESCRIBE_CONFIGS)
     return [
         *(Right(operation, TOPIC, whole, True) for operation in everything),
         *(Right(operation, TOPIC, names.SCHEMAS_TOPIC) for operation in everything),
-        *(Right(READ, TOPIC, source.topic) for source in plan.sources.values()),
+        *(Right(READ, TOPIC, source.topic) for source in plan.topology.sources.values()),
         *(Right(o, TOPIC, topic) for topic in sinks for o in (CREATE, WRITE, DESCRIBE_CONFIGS)),
         Right(WRITE, TRANSACTIONAL_ID, whole, True),
         Right(READ, GROUP, whole, True),
     ]
 
 
-def of_undeployer(plan: Plan) -> list[Right]:
+def of_undeployer(plan: CompiledPlan) -> list[Right]:
     """Return what removing a network needs; the right to delete includes the right to describe."""
     whole = f"{plan.network}."
     return [
@@ -136,7 +147,7 @@ def of_undeployer(plan: Plan) -> list[Right]:
     ]
 
 
-def _common(plan: Plan) -> list[Right]:
+def _common(plan: CompiledPlan) -> list[Right]:
     """Return what every role needs: the plan, the reports, and schemas if they are kept in a topic.
 
     A report is accepted only if the records that it refers to exist; so every role describes all
@@ -144,7 +155,7 @@ def _common(plan: Plan) -> list[Right]:
     """
     net = plan.network
     topics = [names.plan_topic(net), names.progress_topic(net), names.SCHEMAS_TOPIC]
-    arcs = [plan.topic(arc) for arc in plan.topics]
+    arcs = [plan.deployment.topic(arc) for arc in plan.topology.topics]
     return [
         *(Right(READ, TOPIC, topic) for topic in topics),
         *(Right(DESCRIBE, TOPIC, topic) for topic in arcs),
@@ -152,9 +163,9 @@ def _common(plan: Plan) -> list[Right]:
     ]
 
 
-def _settings(plan: Plan, topics: Iterable[str]) -> list[Right]:
+def _settings(plan: CompiledPlan, topics: Iterable[str]) -> list[Right]:
     """Return the rights to read the configurations of those topics that are not the user's."""
-    users = {source.topic for source in plan.sources.values()}
-    users |= {sink.topic for sink in plan.sinks}
+    users = {source.topic for source in plan.topology.sources.values()}
+    users |= {sink.topic for sink in plan.topology.sinks}
     wanted = dict.fromkeys(topic for topic in topics if topic not in users)
     return [Right(DESCRIBE_CONFIGS, TOPIC, topic) for topic in wanted]

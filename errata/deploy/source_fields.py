@@ -14,7 +14,6 @@ from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import Deployed, PlanMismatchError, read_plan
-from errata.processors.plan.described import DescribedPlan, described
 from errata.processors.plan.plan import Plan
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.schemas.errors import ErrataError
@@ -52,10 +51,10 @@ def before_and_after(
     Raises:
         PlanMismatchError: If a source declares a new field that is not optional.
     """
-    plan, after = described(found), resolve(network, registry)
+    plan, after = found.plan, resolve(network, registry)
     old, new = dict(after.declarations), dict(after.declarations)
     for box in _sources(after):
-        if box.name not in plan.sources:
+        if box.name not in plan.topology.sources:
             continue
         there, own = _written(plan, box.name, registry), _typed(box)
         more = {name: kind for name, kind in own.items() if name not in there}
@@ -89,11 +88,11 @@ def check_order(
         PlanMismatchError: If an arc has another order.
         ForeignSchemaError: If the registry does not have the arcs' schemas.
     """
-    there = described(found)
-    for arc in there.topics if arcs is None else arcs:
-        if not there.arcs[arc].exchange:
+    there = found.plan
+    for arc in there.topology.topics if arcs is None else arcs:
+        if not there.topology.arcs[arc].exchange:
             written = list(there.written(arc, registry)[0].fields)
-            if written != list(plan.arcs[arc].fields):
+            if written != list(plan.topology.arcs[arc].fields):
                 raise PlanMismatchError(
                     f"arc {arc!r} of network {plan.network!r} is deployed with its fields in "
                     f"another order, {', '.join(written)}; declare them in that order again"
@@ -101,16 +100,18 @@ def check_order(
 
 
 def _completed(network: Network, registry: Registry, found: Deployed) -> Network:
-    plan, declarations = described(found), dict(network.declarations)
+    plan, declarations = found.plan, dict(network.declarations)
     for box in _sources(network):
-        if box.name in plan.sources:
+        if box.name in plan.topology.sources:
             fields = _written(plan, box.name, registry) if box.fields is None else box.fields
-            identity = plan.arcs[box.name].identity if box.identity is None else box.identity
+            identity = (
+                plan.topology.arcs[box.name].identity if box.identity is None else box.identity
+            )
             declarations[box.name] = replace(box, fields=fields, identity=identity)
     return replace(network, declarations=declarations)
 
 
-def _written(plan: DescribedPlan, source: str, registry: Registry) -> dict[str, FieldType]:
+def _written(plan: Plan, source: str, registry: Registry) -> dict[str, FieldType]:
     """Return the fields of a source in the order of its arc's records."""
     arc, _ = plan.written(source, registry)
     return {n: kind for n, kind in arc.fields.items() if not n.startswith(HIDDEN_PREFIX)}

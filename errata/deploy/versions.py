@@ -18,8 +18,8 @@ from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan import deployed
 from errata.processors.plan.arc_name import owner_of
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import Change, Deployed, PlanMismatchError
-from errata.processors.plan.plan import Plan
 from errata.processors.tasks import rebuild
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import Cluster
@@ -40,8 +40,8 @@ class Coming:
         changes: The differences between them.
     """
 
-    old: Plan | None
-    plan: Plan
+    old: CompiledPlan | None
+    plan: CompiledPlan
     changes: list[Change]
 
 
@@ -68,7 +68,9 @@ def coming(network: Network, cluster: Cluster, registry: Registry) -> Coming:
     return Coming(old, next_version(old, new) if changes else old, changes)
 
 
-def _with_fields(before: Network, there: Deployed, new: Plan, cluster: Cluster) -> Plan:
+def _with_fields(
+    before: Network, there: Deployed, new: CompiledPlan, cluster: Cluster
+) -> CompiledPlan:
     """Return the deployed plan of a network whose sources have gained fields since."""
     part = deployed_part(before, there)
     try:
@@ -95,13 +97,13 @@ def deployed_part(network: Network, found: Deployed) -> Network:
         network: A network whose deployed parts are all unchanged (`plan.deployed.added`).
         found: What is deployed.
     """
-    there = {owner_of(name) for name in found.plan["arcs"]}
+    there = {owner_of(name) for name in found.plan.topology.arcs}
     declarations = {n: box for n, box in network.declarations.items() if n in there}
     sinks = [sink for sink in network.sinks if sink.arc in there]
     return replace(network, declarations=declarations, sinks=sinks)
 
 
-def check_asked(plan: Plan, *, asked: Collection[str], added: Collection[str]) -> None:
+def check_asked(plan: CompiledPlan, *, asked: Collection[str], added: Collection[str]) -> None:
     """Check that the added boxes are those that were asked for, and those that they need.
 
     Args:
@@ -123,30 +125,34 @@ def check_asked(plan: Plan, *, asked: Collection[str], added: Collection[str]) -
         )
 
 
-def _above(plan: Plan, box: str) -> Iterator[str]:
+def _above(plan: CompiledPlan, box: str) -> Iterator[str]:
     """Yield a box and all arcs upstream of it."""
     yield box
     for arc in plan.boxes[box].inputs if box in plan.boxes else ():
         yield from _above(plan, arc)
 
 
-def new_arcs(old: Plan, new: Plan) -> list[str]:
+def new_arcs(old: CompiledPlan, new: CompiledPlan) -> list[str]:
     """Return the arcs to fill: new arcs that are written to topics."""
-    emitted = [arc for scope in new.scopes.values() for arc in new.emitted(scope)]
-    return [arc for arc in emitted if arc not in old.arcs and not new.arcs[arc].exchange]
-
-
-def new_fields(old: Plan, new: Plan) -> list[Change]:
-    """Return the new fields of sources."""
+    emitted = [arc for scope in new.topology.scopes.values() for arc in new.topology.emitted(scope)]
     return [
-        Change("field", f"{name}.{field}", None, str(kind))
-        for name, source in new.sources.items()
-        for field, kind in source.arc.fields.items()
-        if name in old.arcs and field not in old.arcs[name].fields
+        arc
+        for arc in emitted
+        if arc not in old.topology.arcs and not new.topology.arcs[arc].exchange
     ]
 
 
-def next_version(old: Plan, new: Plan) -> Plan:
+def new_fields(old: CompiledPlan, new: CompiledPlan) -> list[Change]:
+    """Return the new fields of sources."""
+    return [
+        Change("field", f"{name}.{field}", None, str(kind))
+        for name, source in new.topology.sources.items()
+        for field, kind in source.arc.fields.items()
+        if name in old.topology.arcs and field not in old.topology.arcs[name].fields
+    ]
+
+
+def next_version(old: CompiledPlan, new: CompiledPlan) -> CompiledPlan:
     """Return a plan as the version after the deployed one.
 
     Args:
@@ -161,38 +167,36 @@ def next_version(old: Plan, new: Plan) -> Plan:
     """
     _check_sources(old, new)
     _check_topics(old, new)
-    for scope in new.scopes.values():
+    for scope in new.topology.scopes.values():
         if scope.on_spark:
             rebuild.check(new, scope, why="a new version makes the states of Spark's jobs anew")
-    version = old.version + 1
-    both = [arc for arc in new.topics if arc in old.topics]
+    version = old.deployment.version + 1
+    both = [arc for arc in new.topology.topics if arc in old.topology.topics]
     changed = {
         arc
         for arc in both
-        if old.partitions[arc] != new.partitions[arc]
-        or old.arcs[arc].fields != new.arcs[arc].fields
+        if old.placement.partitions[arc] != new.placement.partitions[arc]
+        or old.topology.arcs[arc].fields != new.topology.arcs[arc].fields
     }
+    generations = old.deployment.generations | dict.fromkeys(changed, version)
     return replace(
-        new,
-        version=version,
-        deployment=old.deployment,
-        generations=old.generations | dict.fromkeys(changed, version),
+        new, deployment=replace(old.deployment, version=version, generations=generations)
     )
 
 
-def _check_sources(old: Plan, new: Plan) -> None:
-    for name, source in new.sources.items():
-        grown = old.topic_partitions[name] != new.topic_partitions[name]
-        if grown and not source.rekey:
+def _check_sources(old: CompiledPlan, new: CompiledPlan) -> None:
+    for name, source in new.topology.sources.items():
+        was, now = (plan.placement.topic_partitions[name] for plan in (old, new))
+        if was != now and not source.rekey:
             raise PlanMismatchError(
-                f"topic {source.topic!r} of source {name!r} has {new.topic_partitions[name]} "
-                f"partitions, was deployed with {old.topic_partitions[name]}: records of one "
+                f"topic {source.topic!r} of source {name!r} has {now} "
+                f"partitions, was deployed with {was}: records of one "
                 "identity may come in another partition now; give the source rekey=True under "
                 "another name of the network"
             )
-        wanted = f"{new.partitions[name]} partitions"
-        moved = old.partitions[name] != new.partitions[name]
-        if source.arc.fields != old.arcs[name].fields:
+        wanted = f"{new.placement.partitions[name]} partitions"
+        moved = old.placement.partitions[name] != new.placement.partitions[name]
+        if source.arc.fields != old.topology.arcs[name].fields:
             moved, wanted = True, "a topic with more fields"
         if moved and not source.arc.is_connection_point:
             raise PlanMismatchError(
@@ -201,21 +205,22 @@ def _check_sources(old: Plan, new: Plan) -> None:
             )
 
 
-def _check_topics(old: Plan, new: Plan) -> None:
+def _check_topics(old: CompiledPlan, new: CompiledPlan) -> None:
     """Check that deployed arcs keep their topics, or stay without one."""
-    for arc in old.arcs:
-        was, comes = arc in old.topics, arc in new.topics
+    for arc in old.topology.arcs:
+        was, comes = arc in old.topology.topics, arc in new.topology.topics
+        scope = old.topology.scope_of(arc)
         readers = [box for box in new.boxes if arc in new.boxes[box].inputs]
         more = dict.fromkeys(owner_of(box) for box in readers if box not in old.boxes)
         told = ", ".join(map(repr, more))
         if comes and not was:
             raise PlanMismatchError(
-                f"arc {arc!r} stays inside scope {old.scope_of(arc)!r} as it is deployed, and has "
+                f"arc {arc!r} stays inside scope {scope!r} as it is deployed, and has "
                 f"no topic from which {told} could read it; give {told} "
-                f"scope={old.scope_of(arc)!r} (arcs with keep= have topics from the start)"
+                f"scope={scope!r} (arcs with keep= have topics from the start)"
             )
         if was and not comes:
             raise PlanMismatchError(
                 f"arc {arc!r} is deployed with a topic, which it would lose with {told} as its "
-                f"reader inside scope {old.scope_of(arc)!r}; give {told} another scope="
+                f"reader inside scope {scope!r}; give {told} another scope="
             )

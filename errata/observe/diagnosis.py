@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
@@ -50,9 +50,9 @@ class Hold:
 def holder(view: View, task: str) -> str:
     """Return the task that holds a frontier back: the task itself, or one that it waits for."""
     own = TaskId.parse(task)
-    if (scope := str(own.scope)) in view.plan.scopes:
+    if (scope := str(own.scope)) in view.plan.topology.scopes:
         frontier = view.frontier(task)
-        for arc, number in view.plan.read_by(scope, own.partition):
+        for arc, number in view.plan.placement.read_by(scope, own.partition):
             for writer in view.writers(arc, number):
                 if view.frontier(writer) <= frontier:
                     return holder(view, writer)
@@ -61,7 +61,7 @@ def holder(view: View, task: str) -> str:
 
 def watermark_holds(view: View) -> Iterator[Hold]:
     """Yield the partitions that hold a source's watermark well behind that of their peers."""
-    for source in view.plan.sources:
+    for source in view.plan.topology.sources:
         tasks = view.tasks(ingest_scope(source))
         last = {task: last_pair(view, task) for task in tasks}
         known = [wm for _, wm in last.values() if wm != IDLE]
@@ -128,7 +128,7 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
     return found
 
 
-def silent_filters(plan: Plan, counts: Iterable[Mapping[str, int]]) -> list[str]:
+def silent_filters(plan: CompiledPlan, counts: Iterable[Mapping[str, int]]) -> list[str]:
     """Return a sentence for each filter that has judged tuples and passed none.
 
     Args:

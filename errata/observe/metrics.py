@@ -100,7 +100,7 @@ def _told(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int)
         lag_ms = max(0, newest - frontier) * INTERVAL_MS
         samples.add(catalogue.FRONTIER_LAG, lag_ms / 1000, *labels)
     watermark = moment(report.watermark)
-    if scope in view.plan.scopes:
+    if scope in view.plan.topology.scopes:
         watermark = moment(view.watermark(task, upto=frontier))
         samples.add(catalogue.INPUT_LAG, waiting_behind(view, task), *labels)
     elif report.watermarks and report.watermarks[-1][1] in (IDLE, FOREVER):

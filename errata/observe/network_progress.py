@@ -21,8 +21,7 @@ from errata.observe.diagnosis import (
     silent_filters,
     watermark_holds,
 )
-from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, CountKey
 from errata.processors.wire.task_id import TaskId
@@ -135,8 +134,9 @@ class Progress(View):
         plan: The plan that it runs.
     """
 
-    def __init__(self, cluster: Cluster, *, plan: Plan) -> None:
+    def __init__(self, cluster: Cluster, *, plan: CompiledPlan) -> None:
         super().__init__(cluster, plan=plan)
+        self.plan: CompiledPlan = plan
         self.written_ms: dict[str, int] = {}
         self.reader: Reader = _TimedReader(self.reader, self.written_ms)
 
@@ -147,11 +147,10 @@ class Progress(View):
 
 def newest_epoch(view: View) -> int:
     """Return the largest epoch that any ingest task has reported; -1 before the first."""
-    ingests = [task for source in view.plan.sources for task in view.tasks(ingest_scope(source))]
-    return max(view.of(task).done for task in ingests)
+    return max(view.of(task).done for task in view.plan.placement.ingest_tasks())
 
 
-def current(cluster: Cluster, plan: Plan) -> Progress:
+def current(cluster: Cluster, plan: CompiledPlan) -> Progress:
     """Return what all tasks have reported up to now."""
     progress = Progress(cluster, plan=plan)
     progress.catch_up()
@@ -166,12 +165,12 @@ def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
         now_ms: The time; None for the clock's.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    ingests = [task for s in progress.plan.sources for task in progress.tasks(ingest_scope(s))]
-    scopes = [task for scope in progress.plan.scopes for task in progress.tasks(scope)]
+    topology = progress.plan.topology
+    scopes = [task for scope in topology.all_scopes for task in progress.tasks(scope)]
     sweepers = sorted(task for task in progress.reports if _is_sweeper(task))
     newest = progress.newest_epoch()
-    tasks = [_task_status(progress, task, newest) for task in (*ingests, *scopes, *sweepers)]
-    arcs = [arc for arc in progress.plan.topics if not progress.plan.arcs[arc].exchange]
+    tasks = [_task_status(progress, task, newest) for task in (*scopes, *sweepers)]
+    arcs = [arc for arc in topology.topics if not topology.arcs[arc].exchange]
     silent = {task.task: task.held_since_ms for task in tasks if task.held_by == task.task}
     return NetworkStatus(
         progress.plan.network,
@@ -188,7 +187,7 @@ def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
     plan = progress.plan
     writers = {
         task: progress.frontier(task)
-        for partition in range(plan.partition_count(arc))
+        for partition in range(plan.placement.partitions[arc])
         for task in progress.writers(arc, partition)
     }
     slowest = min(writers, key=lambda task: writers[task])
@@ -198,7 +197,7 @@ def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
         arc,
         _known(frontier),
         max(0, newest - frontier) * INTERVAL_MS if frontier >= 0 else None,
-        moment(progress.watermarks.line(plan.sources_of[arc]).at(frontier)),
+        moment(progress.watermarks.line(plan.topology.sources_of[arc]).at(frontier)),
         held,
         progress.written_ms.get(held) if held else None,
     )
@@ -210,7 +209,7 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
     frontier = report.done if scope.is_sweeper else progress.frontier(task)
     last = last_pair(progress, task)[1] if scope.is_ingest else report.watermark
     watermark = report.watermark
-    if str(scope) in progress.plan.scopes:
+    if str(scope) in progress.plan.topology.scopes:
         last = watermark = progress.watermark(task, upto=frontier)
     waiting = _waiting(progress, task)
     held = None
@@ -238,10 +237,10 @@ def _waiting(progress: Progress, task: str) -> int:
     report = progress.of(task)
     own = TaskId.parse(task)
     if own.scope.is_ingest:
-        source = progress.plan.sources[own.scope.name]
+        source = progress.plan.topology.sources[own.scope.name]
         place = TopicPartition(source.topic, own.partition)
         return records_from(progress.cluster, place, report.resume.get(place, 0))
-    return waiting_behind(progress, task) if str(own.scope) in progress.plan.scopes else 0
+    return waiting_behind(progress, task) if str(own.scope) in progress.plan.topology.scopes else 0
 
 
 def waiting_behind(view: View, task: str) -> int:
@@ -250,8 +249,8 @@ def waiting_behind(view: View, task: str) -> int:
     Only records covered by reports count; transaction markers among them count too.
     """
     report, count, own = view.of(task), 0, TaskId.parse(task)
-    for arc in view.plan.scopes[own.scope.name].inputs:
-        place = TopicPartition(view.plan.topic(arc), own.partition)
+    for arc in view.plan.topology.scopes[own.scope.name].inputs:
+        place = TopicPartition(view.plan.deployment.topic(arc), own.partition)
         ends = [view.of(w).ends.get(place) for w in view.writers(arc, own.partition)]
         fresh = [end[0] for end in ends if end is not None and end[1] > report.done]
         count += max(0, max(fresh, default=0) - report.resume.get(place, 0))

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from errata.deploy.deployment import UnknownNameError
-from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
-from errata.processors.wire.task_id import ScopeId
+from errata.deploy.processes import Work, processes
+from errata.processors.plan.compiled import CompiledPlan
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import file_of
 
@@ -47,7 +46,7 @@ class Role:
 
 
 def roles(
-    plan: Plan, reference: str, *, replicas: Mapping[str, int], master: str | None = None
+    plan: CompiledPlan, reference: str, *, replicas: Mapping[str, int], master: str | None = None
 ) -> list[Role]:
     """Return all roles; together they run every task of a plan and every sweeper that it asks.
 
@@ -60,26 +59,27 @@ def roles(
     Raises:
         UnknownNameError: If a scope is named that the network does not have, or that is on Spark.
     """
-    own = [name for name, scope in plan.scopes.items() if not scope.on_spark]
-    shared = [*(ingest_scope(source) for source in plan.sources), *own]
+    shared = plan.topology.process_scopes
     for name in replicas:
         if name and name not in shared:
             raise UnknownNameError(
                 f"network {plan.network!r} has no scope {name!r} that processes share: "
                 f"{', '.join(shared)}"
             )
-    commands: dict[str, tuple[str, ...]]
-    commands = {name: ("run", reference, "--scope", name, "--shared") for name in shared}
-    commands |= {
-        str(ScopeId.of_sweeper(arc)): ("sweep", reference, "--arc", arc) for arc in plan.asked()
+    needed = list(processes(plan))
+    names = labels([*(process.id for process in needed), "deploy"])
+    options = {
+        Work.SCOPE: ("--shared",),
+        Work.SWEEPER: (),
+        Work.JOBS: ("--master", master) if master else (),
     }
-    if plan.spark:
-        commands[".spark"] = ("spark", reference, *(("--master", master) if master else ()))
-    names = labels([*commands, "deploy"])
-    default = replicas.get("", 1)
     return [
-        Role(names[name], arguments, replicas.get(name, default) if name in shared else None)
-        for name, arguments in commands.items()
+        Role(
+            names[process.id],
+            (*process.arguments(reference), *options[process.work]),
+            replicas.get(process.name, replicas.get("", 1)) if process.work is Work.SCOPE else None,
+        )
+        for process in needed
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
-from errata.processors.plan.scope import Scope, ingest_scope
+from errata.processors.plan.scope import Scope
 from errata.processors.tasks.replay_client import ReplayClient, TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
@@ -63,15 +63,16 @@ class Parts:
         Raises:
             NoSuchPartError: If one does not.
         """
-        known = [ingest_scope(source) for source in self.plan.sources] + list(self.plan.scopes)
-        if scope not in known:
-            raise NoSuchPartError(f"no scope {scope!r} in the network: it has {', '.join(known)}")
-        if scope in self.plan.scopes and self.plan.scopes[scope].on_spark:
-            box = self.plan.scopes[scope].boxes[-1]
+        topology = self.plan.topology
+        if scope not in topology.all_scopes:
+            known = ", ".join(topology.all_scopes)
+            raise NoSuchPartError(f"no scope {scope!r} in the network: it has {known}")
+        if scope not in topology.process_scopes:
+            box = topology.scopes[scope].boxes[-1]
             raise NoSuchPartError(
                 f"scope {scope!r} is on Spark: run it by `errata spark --box {box}`"
             )
-        count = len(self.plan.tasks(scope))
+        count = self.plan.placement.task_count(ScopeId.parse(scope))
         if any(not 0 <= partition < count for partition in partitions):
             raise NoSuchPartError(f"scope {scope!r} has partitions 0 to {count - 1}")
 
@@ -83,16 +84,16 @@ class Parts:
             return [
                 IngestTask(
                     self.shared,
-                    self.plan.sources[own.name],
+                    self.plan.topology.sources[own.name],
                     partition=partition,
                     folder=folder,
                     clock_ms=_now_ms,
                 )
             ]
-        source = self.plan.owned(scope)
+        source = self.plan.topology.owned(scope)
         if source is not None:
             return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
-        found, sweepers = self.plan.scopes[scope], []
+        found, sweepers = self.plan.topology.scopes[scope], []
         replays: ReplayClient
         if scope in self.beside:
             near = self._near(found, partition)
@@ -110,7 +111,7 @@ class Parts:
             arc: {
                 number: self._sweeper(arc, number, folder)
                 for number in (
-                    range(self.plan.partition_count(arc)) if arc in everywhere else [partition]
+                    range(self.plan.placement.partitions[arc]) if arc in everywhere else [partition]
                 )
             }
             for arc in self.plan.asked_by(scope)
@@ -131,11 +132,11 @@ class Parts:
         return [
             Service(self.shared, self._sweeper(arc, partition, "sweep"))
             for arc in (asked if arcs is None else arcs)
-            for partition in range(self.plan.partition_count(arc))
+            for partition in range(self.plan.placement.partitions[arc])
         ]
 
     def _sweeper(self, arc: str, partition: int, folder: str) -> Sweeper:
-        state = self.state / folder / f"{self.plan.topic(arc)}.{partition}"
+        state = self.state / folder / f"{self.plan.deployment.topic(arc)}.{partition}"
         return Sweeper(self.shared, arc, partition=partition, folder=state, clock_ms=_now_ms)
 
 

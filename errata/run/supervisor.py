@@ -12,14 +12,14 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Self
 
-from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
+from errata.deploy.processes import Work, processes
+from errata.processors.plan.compiled import CompiledPlan
 from errata.run.stopping import WATCH_PARENT
 from errata.schemas.errors import ErrataError
 from errata.settings import logs
@@ -52,7 +52,7 @@ class UnknownProcessError(ErrataError):
 
 
 def network_commands(
-    reference: str, plan: Plan, *, spark: Sequence[str] = ()
+    reference: str, plan: CompiledPlan, *, spark: Sequence[str] = ()
 ) -> dict[str, list[str]]:
     """Return the command line of each process of a network, by name.
 
@@ -68,24 +68,29 @@ def network_commands(
     # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
     here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
-    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
-    scopes = [*(ingest_scope(source) for source in plan.sources), *ours]
-    commands = {scope: [*errata, "run", reference, "--scope", scope] for scope in scopes}
-    if plan.spark:
-        commands["spark"] = [*errata, "spark", reference, *spark]
-    asked = {name: plan.asked_by(scope) for name, scope in plan.scopes.items()}
-    scopes_asking = Counter(arc for arcs in asked.values() for arc in arcs)
-    apart = set(plan.asked())
-    for name, arcs in asked.items():
-        if plan.scopes[name].on_spark:
-            continue
-        if arcs and all(scopes_asking[arc] == 1 for arc in arcs):
-            commands[name].append("--sweep-beside")
-            apart -= set(arcs)
+    scopes = {name: plan.topology.scopes.get(name) for name in plan.topology.process_scopes}
+    requests = {name: plan.asked_by(scope) for name, scope in scopes.items() if scope is not None}
+    askers = Counter(arc for scope in plan.topology.scopes.values() for arc in plan.asked_by(scope))
+    beside = {
+        name for name, arcs in requests.items() if arcs and all(askers[arc] == 1 for arc in arcs)
+    }
+    apart = set(plan.asked()) - {arc for name in beside for arc in requests[name]}
+    commands: dict[str, list[str]] = {}
+    for process in processes(plan):  # jobs come after scopes
+        command = [*errata, *process.arguments(reference)]
+        if process.work is Work.SCOPE:
+            commands[process.id] = [*command, *(["--sweep-beside"] * (process.name in beside))]
+        elif process.work is Work.JOBS:
+            commands[_unused("spark", commands)] = [*command, *spark]
     if apart:
-        named = [option for arc in sorted(apart) for option in ("--arc", arc)]
-        commands["sweepers"] = [*errata, "sweep", reference, *named]
+        options = [option for arc in sorted(apart) for option in ("--arc", arc)]
+        commands[_unused("sweepers", commands)] = [*errata, "sweep", reference, *options]
     return commands
+
+
+def _unused(name: str, names: Collection[str]) -> str:
+    """Return a name for a process, with a dot before it if a scope has that name."""
+    return f".{name}" if name in names else name
 
 
 def tell(line: str) -> None:

@@ -23,9 +23,8 @@ import polars as pl
 from errata.deploy.versions import new_arcs
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.ingest.intake import KEY, key_encoder, owners
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import announce, write_plan
-from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents
@@ -100,7 +99,7 @@ class Switch:
             yield from self._stop_entry()
             self.now = "processes what has come in"
             yield from self._drain()
-        for scope in self._scopes(self.new.plan):
+        for scope in self.new.plan.topology.all_scopes:
             yield from self._move(scope)
             self._read.clear()
         self.now = "ends tasks that are no more"
@@ -124,19 +123,11 @@ class Switch:
     def _is_moved(self, task: str) -> bool:
         return self.new.view.of(task).plan == self.new.plan.fingerprint
 
-    @staticmethod
-    def _entry(plan: Plan) -> list[str]:
-        return [task for source in plan.sources for task in plan.tasks(ingest_scope(source))]
-
-    @staticmethod
-    def _scopes(plan: Plan) -> list[str]:
-        return [*(ingest_scope(source) for source in plan.sources), *plan.scopes]
-
-    def _tasks(self, plan: Plan) -> list[str]:
-        return [task for scope in self._scopes(plan) for task in plan.tasks(scope)]
+    def _tasks(self, plan: CompiledPlan) -> list[str]:
+        return [task for s in plan.topology.all_scopes for task in plan.placement.tasks(s)]
 
     def _last_epoch(self) -> int:
-        return max(self.old.view.of(task).done for task in self._entry(self.old.plan))
+        return max(self.old.view.of(task).done for task in self.old.plan.placement.ingest_tasks())
 
     def _take_over(
         self,
@@ -163,9 +154,9 @@ class Switch:
         taken: list[Takeover] = []
         plan = self.old.plan
         try:
-            for task in self._entry(plan):
+            for task in plan.placement.ingest_tasks():
                 source = TaskId.parse(task).scope.name
-                outputs = () if plan.sources[source].rekey else (source,)
+                outputs = () if plan.topology.sources[source].rekey else (source,)
                 taken.append(self._take_over(self.old, task, outputs=outputs))
                 yield from taken[-1].claim()
             for one in taken:
@@ -178,7 +169,11 @@ class Switch:
         """Run the scopes of the old version until they have processed everything."""
         actors, view = self.parts(), self.old.view
         lives = [actor.life() for actor in actors]
-        scopes = [task for scope in self.old.plan.scopes for task in self.old.plan.tasks(scope)]
+        scopes = [
+            task
+            for scope in self.old.plan.topology.scopes
+            for task in self.old.plan.placement.tasks(scope)
+        ]
 
         def meanwhile() -> bool:
             while any([next(life) for life in lives]):
@@ -202,10 +197,10 @@ class Switch:
         """Return the aggregates on Spark that are behind although their input is complete."""
         plan, view, last = self.old.plan, self.old.view, self._last_epoch()
         found = []
-        for box in plan.spark:
-            scope = plan.scopes[plan.scope_of(box)]
-            behind = min(map(view.frontier, plan.tasks(scope.name))) < last
-            inputs = [(a, p) for a in scope.inputs for p in range(plan.partition_count(a))]
+        for box in plan.topology.spark:
+            scope = plan.topology.scopes[plan.topology.scope_of(box)]
+            behind = min(map(view.frontier, plan.placement.tasks(scope.name))) < last
+            inputs = [(a, p) for a in scope.inputs for p in range(plan.placement.partitions[a])]
             if behind and all(view.complete(*place)[0] >= last for place in inputs):
                 found.append(box)
         return found
@@ -217,7 +212,7 @@ class Switch:
         taken: list[Takeover] = []
         shared = self._of_job(scope)
         try:
-            for task in self.new.plan.tasks(scope):
+            for task in self.new.plan.placement.tasks(scope):
                 self.now = f"moves {task}"
                 if not self._is_moved(task):
                     taken.append(self._take_over(self.new, task, transactions=shared))
@@ -239,7 +234,7 @@ class Switch:
     def _of_job(self, scope: str) -> Transactions | None:
         """Return the transactions for the reports of a job on Spark; its driver writes them."""
         plan = self.new.plan
-        if scope not in plan.scopes or not plan.scopes[scope].on_spark:
+        if scope not in plan.topology.scopes or not plan.topology.scopes[scope].on_spark:
             return None
         return self.new.cluster.transactions(f"{plan.network}.{scope}.spark")
 
@@ -248,15 +243,16 @@ class Switch:
         plan, last = self.new.plan, self._last_epoch()
         ends = dict[TopicPartition, tuple[int, int]]()
         attempts = {one.partition: one.report.attempt for one in taken}
-        wms = {box: self._firsts().watermark(plan.scope_of(box)) for box in plan.choices}
+        wms = {box: self._firsts().watermark(plan.topology.scope_of(box)) for box in plan.choices}
         for arc in new_arcs(self.old.plan, plan) if attempts and last >= 0 else ():
-            if plan.scope_of(arc) == scope:
+            if plan.topology.scope_of(arc) == scope:
                 assert self.fill is not None, f"{arc} is new"
                 self.now = f"fills {arc}"
                 found = self.fill(NewArc(arc, last, attempts, wms))
                 self.filled[arc] = max(found.tuples, self.filled.get(arc, 0))  # of all attempts
                 ends |= {
-                    TopicPartition(plan.topic(arc), p): (end, last) for p, end in found.ends.items()
+                    TopicPartition(plan.deployment.topic(arc), p): (end, last)
+                    for p, end in found.ends.items()
                 }
         return ends
 
@@ -278,13 +274,16 @@ class Switch:
         return [
             arc
             for arc in old.kept_ms
-            if new.scope_of(arc) == scope and new.topic(arc) != old.topic(arc)
+            if new.topology.scope_of(arc) == scope
+            and new.deployment.topic(arc) != old.deployment.topic(arc)
         ]
 
     def _copies(self, arc: str, task: str) -> Generator[bool, None, pl.DataFrame]:
         """Return an insert for each tuple of an arc that a task owns, with its new `partition`."""
         if arc not in self._read:
-            found = yield from contents(self.old, arc, fields=self.new.plan.arcs[arc].fields)
+            found = yield from contents(
+                self.old, arc, fields=self.new.plan.topology.arcs[arc].fields
+            )
             self.copied[arc] = found.height
             self._read[arc] = self._owned(arc, found)
         return self._read[arc].filter(pl.col("task") == task)
@@ -295,19 +294,19 @@ class Switch:
         Tuples of a source belong to its ingest task, or to the owner of their identity; all others
         belong to the task of their partition.
         """
-        plan, kind = self.new.plan, self.new.plan.arcs[arc]
+        plan, kind = self.new.plan, self.new.plan.topology.arcs[arc]
         after = frames.side(found, frames.AFTER, list(kind.fields))
-        places = Spread(kind, plan.partition_count(arc)).places(after)
+        places = Spread(kind, plan.placement.partitions[arc]).places(after)
         found = found.with_columns(places.alias("partition"))
-        scope = plan.scope_of(arc)
-        if arc not in plan.sources:
+        scope = plan.topology.scope_of(arc)
+        if arc not in plan.topology.sources:
             owner = places
-        elif plan.sources[arc].rekey:
+        elif plan.topology.sources[arc].rekey:
             keys = key_encoder(kind).encode(after.select(kind.identity))
-            owner = owners(pl.DataFrame({KEY: keys}), len(plan.tasks(scope)))
+            owner = owners(pl.DataFrame({KEY: keys}), len(plan.placement.tasks(scope)))
         else:
             return found
-        tasks = pl.Series("task", plan.tasks(scope))
+        tasks = pl.Series("task", plan.placement.tasks(scope))
         return found.with_columns(tasks.gather(owner))
 
 
@@ -336,18 +335,24 @@ class FirstReports:
         own_id = TaskId.parse(task)
         scope, partition = str(own_id.scope), own_id.partition
         was = self.old.of(task)
-        ended = [self.old.of(peer) for peer in self._peers(scope) if peer not in plan.tasks(scope)]
+        ended = [
+            self.old.of(peer)
+            for peer in self._peers(scope)
+            if peer not in plan.placement.tasks(scope)
+        ]
         counts = dict(was.counts)
         for report in ended if partition == 0 else ():
             for name, total in report.counts.items():
                 counts[name] = counts.get(name, 0) + total
-        there = {plan.topic(arc) for arc in plan.topics} | {s.topic for s in plan.sources.values()}
+        there = {plan.deployment.topic(arc) for arc in plan.topology.topics} | {
+            s.topic for s in plan.topology.sources.values()
+        }
         own = {place: end for place, end in filled.items() if place.partition == partition}
         return replace(
             was,
             task=task,
             done=self.last,
-            watermark=self.watermark(scope) if scope in plan.scopes else was.watermark,
+            watermark=self.watermark(scope) if scope in plan.topology.scopes else was.watermark,
             ends={place: end for place, end in was.ends.items() if place.topic in there} | own,
             closes=NEVER,  # whatever windows it may find open
             resume=self._unread(task)
@@ -362,27 +367,29 @@ class FirstReports:
         that the watermark was higher before.
         """
         plan, view = self.old.plan, self.old
-        behind = set(self.new.plan.sources_behind(scope))
+        behind = set(self.new.plan.topology.sources_behind(scope))
         known = [self.new.line(scope).at(self.last)]
-        for name in plan.scopes:
-            if set(plan.sources_behind(name)) != behind:
+        for name in plan.topology.scopes:
+            if set(plan.topology.sources_behind(name)) != behind:
                 continue
-            known += [view.watermark(peer, upto=self.last) for peer in plan.tasks(name)]
+            known += [view.watermark(peer, upto=self.last) for peer in plan.placement.tasks(name)]
         return max(known)
 
     def _peers(self, scope: str) -> list[str]:
         """Return the tasks of a scope in the old version."""
-        there = ScopeId.parse(scope).is_ingest or scope in self.old.plan.scopes
+        there = ScopeId.parse(scope).is_ingest or scope in self.old.plan.topology.scopes
         return self.old.tasks(scope) if there else []
 
     def _unread(self, task: str) -> dict[TopicPartition, int]:
         """Return where a task starts in topics that are new to it: after all old records."""
         old, new = self.old.plan, self.new.plan
         own, found = TaskId.parse(task), dict[TopicPartition, int]()
-        scope = new.scopes.get(str(own.scope))
+        scope = new.topology.scopes.get(str(own.scope))
         for arc in scope.inputs if scope is not None else ():
-            if arc in old.topics and old.topic(arc) == new.topic(arc):
-                place = TopicPartition(new.topic(arc), own.partition)
+            if arc in old.topology.topics and old.deployment.topic(arc) == new.deployment.topic(
+                arc
+            ):
+                place = TopicPartition(new.deployment.topic(arc), own.partition)
                 writers = self.old.writers(arc, place.partition)
                 found[place] = max(self.old.of(w).ends.get(place, (0, 0))[0] for w in writers)
         return found

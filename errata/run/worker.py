@@ -77,7 +77,7 @@ class Worker:
             place.compaction_lag_ms,
             place.on_error,
         )
-        state = place.state / self.plan.network / self.plan.deployment
+        state = place.state / self.plan.network / self.plan.deployment.id
         self.parts = Parts(self.shared, state)
         self.shares: list[Share] = []
         self.lives: dict[Actor, Life] = {}
@@ -108,7 +108,7 @@ class Worker:
         self._require(rights.of_scope(self.plan, name))
         self.parts.beside |= {name} if sweep_beside else set()
         if shared:
-            group, topic = f"{self.plan.network}.{name}", self.plan.shared_by(name)
+            group, topic = f"{self.plan.network}.{name}", self.plan.group_topic(name)
             share = Share(
                 name,
                 join=partial(self.cluster.membership, group, topic),
@@ -117,7 +117,7 @@ class Worker:
             )
             self.shares.append(share)
             return
-        count = len(self.plan.tasks(name))
+        count = len(self.plan.placement.tasks(name))
         for partition in range(count) if partitions is None else partitions:
             self._start(self.parts.tasks(name, partition))
 
@@ -185,10 +185,11 @@ class Worker:
                 if monotonic() > seen_s + STILL_S:
                     self.cluster.require_still(self.needed)
                     seen_s = monotonic()
-                if self.shared.view.version > self.plan.version:
+                own, newest = self.plan.deployment.version, self.shared.view.version
+                if newest > own:
                     raise NewVersionError(
-                        f"network {self.plan.network!r} moves to version "
-                        f"{self.shared.view.version} of its plan; version {self.plan.version} ends"
+                        f"network {self.plan.network!r} moves to version {newest} of its plan; "
+                        f"version {own} ends"
                     )
                 for share in self.shares:
                     share.follow()

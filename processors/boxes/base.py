@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -195,7 +195,10 @@ class Box(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
-        """Return the box's definition as plain data: part of a plan's fingerprint."""
+        """Return the box's definition as plain data: part of a plan's fingerprint.
+
+        It names the arcs that the box reads, so that `described_inputs` returns its `inputs`.
+        """
 
     @property
     def filter(self) -> Filter | None:
@@ -475,3 +478,16 @@ def undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame
     touched = frames.identities(revisions, identity)
     left = now.join(touched, on=identity, how="anti", nulls_equal=True)
     return pl.concat([left, frames.leaving(revisions, names)])
+
+
+def described_inputs(description: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the arcs that a box reads, from its description (`Box.describe`).
+
+    Example:
+        >>> described_inputs({"input": "trades", "where": "size > 0"})
+        ('trades',)
+    """
+    for several in ("union", "inputs"):
+        if several in description:
+            return tuple(description[several])
+    return (description.get("forward") or description["input"],)

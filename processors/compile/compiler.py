@@ -21,7 +21,7 @@ from errata.processors.compile.join import type_join, type_lookup
 from errata.processors.compile.lag import type_lag
 from errata.processors.compile.loop import type_iterate
 from errata.processors.compile.modes import choose
-from errata.processors.compile.scopes import assign_scopes, make_scopes
+from errata.processors.compile.scopes import assign_scopes, members
 from errata.processors.compile.sources_and_sinks import type_sinks, type_source
 from errata.processors.compile.typed import (
     NAME_RULE,
@@ -42,7 +42,10 @@ from errata.processors.expressions.expression import (
     compile_expression,
 )
 from errata.processors.expressions.opaque import Opaque
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.deployment import Deployment
+from errata.processors.plan.placement import Placement
+from errata.processors.plan.topology import Topology
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 
@@ -53,7 +56,7 @@ def compile_network(
     mode: str | None = None,
     every_arc: bool = False,
     on_spark: bool = True,
-) -> Plan:
+) -> CompiledPlan:
     """Check a network and compile it into a plan.
 
     Args:
@@ -77,40 +80,26 @@ def compile_network(
     faults += more
     if faults:
         raise NetworkError(network.name, faults)
-    readers = {arc for box in typed.boxes.values() for arc in box.inputs}
-    readers |= {name for d in network.declarations.values() for name in d.reads}
-    crossing = {
-        arc
-        for name, box in typed.boxes.items()
-        for arc in box.inputs
-        if scopes[name] != scopes[arc]
-    }
-    written = tuple(
-        name
-        for name, arc in typed.arcs.items()
-        if not arc.sink
-        and (
-            every_arc
-            or arc.is_connection_point
-            or name in crossing
-            or name in typed.sources
-            or name not in readers
-        )
-    )
-    return Plan(
-        network=network.name,
+    topology = Topology.of(
+        network.name,
         sources=typed.sources,
-        boxes=typed.boxes,
-        scopes=make_scopes(typed, scopes, written),
         arcs=typed.arcs,
-        topics=written,
-        paths=paths,
-        choices=choices,
-        sources_of=typed.sources_of,
-        kept_ms=kept(typed),
-        exchanged=typed.exchanged,
+        boxes={name: box.describe() for name, box in typed.boxes.items()},
+        reads={name: box.inputs for name, box in typed.boxes.items()},
+        scopes=members(typed, scopes),
         sinks=tuple(typed.sinks),
         spark=horizons(typed, paths),
+        modes={name: choice.mode for name, choice in choices.items()},
+        every_arc=every_arc,
+    )
+    return CompiledPlan(
+        Placement(topology),
+        Deployment(network.name),
+        boxes=typed.boxes,
+        paths=paths,
+        choices=choices,
+        kept_ms=kept(typed),
+        requested=typed.exchanged,
     )
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from errata.processors.boxes.base import Box
 from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
-from errata.processors.plan.arc_name import exchange_of, owner_of
-from errata.processors.plan.scope import Scope, ingest_scope, owning_scope
-from errata.processors.propagation.graph import Graph
-from errata.processors.propagation.orders import choose_order
+from errata.processors.plan.arc_name import owner_of
+from errata.processors.plan.scope import ingest_scope, owning_scope
 from errata.processors.wire.task_id import ScopeId
 
 _READERS = "-readers"
@@ -139,36 +136,11 @@ def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
     return start == goal or any(reaches(after, above, goal) for above in after.get(start, ()))
 
 
-def make_scopes(
-    typed: Typed, scopes: Mapping[str, str], written: tuple[str, ...]
-) -> dict[str, Scope]:
-    """Return the scopes with their boxes, inputs and outputs."""
-    members: dict[str, list[str]] = {}
+def members(typed: Typed, scopes: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the boxes of each scope, in topological order; none for owners of rekeyed sources."""
+    found: dict[str, list[str]] = {
+        owning_scope(name): [] for name, source in typed.sources.items() if source.rekey
+    }
     for name in typed.boxes:
-        members.setdefault(scopes[name], []).append(name)
-    owning = {
-        owning_scope(name): Scope(owning_scope(name), (), (exchange_of(name),), (name,))
-        for name, source in typed.sources.items()
-        if source.rekey
-    }
-    return owning | {
-        scope: Scope(
-            name=scope,
-            boxes=tuple(boxes),
-            inputs=tuple(
-                dict.fromkeys(
-                    arc for b in boxes for arc in typed.boxes[b].inputs if scopes[arc] != scope
-                )
-            ),
-            outputs=tuple(name for name in boxes if name in written),
-            on_spark=any(name in typed.spark for name in boxes),
-            order=choose_order(graph_of({name: typed.boxes[name] for name in boxes})),
-        )
-        for scope, boxes in members.items()
-    }
-
-
-def graph_of(boxes: Mapping[str, Box]) -> Graph:
-    """Return the graph of the boxes of a scope, given in topological order."""
-    numbers = {name: number for number, name in enumerate(boxes)}
-    return Graph([[numbers[arc] for arc in box.inputs if arc in numbers] for box in boxes.values()])
+        found.setdefault(scopes[name], []).append(name)
+    return found

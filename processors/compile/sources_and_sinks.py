@@ -106,7 +106,7 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
         lateness,
         idle_after,
         box.partitions,
-        event_time,
+        None if event_time is None else event_time.text,
         box.rekey,
         start,
     )

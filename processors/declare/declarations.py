@@ -69,7 +69,7 @@ class Sink:
     topic: str
     envelope: str
     format: str
-    place: Place
+    place: Place | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ class HeldTuples:
         self.view, self.plan = shared.view, shared.plan
         self.arc, self.intake, self.task, self.folder = source.arc, intake, task, folder
         self.codec = shared.codec(self.arc.name)
-        self.spread = Spread(self.arc, self.plan.partition_count(self.arc.name))
+        self.spread = Spread(self.arc, self.plan.placement.partitions[self.arc.name])
         self._index: Index | None = None
         self.full = ""
         """Why the index can't be written; "" if it can."""

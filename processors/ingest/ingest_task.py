@@ -23,7 +23,6 @@ from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
-from errata.processors.plan.scope import ingest_scope
 from errata.processors.plan.source import Source
 from errata.processors.tasks.dead_letters import letters_of_records, tally_records
 from errata.processors.tasks.shared import Shared
@@ -149,8 +148,7 @@ class IngestTask(Task):
 
     def _largest(self) -> int:
         """Return the largest epoch in any ingest report."""
-        tasks = [t for s in self.plan.sources for t in self.view.tasks(ingest_scope(s))]
-        return max(self.view.of(task).done for task in tasks)
+        return max(self.view.of(task).done for task in self.plan.placement.ingest_tasks())
 
     def _interval_ms(self) -> int:
         """Return the time between stamps; it grows while readers lag, so that they batch more."""
@@ -166,8 +164,8 @@ class IngestTask(Task):
         """Return the tasks whose watermark depends on this source."""
         return [
             task
-            for scope in self.plan.scopes.values()
-            if self.arc.name in self.plan.sources_behind(scope.name)
+            for scope in self.plan.topology.scopes.values()
+            if self.arc.name in self.plan.topology.sources_behind(scope.name)
             for task in self.view.tasks(scope.name)
         ]
 
@@ -281,13 +279,13 @@ class IngestTask(Task):
         if given.is_empty():
             return []
         (exchange,) = self.outputs
-        owner = owners(given, self.plan.partition_count(exchange)).alias("owner")
+        owner = owners(given, self.plan.placement.partitions[exchange]).alias("owner")
         where = given.select(ROW, owner).unique(maintain_order=True)  # two if the identity changes
         records = originals(held)[where[ROW]].rename(lambda name: frames.AFTER + name)
         inserts = records.with_columns(
             pl.lit(frames.INSERT, pl.UInt8).alias("op"),
             pl.lit(self.newest_ms, pl.Int64).alias(frames.AFTER + NEWEST_MS),
         )
-        nothing = frames.none(self.plan.arcs[exchange].fields)
+        nothing = frames.none(self.plan.topology.arcs[exchange].fields)
         inserts = pl.concat([nothing, inserts], how="diagonal")
         return [Emission(exchange, epoch, inserts, where["owner"])]

@@ -20,6 +20,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.envelopes.batch import LONGEST_VALUE, ROW, Batch, Decoded, Refusal, check
 from errata.processors.envelopes.make import make
+from errata.processors.expressions.expression import compile_event_time
 from errata.processors.ingest.identity_index import LONGEST_KEY, Index
 from errata.processors.plan.source import Source
 from errata.processors.wire.dead_letter import TOO_LARGE, TOO_OLD, UNKNOWN_IDENTITY
@@ -42,7 +43,10 @@ class Intake:
 
     def __init__(self, source: Source, codec: ArcCodec) -> None:
         self.arc = arc = source.arc
-        self.codec, self.event_time = codec, source.event_time
+        self.codec = codec
+        declared = {name: arc.fields[name] for name in arc.fields if name != arc.event_time}
+        text = source.event_time
+        self.event_time = None if text is None else compile_event_time(text, declared)
         self.envelope = make(source, codec.registry)
         self.key_encoder = key_encoder(arc)
         content = tuple_schema("Tuple", arc.fields)

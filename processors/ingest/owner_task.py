@@ -128,7 +128,7 @@ class OwnerTask(Task):
         of partitions.
         """
         decoded = self.intake.decode(passed["value"].to_list(), passed["key"].to_list())
-        places = owners(decoded.frame, self.plan.partition_count(self.codec.arc.name))
+        places = owners(decoded.frame, self.plan.placement.partitions[self.codec.arc.name])
         own = decoded.frame.filter(places == self.partition)
         rows = own[ROW]
         given = own.with_columns(

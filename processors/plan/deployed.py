@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
 from errata.processors.plan.arc_name import owner_of
-from errata.processors.plan.plan import Plan, without_counts
+from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.deployment import Deployment
+from errata.processors.plan.placement import Placement
+from errata.processors.plan.plan import Plan, load, without_counts
 from errata.processors.wire import plan_records
 from errata.processors.wire.plan_records import (
     AnyPlanRecord,
@@ -37,7 +41,7 @@ class NewVersionError(ErrataError):
 
 def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
     """Declare that a source ends at the current end of its topic; returns offsets by partition."""
-    topic = plan.sources[source].topic
+    topic = plan.topology.sources[source].topic
     ends = {p: cluster.end(TopicPartition(topic, p)) for p in range(cluster.partitions(topic))}
     _write(cluster, plan, EndRecord(source, ends))
     return ends
@@ -48,20 +52,19 @@ class Deployed:
     """The deployed plan of a network, from the plan topic.
 
     Args:
-        version: Version of the plan.
-        first_epoch: The first epoch that it processes.
-        deployment: Id of the deployment, to which local state belongs.
-        generations: By arc: the version that made its topic, if that is not the first.
-        plan: Its description.
+        deployment: Its version and topics.
+        description: The plan's description.
         under_way: The version that a running switch leads to; None: no switch is running.
     """
 
-    version: int
-    first_epoch: int
-    deployment: str
-    generations: dict[str, int]
-    plan: dict[str, Any]
+    deployment: Deployment
+    description: Mapping[str, Any]
     under_way: int | None = None
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan, for readers without the user's code."""
+        return load(self.description, self.deployment)
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,15 @@ def read_plan(cluster: Cluster, network: str) -> Deployed | None:
     if deployed is None:
         return None
     coming = deployed.version if announced is None else announced.version
-    return Deployed(
+    deployment = Deployment(
+        network,
+        deployed.deployment,
         deployed.version,
         deployed.first_epoch,
-        deployed.deployment,
         dict(deployed.generations),
-        dict(deployed.plan),
-        under_way=coming if coming > deployed.version else None,
     )
+    under_way = coming if coming > deployed.version else None
+    return Deployed(deployment, deployed.plan, under_way)
 
 
 def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:
@@ -135,18 +139,17 @@ def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata u
 
 def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:
     """Deploy a version of a plan."""
-    record = PlanRecord(
-        plan.version, first_epoch, plan.deployment, plan.generations, plan.describe()
-    )
+    own = plan.deployment
+    record = PlanRecord(own.version, first_epoch, own.id, own.generations, plan.describe())
     _write(cluster, plan, record)
 
 
 def announce(cluster: Cluster, plan: Plan) -> None:
     """Announce a version of the plan: processes that run an older one stop."""
-    _write(cluster, plan, SwitchRecord(plan.version))
+    _write(cluster, plan, SwitchRecord(plan.deployment.version))
 
 
-def as_deployed(plan: Plan, found: Deployed) -> Plan:
+def as_deployed(plan: CompiledPlan, found: Deployed) -> CompiledPlan:
     """Return a network's plan with the deployed numbers of partitions.
 
     Raises:
@@ -159,16 +162,8 @@ def as_deployed(plan: Plan, found: Deployed) -> Plan:
             f"backfill NET {' '.join(new)}` fills what they would have written by now and deploys "
             "them, or run the network as deployed"
         )
-    described = found.plan
-    return replace(
-        plan,
-        partitions={arc: described["arcs"][arc]["partitions"] for arc in plan.arcs},
-        topic_partitions={s: described["sources"][s]["topic_partitions"] for s in plan.sources},
-        generations=found.generations,
-        version=found.version,
-        first_epoch=found.first_epoch,
-        deployment=found.deployment,
-    )
+    placement = Placement.load(plan.topology, found.description)
+    return replace(plan, placement=placement, deployment=found.deployment)
 
 
 def added(plan: Plan, found: Deployed) -> list[str]:
@@ -178,7 +173,7 @@ def added(plan: Plan, found: Deployed) -> list[str]:
         PlanMismatchError: If the network lacks or changes anything that is deployed.
     """
     wanted: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
-    there = without_counts(found.plan)
+    there = without_counts(found.description)
     lost = [repr(box) for box in there["boxes"] if box not in wanted["boxes"]]
     if lost:
         raise PlanMismatchError(
@@ -203,13 +198,17 @@ def deploy(cluster: Cluster, plan: Plan) -> Deployed:
     """
     found = read_plan(cluster, plan.network)
     if found is None:
-        write_plan(cluster, replace(plan, deployment=uuid4().hex[:12]), first_epoch=0)
+        write_plan(
+            cluster,
+            replace(plan, deployment=replace(plan.deployment, id=uuid4().hex[:12])),
+            first_epoch=0,
+        )
         found = read_plan(cluster, plan.network)
         assert found is not None  # it was acknowledged
     return found
 
 
-def require_same(plan: Plan, found: Deployed) -> Plan:
+def require_same(plan: CompiledPlan, found: Deployed) -> CompiledPlan:
     """Return a plan as deployed.
 
     Raises:
@@ -228,11 +227,15 @@ def require_same(plan: Plan, found: Deployed) -> Plan:
 
 def changes(old: Plan, new: Plan) -> list[Change]:
     """Return the numbers of partitions that differ between two plans of one network."""
+    before, after = old.placement, new.placement
     sources = [
-        Change("topic", source.topic, old.topic_partitions[name], new.topic_partitions[name])
-        for name, source in new.sources.items()
+        Change("topic", source.topic, before.topic_partitions[name], after.topic_partitions[name])
+        for name, source in new.topology.sources.items()
     ]
-    arcs = [Change("arc", arc, old.partitions[arc], new.partitions[arc]) for arc in new.topics]
+    arcs = [
+        Change("arc", arc, before.partitions[arc], after.partitions[arc])
+        for arc in new.topology.topics
+    ]
     return [change for change in sources + arcs if change.before != change.after]
 
 
@@ -242,7 +245,7 @@ def plan_spec(network: str) -> TopicSpec:
 
 
 def topic_specs(
-    plan: Plan, *, compaction_lag_ms: int, existing: Collection[str] = ()
+    plan: CompiledPlan, *, compaction_lag_ms: int, existing: Collection[str] = ()
 ) -> list[TopicSpec]:
     """Return the topics that a network needs, with their settings (``docs/protocol.md#1-topics``).
 
@@ -251,32 +254,31 @@ def topic_specs(
         compaction_lag_ms: How long superseded records stay in connection points.
         existing: Existing topics of sinks, which are used as they are.
     """
-    net = plan.network
+    net, topology, partitions = plan.network, plan.topology, plan.placement.partitions
     specs = [
         TopicSpec(names.progress_topic(net), 1, settings.compacted()),
         plan_spec(net),
         TopicSpec(names.dead_letters_topic(net), 1, settings.dead_letters()),
         TopicSpec(names.SCHEMAS_TOPIC, 1, settings.compacted()),
     ]
-    for arc in plan.topics:
+    for arc in topology.topics:
         config = settings.passing()
         if arc in plan.kept_ms:
-            lateness = max(plan.sources[source].lateness_ms for source in plan.sources_of[arc])
+            lateness = max(topology.sources[s].lateness_ms for s in topology.sources_of[arc])
             config = settings.connection_point(
                 retention_ms=plan.kept_ms[arc] + plan.radius_ms(arc) + lateness,
                 compaction_lag_ms=compaction_lag_ms,
             )
-        specs.append(TopicSpec(plan.topic(arc), plan.partition_count(arc), config))
-    for sink in plan.sinks:
+        specs.append(TopicSpec(plan.deployment.topic(arc), partitions[arc], config))
+    for sink in topology.sinks:
         if sink.topic not in existing:
             config = settings.upserts() if sink.envelope == "upsert" else {}
-            specs.append(TopicSpec(sink.topic, plan.sink_partitions[sink.topic], config))
+            specs.append(TopicSpec(sink.topic, plan.placement.sink_partitions[sink.topic], config))
     for arc in plan.asked():
-        count = plan.partition_count(arc)
-        specs.append(TopicSpec(plan.requests(arc), count, settings.short()))
-    for scope in plan.scopes.values():
-        count = len(plan.tasks(scope.name))
-        specs.append(TopicSpec(plan.replies(scope.name), count, settings.short()))
+        specs.append(TopicSpec(plan.deployment.requests(arc), partitions[arc], settings.short()))
+    for scope in topology.scopes.values():
+        count = partitions[scope.inputs[0]]
+        specs.append(TopicSpec(plan.deployment.replies(scope), count, settings.short()))
     return specs
 
 

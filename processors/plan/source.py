@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from errata.processors.declare import declarations as declared
-from errata.processors.expressions.expression import Expression
 from errata.schemas.arc import Arc
 
 
@@ -21,7 +20,8 @@ class Source:
         lateness_ms: How far the watermark stays behind the newest event time.
         idle_after_ms: Silence after which a partition counts as idle; None: never.
         partitions: Partitions of the arc; None: as many as the topic has.
-        event_time: Computes the arc's hidden event time; None if that is a declared field.
+        event_time: The expression of the arc's hidden event time, over the declared fields; None
+            if a declared field is the event time.
         rekey: Whether records are first exchanged by identity.
         start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
     """
@@ -33,6 +33,6 @@ class Source:
     lateness_ms: int
     idle_after_ms: int | None
     partitions: int | None
-    event_time: Expression | None = None
+    event_time: str | None = None
     rekey: bool = False
     start: str | int = declared.EARLIEST

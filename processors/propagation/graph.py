@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Self
 
 from errata.schemas.errors import ErrataError
 
@@ -46,6 +47,17 @@ class Graph:
         >>> [bin(boxes) for boxes in graph.below]
         ['0b11110', '0b11000', '0b11000', '0b10000', '0b0']
     """
+
+    @classmethod
+    def of(cls, reads: Mapping[str, Iterable[str]]) -> Self:
+        """Return the graph of named boxes, numbered in order.
+
+        Args:
+            reads: By box, in topological order: the arcs that it reads; others than these boxes'
+                are from outside.
+        """
+        number = {name: position for position, name in enumerate(reads)}
+        return cls([[number[arc] for arc in above if arc in number] for above in reads.values()])
 
     def __init__(self, inputs: Sequence[Iterable[int]]) -> None:
         self.inputs = tuple(tuple(dict.fromkeys(read)) for read in inputs)

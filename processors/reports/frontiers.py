@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
 from errata.processors.progress.location import Location, Source, Target, fully_connected
 from errata.processors.progress.reachability import Builder, Tracker
 from errata.processors.progress.summary import IDENTITY
@@ -78,7 +77,7 @@ class Watermarks:
         self._lines = {own: line for own, line in self._lines.items() if source not in own}
 
     def _made(self, sources: tuple[str, ...]) -> Line:
-        reports = [self.of(t) for s in sources for t in self.plan.tasks(ingest_scope(s))]
+        reports = [self.of(task) for task in self.plan.placement.ingest_tasks(sources)]
         floors = [(f.epoch, f.watermark) for r in reports for f in r.floors if f.sources == sources]
         events = sorted(
             (epoch, number, watermark)
@@ -106,7 +105,7 @@ class Watermarks:
         A report that drops older pairs must hold it: the minimum of the remaining pairs may be
         lower, where an idle partition becomes active again.
         """
-        behind = {self.plan.sources_behind(scope) for scope in self.plan.scopes}
+        behind = {self.plan.topology.sources_behind(scope) for scope in self.plan.topology.scopes}
         return tuple(
             Floor(sources, upto, self.line(sources).at(upto))
             for sources in sorted(behind)
@@ -141,25 +140,25 @@ class Frontiers:
     def __init__(self, plan: Plan, of: Callable[[str], Report], watermarks: Watermarks) -> None:
         self.plan, self.of, self.watermarks = plan, of, watermarks
         self._reads = {
-            task: list(plan.read_by(scope, number))
-            for scope in plan.scopes
-            for number, task in enumerate(plan.tasks(scope))
+            task: list(plan.placement.read_by(scope, number))
+            for scope in plan.topology.scopes
+            for number, task in enumerate(plan.placement.tasks(scope))
         }
-        ingests = [task for source in plan.sources for task in plan.tasks(ingest_scope(source))]
-        self._nodes, self._tracker = self._built([*ingests, *self._reads])
+        self._nodes, self._tracker = self._built([*plan.placement.ingest_tasks(), *self._reads])
         self._readers: dict[str, set[str]] = {task: set() for task in self._nodes}
         for task, places in self._reads.items():
             for arc, number in places:
-                for writer in plan.writers(arc, number):
+                for writer in plan.placement.writers(arc, number):
                     self._readers[writer].add(task)
         self._closing = {
             source: [
                 task
-                for scope in plan.scopes
-                if plan.closes_windows(scope) and source in plan.sources_behind(scope)
-                for task in plan.tasks(scope)
+                for scope in plan.topology.scopes
+                if plan.topology.closes_windows(scope)
+                and source in plan.topology.sources_behind(scope)
+                for task in plan.placement.tasks(scope)
             ]
-            for source in plan.sources
+            for source in plan.topology.sources
         }
         self._told: dict[Location, Epoch] = {}
         self._stale = set(self._nodes)
@@ -172,7 +171,7 @@ class Frontiers:
             nodes[task] = graph.add_node(task, inputs, 1, fully_connected(inputs, 1, IDENTITY))
         for task, places in self._reads.items():
             for port, (arc, number) in enumerate(places):
-                for writer in self.plan.writers(arc, number):
+                for writer in self.plan.placement.writers(arc, number):
                     graph.add_edge(Source(nodes[writer], 0), Target(nodes[task], port))
         return nodes, graph.build()[0]
 
@@ -190,8 +189,13 @@ class Frontiers:
             now.floors,
         ):
             self._stale.update(self._closing[scope.name])
-        elif scope.name in self.plan.scopes and self.plan.scopes[scope.name].on_spark:
-            self._stale.update(self.plan.tasks(scope.name))  # each reads the inputs of all
+        elif (
+            scope.name in self.plan.topology.scopes
+            and self.plan.topology.scopes[scope.name].on_spark
+        ):
+            self._stale.update(
+                self.plan.placement.tasks(scope.name)
+            )  # each reads the inputs of all
 
     def frontier(self, task: str) -> int:
         """Return the last epoch that a task can no longer produce."""
@@ -225,9 +229,12 @@ class Frontiers:
         """Yield for each input of a task whether it has unprocessed records."""
         scope, done = TaskId.parse(task).scope, self.of(task).done
         for arc, number in self._reads[task]:
-            place = TopicPartition(self.plan.topic(arc), number)
+            place = TopicPartition(self.plan.deployment.topic(arc), number)
             resume = self.of(str(scope.task(number))).resume.get(place, 0)
-            ends = (self.of(w).ends.get(place, (0, NEVER)) for w in self.plan.writers(arc, number))
+            ends = (
+                self.of(w).ends.get(place, (0, NEVER))
+                for w in self.plan.placement.writers(arc, number)
+            )
             yield any(epoch > done and end > resume for end, epoch in ends)
 
     def closing(self, task: str, *, after: int, closes: int | None = None) -> int | None:
@@ -240,7 +247,7 @@ class Frontiers:
         """
         scope, report = str(TaskId.parse(task).scope), self.of(task)
         closes = report.closes if closes is None else closes
-        if not self.plan.closes_windows(scope):
+        if not self.plan.topology.closes_windows(scope):
             return None
-        line = self.watermarks.line(self.plan.sources_behind(scope))
+        line = self.watermarks.line(self.plan.topology.sources_behind(scope))
         return line.first(max(closes, report.watermark + 1), after=after)

@@ -147,11 +147,11 @@ class View:
 
     def tasks(self, scope: str) -> list[str]:
         """Return the tasks of a scope, one per partition."""
-        return self.plan.tasks(scope)
+        return self.plan.placement.tasks(scope)
 
     def writers(self, arc: str, partition: int) -> list[str]:
         """Return the tasks that may write to one partition of an arc."""
-        return self.plan.writers(arc, partition)
+        return self.plan.placement.writers(arc, partition)
 
     # ---------------------------------------------------------------- covered records
 
@@ -176,7 +176,7 @@ class View:
 
     def complete(self, arc: str, partition: int) -> tuple[int, int]:
         """Return an arc partition's last complete epoch, and the offset after its records."""
-        place = TopicPartition(self.plan.topic(arc), partition)
+        place = TopicPartition(self.plan.deployment.topic(arc), partition)
         writers = self.writers(arc, partition)
         end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
         return min(self.frontier(writer) for writer in writers), end
@@ -185,7 +185,7 @@ class View:
 
     def line(self, scope: str) -> Line:
         """Return the watermark of a scope by epoch, as far as it is reported."""
-        return self.watermarks.line(self.plan.sources_behind(scope))
+        return self.watermarks.line(self.plan.topology.sources_behind(scope))
 
     def watermark(self, task: str, *, upto: int) -> int:
         """Return wm(upto) for a task of a scope; the task must not have processed later epochs."""
@@ -199,13 +199,13 @@ class View:
         idle or ended partition does not report that watermark; the result is then `NEVER`.
         """
         plan, found = self.plan, [FOREVER]
-        for source in plan.sources_of[arc]:
-            keep_ms = plan.arcs[source].keep_ms
+        for source in plan.topology.sources_of[arc]:
+            keep_ms = plan.topology.arcs[source].keep_ms
             for task in self.tasks(ingest_scope(source)):
                 pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
                 known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
                 found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
-        return NEVER if arc in plan.moved else min(found)
+        return NEVER if arc in plan.topology.moved else min(found)
 
 
 def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
@@ -245,9 +245,9 @@ def settled(view: View, arc: str, *, now_ms: int | None = None) -> tuple[int, li
         now_ms: The time in ms since 1970; None: the clock's.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    partitions, starts = range(view.plan.partition_count(arc)), []
+    partitions, starts = range(view.plan.placement.partitions[arc]), []
     for partition in partitions:
-        place = TopicPartition(view.plan.topic(arc), partition)
+        place = TopicPartition(view.plan.deployment.topic(arc), partition)
         end = view.cluster.end(place)  # asked first: offset_at may return a later one
         starts.append(min(end, view.cluster.offset_at(place, now_ms - _LONGEST_MS)))
     view.catch_up()

@@ -53,9 +53,9 @@ class ReportValidator:
             return False
         plan, scope = self.plan, known.scope
         if scope.is_sweeper:
-            return scope.name in plan.arcs
-        parts: Collection[str] = plan.sources if scope.is_ingest else plan.scopes
-        return scope.name in parts and known.partition < plan.task_count(scope)
+            return scope.name in plan.topology.arcs
+        parts: Collection[str] = plan.topology.sources if scope.is_ingest else plan.topology.scopes
+        return scope.name in parts and known.partition < plan.placement.task_count(scope)
 
     def look(self, reports: Iterable[Report]) -> None:
         """Fetch the end offsets that validating these reports needs, with at most one request.
@@ -132,19 +132,21 @@ class ReportValidator:
 
     def _written(self, task: str) -> Iterator[TopicPartition]:
         plan, scope = self.plan, str(TaskId.parse(task).scope)
-        for arc in plan.arcs:
-            if plan.scope_of(arc) == scope and (arc in plan.topics or plan.arcs[arc].exchange):
-                for number in range(plan.partition_count(arc)):
-                    if task in plan.writers(arc, number):
-                        yield TopicPartition(plan.topic(arc), number)
+        for arc in plan.topology.arcs:
+            if plan.topology.scope_of(arc) == scope and (
+                arc in plan.topology.topics or plan.topology.arcs[arc].exchange
+            ):
+                for number in range(plan.placement.partitions[arc]):
+                    if task in plan.placement.writers(arc, number):
+                        yield TopicPartition(plan.deployment.topic(arc), number)
 
     def _read(self, task: str) -> Iterator[TopicPartition]:
         plan, own = self.plan, TaskId.parse(task)
         if own.scope.is_ingest:
-            yield TopicPartition(plan.sources[own.scope.name].topic, own.partition)
+            yield TopicPartition(plan.topology.sources[own.scope.name].topic, own.partition)
             return
-        for arc in plan.scopes[own.scope.name].inputs:
-            yield TopicPartition(plan.topic(arc), own.partition)
+        for arc in plan.topology.scopes[own.scope.name].inputs:
+            yield TopicPartition(plan.deployment.topic(arc), own.partition)
 
 
 def told_of(place: TopicPartition) -> str:

@@ -94,7 +94,7 @@ class CompactionGuard:
 
     def committed(self, emission: Emission, keys: list[bytes]) -> None:
         """Note a committed emission and the record key of each of its revisions."""
-        if self.shared.plan.arcs[emission.arc].is_connection_point:
+        if self.shared.plan.topology.arcs[emission.arc].is_connection_point:
             self.tombstones.add(emission, keys)
 
     # ---------------------------------------------------------------- tombstones
@@ -114,7 +114,7 @@ class CompactionGuard:
         for arc in {deleted.arc for deleted in due}:
             of_arc = [deleted for deleted in due if deleted.arc == arc]
             transactions.produce(
-                self.shared.plan.topic(arc),
+                self.shared.plan.deployment.topic(arc),
                 partitions=[deleted.partition for deleted in of_arc],
                 keys=[deleted.key for deleted in of_arc],
                 values=[None] * len(of_arc),
@@ -128,7 +128,9 @@ class CompactionGuard:
     def passed(self, arc: str, partition: int) -> int:
         """Return the epoch that all readers of an arc's partition, also sweepers, have passed."""
         plan, view = self.shared.plan, self.shared.view
-        readers = [str(ScopeId.parse(scope).task(partition)) for scope in plan.readers(arc)]
+        readers = [
+            str(ScopeId.parse(scope).task(partition)) for scope in plan.topology.readers(arc)
+        ]
         reported = [view.frontier(reader) for reader in readers]
         if arc in plan.asked():
             sweeper = view.of(str(ScopeId.of_sweeper(arc).task(partition)))
@@ -140,7 +142,7 @@ class CompactionGuard:
     def rewrite_shadowed(self) -> Iterator[bool]:
         """Rewrite each covered record that is followed by an uncovered one of the same key."""
         for arc in self.outputs:
-            if not self.shared.plan.arcs[arc].is_connection_point:
+            if not self.shared.plan.topology.arcs[arc].is_connection_point:
                 continue
             for partition in self._own_partitions(arc):
                 shadowed = yield from self._shadowed(arc, partition)
@@ -149,8 +151,8 @@ class CompactionGuard:
 
     def _own_partitions(self, arc: str) -> list[int]:
         """Return the partitions that the task writes: all of a source's arc, else its own."""
-        if arc in self.shared.plan.sources:
-            return list(range(self.shared.plan.partition_count(arc)))
+        if arc in self.shared.plan.topology.sources:
+            return list(range(self.shared.plan.placement.partitions[arc]))
         return [self.attempt.id.partition]
 
     def _shadowed(

@@ -130,7 +130,7 @@ def letters_of_tuples(
             epoch=result.memory.done,
             reason=refused.kind,
             detail=f"box {box!r}, epoch {result.memory.done}: {told}",
-            topic=codecs.plan.topic(refused.arc),
+            topic=codecs.plan.deployment.topic(refused.arc),
             partition=partition,
             offset=NO_RECORD,
             time_ms=result.memory.done * INTERVAL_MS,
@@ -160,7 +160,7 @@ def tally_letters(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
 
 def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
     """Yield the reason and the tuple of each refusal, as text."""
-    arc, what = plan.arcs[refused.arc], "result" if refused.arc == box else "tuple"
+    arc, what = plan.topology.arcs[refused.arc], "result" if refused.arc == box else "tuple"
     names = [name for name in arc.visible if name in refused.tuples.columns]
     columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
     for number, reason in enumerate(refused.reasons):

@@ -16,7 +16,7 @@ import polars as pl
 
 from errata.processors.boxes import base as differences
 from errata.processors.boxes.base import Refused
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.wire.report import CountKey
@@ -28,13 +28,15 @@ class CannotRebuildError(ErrataError):
     """A task is behind, and an arc that it must reread keeps no history."""
 
 
-def check(plan: Plan, scope: Scope, *, why: str) -> None:
+def check(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
     """Check that all arcs that a rebuild reads keep their history.
 
     Raises:
         CannotRebuildError: If an input or an output of the scope is not a connection point.
     """
-    lost = [a for a in (*scope.inputs, *scope.outputs) if not plan.arcs[a].is_connection_point]
+    lost = [
+        a for a in (*scope.inputs, *scope.outputs) if not plan.topology.arcs[a].is_connection_point
+    ]
     if lost:
         raise CannotRebuildError(
             f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but "
@@ -61,7 +63,12 @@ def difference(
 
 
 def recompute(
-    plan: Plan, scope: Scope, inputs: Mapping[str, pl.DataFrame], *, epoch: int, watermark: int
+    plan: CompiledPlan,
+    scope: Scope,
+    inputs: Mapping[str, pl.DataFrame],
+    *,
+    epoch: int,
+    watermark: int,
 ) -> tuple[dict[str, pl.DataFrame], EpochResult]:
     """Run boxes on the whole content of the inputs; return each arc's tuples and the epoch result.
 

@@ -82,7 +82,9 @@ class TopicReplayClient:
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.shared, self.partition, self.clock_s = shared, partition, clock_s
-        self.place = TopicPartition(shared.plan.replies(scope), partition)
+        self.place = TopicPartition(
+            shared.plan.deployment.replies(shared.plan.topology.scopes[scope]), partition
+        )
         end = shared.cluster.end(self.place)
         self.reader = shared.cluster.reader({self.place: end})
         self.number = 0
@@ -114,13 +116,13 @@ class TopicReplayClient:
     def _partitions(self, ask: Ask) -> Sequence[int]:
         if not ask.everywhere:
             return (self.partition,)
-        return range(self.shared.plan.partition_count(ask.arc))
+        return range(self.shared.plan.placement.partitions[ask.arc])
 
     def _send(
         self, ask: Ask, partition: int, asker: Asker, *, patience_s: float = ASK_AGAIN_S
     ) -> _Question:
         self.number += 1
-        topic = self.shared.plan.requests(ask.arc)
+        topic = self.shared.plan.deployment.requests(ask.arc)
         request = Request(
             plan=self.shared.plan.fingerprint,
             asker=asker,

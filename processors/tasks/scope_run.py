@@ -16,10 +16,10 @@ import polars as pl
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.boxes.base import INPUTS, RESULTS, Answers, Box, Live, Need, Outcome, Refused
 from errata.processors.boxes.replay import Ask, overlay
-from errata.processors.compile.scopes import graph_of
 from errata.processors.expressions.errors import UserFunctionError
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.scope import Scope
+from errata.processors.propagation.graph import Graph
 from errata.processors.propagation.orders import ORDERS
 from errata.processors.wire.report import FOREVER, CountKey
 from errata.schemas import revisions as frames
@@ -129,11 +129,14 @@ class ScopeRun:
         partition: The partition of the task.
     """
 
-    def __init__(self, plan: Plan, scope: Scope, *, partition: int) -> None:
+    def __init__(self, plan: CompiledPlan, scope: Scope, *, partition: int) -> None:
         self.plan, self.scope, self.partition = plan, scope, partition
         self.boxes = {name: plan.boxes[name] for name in scope.boxes}
         self.keeping = {n: b for n, b in self.boxes.items() if not b.is_stateless}
-        self.graph, self.order = graph_of(self.boxes), ORDERS[scope.order]
+        self.graph, self.order = (
+            Graph.of({name: box.inputs for name, box in self.boxes.items()}),
+            ORDERS[scope.order],
+        )
         self.names = list(self.boxes)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self.readers = {
@@ -141,7 +144,8 @@ class ScopeRun:
             for arc in scope.inputs
         }
         self.nothing = {
-            name: frames.none(plan.arcs[name].fields) for name in (*scope.inputs, *self.boxes)
+            name: frames.none(plan.topology.arcs[name].fields)
+            for name in (*scope.inputs, *self.boxes)
         }
 
     def closes(self, memory: Memory) -> int:
@@ -248,7 +252,7 @@ class ScopeRun:
 
     def _net(self, name: str, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return an input's revisions; those of an exchange, which has many writers, are netted."""
-        arc = self.plan.arcs[name]
+        arc = self.plan.topology.arcs[name]
         if not arc.exchange:
             return revisions
         plain = revisions.select(list(frames.schema(arc.fields)))
@@ -262,7 +266,7 @@ class ScopeRun:
         found = path.inputs(replayed, wm=watermark)
         if not path.everywhere:
             return found
-        spreads = [Spread(arc, self.plan.partition_count(arc.name)) for arc in path.targets]
+        spreads = [Spread(arc, self.plan.placement.partitions[arc.name]) for arc in path.targets]
         return [
             tuples.filter(spread.places(tuples) == self.partition)
             for spread, tuples in zip(spreads, found, strict=True)
@@ -305,4 +309,4 @@ class ScopeRun:
         if anchor not in self.boxes:
             return tuples
         since = [*own.get(anchor, []), made.get(anchor, self.nothing[anchor])]
-        return overlay(tuples, self.plan.arcs[anchor], since)
+        return overlay(tuples, self.plan.topology.arcs[anchor], since)

@@ -112,7 +112,7 @@ class ScopeTask(Task):
         return [
             next(given)
             if ask.as_of >= 0
-            else pl.DataFrame(schema=physical(self.plan.arcs[ask.arc].fields))
+            else pl.DataFrame(schema=physical(self.plan.topology.arcs[ask.arc].fields))
             for ask in asks
         ]
 
@@ -163,7 +163,7 @@ class ScopeTask(Task):
         emissions = [
             emission
             for result in results
-            for arc in self.plan.emitted(self.scope)
+            for arc in self.plan.topology.emitted(self.scope)
             if arc in result.revisions
             for emission in self._emissions(arc, result.revisions[arc], result.memory.done)
         ]
@@ -214,9 +214,11 @@ class ScopeTask(Task):
         """Return an arc's revisions with their partitions: its own, except in an exchange."""
         if revisions.is_empty():
             return []
-        if self.plan.arcs[arc].exchange:
+        if self.plan.topology.arcs[arc].exchange:
             if arc not in self.spreads:
-                self.spreads[arc] = Spread(self.plan.arcs[arc], self.plan.partition_count(arc))
+                self.spreads[arc] = Spread(
+                    self.plan.topology.arcs[arc], self.plan.placement.partitions[arc]
+                )
             return self.spreads[arc].emissions(revisions, epoch)
         here = pl.Series([self.partition], dtype=pl.Int32).new_from_index(0, revisions.height)
         return [Emission(arc, epoch, revisions, here)]
@@ -244,7 +246,7 @@ class ScopeTask(Task):
             fail_on_refused(self.plan, result)
         emissions = []
         for name in self.scope.outputs:
-            codec, arc = self.shared.codec(name), self.plan.arcs[name]
+            codec, arc = self.shared.codec(name), self.plan.topology.arcs[name]
             place = TopicPartition(codec.topic, self.partition)
             found = yield from history(self.cluster, codec, place, 0)
             own = self.view.believed(found.filter(pl.col("task") == self.name))
@@ -264,7 +266,7 @@ class ScopeTask(Task):
         """Recompute the boxes from scratch, from the content of the inputs as of an epoch."""
         content = dict[str, pl.DataFrame]()
         for name, reader in self.inputs.items():
-            arc = self.plan.arcs[name]
+            arc = self.plan.topology.arcs[name]
             content[name] = frames.fold(reader.take(epoch), arc.identity, list(arc.fields))
         return rebuild.recompute(self.plan, self.scope, content, epoch=epoch, watermark=wm)
 

@@ -17,7 +17,7 @@ from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.revisions import OPS
@@ -114,7 +114,7 @@ class Shared:
     """
 
     cluster: Cluster
-    plan: Plan
+    plan: CompiledPlan
     registry: Registry
     view: View
     compaction_lag_ms: int
@@ -126,12 +126,14 @@ class Shared:
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc."""
         if arc not in self.codecs:
-            self.codecs[arc] = ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+            self.codecs[arc] = ArcCodec(
+                self.plan.topology.arcs[arc], self.plan.deployment.topic(arc), self.registry
+            )
         return self.codecs[arc]
 
     def outgoing(self, sink: Sink) -> Outgoing:
         """Return the encoder of a sink's records."""
         if sink not in self.sinks:
-            arc = self.plan.arcs[sink.arc]
+            arc = self.plan.topology.arcs[sink.arc]
             self.sinks[sink] = Outgoing(arc, sink.topic, sink.envelope, sink.format, self.registry)
         return self.sinks[sink]

@@ -10,7 +10,7 @@ from typing import Any
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire import dead_letter, replay
 from errata.processors.wire import report as reports
 from errata.schemas.errors import ErrataError
@@ -42,29 +42,29 @@ class IncompatibleSchemaError(ErrataError):
         )
 
 
-def planned(plan: Plan) -> dict[str, dict[str, Any]]:
+def planned(plan: CompiledPlan) -> dict[str, dict[str, Any]]:
     """Return the schemas with which a plan's processes write, by subject.
 
     They are those of all arcs, of sinks in Avro, of reports, requests, replies and dead letters.
     Arcs without a topic have schemas too: dead letters hold their tuples.
     """
     found = _Noted({})
-    for name, arc in plan.arcs.items():
+    for name, arc in plan.topology.arcs.items():
         if not arc.sink:
-            ArcCodec(arc, plan.topic(name), found)
-    for sink in plan.sinks:
-        Outgoing(plan.arcs[sink.arc], sink.topic, sink.envelope, sink.format, found)
+            ArcCodec(arc, plan.deployment.topic(name), found)
+    for sink in plan.topology.sinks:
+        Outgoing(plan.topology.arcs[sink.arc], sink.topic, sink.envelope, sink.format, found)
     found.register(f"{names.progress_topic(plan.network)}-value", reports.SCHEMA)
     found.register(f"{names.dead_letters_topic(plan.network)}-value", dead_letter.SCHEMA)
     for asked in plan.asked():
-        found.register(f"{plan.requests(asked)}-value", replay.REQUEST_SCHEMA)
-    for scope in plan.scopes.values():
+        found.register(f"{plan.deployment.requests(asked)}-value", replay.REQUEST_SCHEMA)
+    for scope in plan.topology.scopes.values():
         if plan.asked_by(scope):
-            found.register(f"{plan.replies(scope.name)}-value", replay.REPLY_SCHEMA)
+            found.register(f"{plan.deployment.replies(scope)}-value", replay.REPLY_SCHEMA)
     return found.schemas
 
 
-def judged(plan: Plan, registry: JudgingRegistry) -> list[Verdict]:
+def judged(plan: CompiledPlan, registry: JudgingRegistry) -> list[Verdict]:
     """Return the registry's verdict on each schema of a plan.
 
     Raises:
@@ -73,7 +73,7 @@ def judged(plan: Plan, registry: JudgingRegistry) -> list[Verdict]:
     return [registry.judge(subject, schema) for subject, schema in planned(plan).items()]
 
 
-def check(plan: Plan, registry: JudgingRegistry) -> None:
+def check(plan: CompiledPlan, registry: JudgingRegistry) -> None:
     """Check that the registry accepts all schemas of a plan, before anything is created.
 
     Raises:
@@ -85,7 +85,7 @@ def check(plan: Plan, registry: JudgingRegistry) -> None:
         raise IncompatibleSchemaError(plan.network, refused)
 
 
-def register(plan: Plan, registry: Registry) -> None:
+def register(plan: CompiledPlan, registry: Registry) -> None:
     """Register the schemas of a plan under its topics' subjects.
 
     Raises:

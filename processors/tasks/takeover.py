@@ -153,8 +153,8 @@ def contents(shared: Shared, arc: str, *, fields: Fields) -> Generator[bool, Non
         arc: The arc.
         fields: Fields of the inserts; those that the arc does not have are null.
     """
-    codec, kind, parts = shared.codec(arc), shared.plan.arcs[arc], []
-    for partition in range(shared.plan.partition_count(arc)):
+    codec, kind, parts = shared.codec(arc), shared.plan.topology.arcs[arc], []
+    for partition in range(shared.plan.placement.partitions[arc]):
         place = TopicPartition(codec.topic, partition)
         found = yield from history(shared.cluster, codec, place, 0)
         last = frames.last(shared.view.believed(found), kind.identity)

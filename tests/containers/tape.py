@@ -63,7 +63,7 @@ class Tape:
         deadline = monotonic() + LIMIT_S
         while True:
             try:
-                self.fed.processed(self.plan, self.plan.scopes)
+                self.fed.processed(self.plan, self.plan.topology.scopes)
                 return
             except AssertionError:  # its limit is for jobs that run already
                 if monotonic() > deadline:
@@ -72,7 +72,7 @@ class Tape:
     def bars(self) -> tuple[pl.DataFrame, dict[tuple[str, int], tuple[int, int]]]:
         """Return the revisions of the bars, and their content."""
         revisions = pl.concat(self.fed.believed(self.plan, "bars"))
-        last = frames.last(revisions, self.plan.arcs["bars"].identity)
+        last = frames.last(revisions, self.plan.topology.arcs["bars"].identity)
         names = [f"after.{name}" for name in ("product", "window_start", "m", "trades")]
         rows = last.filter(pl.col("op") != frames.DELETE).select(names).rows()
         return revisions, {(product, start): (m, count) for product, start, m, count in rows}

@@ -124,11 +124,11 @@ class Running:
             while not view.has_read_to(cluster.end(view.source)):
                 view.poll()
             shared, there = Shared(cluster, plan, SchemaRegistry(cluster), view, 0), set()
-            for partition in range(plan.partition_count(arc)):
+            for partition in range(plan.placement.partitions[arc]):
                 source = ArcInput(view, shared.codec(arc), partition, done=-1, resume=0)
                 while source.cursor.position < cluster.end(source.place):
                     source.poll()
-                table = rows.fold(plan.arcs[arc], source.take(2**62))
+                table = rows.fold(plan.topology.arcs[arc], source.take(2**62))
                 source.close()
                 there |= set(table.select("symbol", "window_start", "total", "top").iter_rows())
             return there

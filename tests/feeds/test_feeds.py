@@ -28,7 +28,7 @@ def test_a_feed_in_every_mode_gives_the_same_revisions_and_a_recomputations_resu
     if not feed.file.exists():
         pytest.skip(f"{feed.file.name} is not there")
     with Driver(feed.network()) as driver:
-        (source,) = driver.plan.sources
+        (source,) = driver.plan.topology.sources
         for lines in batched(feed.lines(), LINES_AN_EPOCH):
             driver.send(source, lines)
             driver.close_epoch()
@@ -36,7 +36,7 @@ def test_a_feed_in_every_mode_gives_the_same_revisions_and_a_recomputations_resu
         assert driver.counts()[f"ingest.{source}.0"]["read"] == feed.count
         assert driver.dead_letters() == []
         told = {mode: driver.revisions(mode) for mode in MODES}
-        identity = driver.plan.arcs["up"].identity
+        identity = driver.plan.topology.arcs["up"].identity
         tables = {mode: driver.table(mode) for mode in MODES}
         counts = driver.counts()
     assert len(told["up"]) > len(tables["up"])  # something was revised

@@ -36,9 +36,9 @@ def content(shared, arc):
         while source.cursor.position < end:
             source.poll()
         source.frontier()
-        found.append(rows.fold(shared.plan.arcs[arc], source.take(source.frontier())))
+        found.append(rows.fold(shared.plan.topology.arcs[arc], source.take(source.frontier())))
         source.close()
-    return rows.tuples(shared.plan.arcs[arc], pl.concat(found))
+    return rows.tuples(shared.plan.topology.arcs[arc], pl.concat(found))
 
 
 def run(name, network, reference, broker, folder):
@@ -69,7 +69,7 @@ def run(name, network, reference, broker, folder):
             assert monotonic() < deadline, {task: view.of(task).done for task in tasks}
             sleep(0.05)
     shared = Shared(cluster, plan, SchemaRegistry(cluster), view, 0)
-    identity = plan.arcs["up"].identity
+    identity = plan.topology.arcs["up"].identity
     tables = {arc: in_order(content(shared, arc), identity) for arc in ways}
     cluster.close()
     read = [view.of(f"ingest.{name}.{p}").counts for p in range(PARTITIONS)]

@@ -97,20 +97,23 @@ def of_no_task(rogue, plan):
 
 
 def of_anothers_output(rogue, plan):
-    place = TopicPartition(plan.topic("sums"), 0)
+    place = TopicPartition(plan.deployment.topic("sums"), 0)
     rogue.lie("sums.1", later=1_000, ends={place: (1, 1)})
     return "sums.1", f"it has not written to partition 0 of {place.topic}"
 
 
 def of_anothers_input(rogue, plan):
-    place = TopicPartition(plan.topic("sums"), 1)
+    place = TopicPartition(plan.deployment.topic("sums"), 1)
     rogue.lie("high.0", later=1_000, resume={place: 1})
     return "high.0", f"it has not read partition 1 of {place.topic}"
 
 
 def of_records_of_a_source(rogue, plan):
     """The others' partition is told of truly: who reads that waits for nothing."""
-    place, last = TopicPartition(plan.topic("trades"), 0), rogue.honest("ingest.trades.1")
+    place, last = (
+        TopicPartition(plan.deployment.topic("trades"), 0),
+        rogue.honest("ingest.trades.1"),
+    )
     end = rogue.cluster.end(place) + 50
     rogue.lie(
         "ingest.trades.1",
@@ -123,7 +126,7 @@ def of_records_of_a_source(rogue, plan):
 
 
 def of_records_of_a_box(rogue, plan):
-    place, last = TopicPartition(plan.topic("sums"), 1), rogue.honest("sums.1")
+    place, last = TopicPartition(plan.deployment.topic("sums"), 1), rogue.honest("sums.1")
     end = rogue.cluster.end(place) + 50
     rogue.lie("sums.1", later=1_000, ends={place: (end, last.done + 1_000)})
     return "sums.1", f"it has written up to offset {end} of partition 1 of {place.topic}"
@@ -168,7 +171,7 @@ def test_lies_are_named_and_change_nothing_and_neither_does_a_task_that_stands_s
         def hours(number):
             """Trades of the hours to come, and corrections of those past; all is processed."""
             traded.send(TRADES, 3 * number)
-            traded.processed(plan, plan.scopes)
+            traded.processed(plan, plan.topology.scopes)
 
         def held(arc):
             found = errata.read(Stream(net, arc), settings=settings).tuples
@@ -197,13 +200,13 @@ def test_lies_are_named_and_change_nothing_and_neither_does_a_task_that_stands_s
                         NOT_BELIEVED + why
                     )
                 )
-                traded.processed(plan, plan.scopes)
+                traded.processed(plan, plan.topology.scopes)
                 expected = traded.recomputed()
                 assert held("sums") == expected
                 assert held("high") == {at: n for at, n in expected.items() if n > LARGE}
         status.until(lambda complaints: complaints == {})
         for arc in ("sums", "high"):
             found = pl.concat(traded.believed(plan, arc))
-            identity = plan.arcs[arc].identity
+            identity = plan.topology.arcs[arc].identity
             told = frames.identities(found, identity).with_columns(found["epoch"])
             assert not told.is_duplicated().any()

@@ -59,13 +59,13 @@ def test_each_link_leads_where_its_chain_ends(broker, tmp_path):
     with ExitStack() as stack:
         stack.callback(cluster.close)
         worker = Worker(network(topic), Place(broker.settings, tmp_path))
-        for scope in ("ingest.trades", *worker.plan.scopes):
+        for scope in ("ingest.trades", *worker.plan.topology.scopes):
             worker.add_scope(scope, sweep_beside=True)
         stack.enter_context(at_work(worker))
         linked = Linked(cluster, topic=topic, kinds=10)
         for _ in range(4):
             linked.send(LINKS // 4, 0)
-            linked.processed(worker.plan, worker.plan.scopes)
+            linked.processed(worker.plan, worker.plan.topology.scopes)
         found = pl.concat(linked.believed(worker.plan, "ends"))
     told = frames.fold(found, ["key"], ["key", "end"]).rows()
     wanted = {key: end(linked.live, key) for key in linked.live}

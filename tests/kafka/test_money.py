@@ -109,7 +109,7 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
         stack.callback(cluster.close)
         workers = [Worker(network(topic), Place(broker.settings, tmp_path / n)) for n in "abcd"]
         plan = workers[0].plan
-        for number, scope in enumerate(("ingest.trades", *plan.scopes)):
+        for number, scope in enumerate(("ingest.trades", *plan.topology.scopes)):
             workers[number % 4].add_scope(scope, sweep_beside=True)
         for worker in workers:
             stack.enter_context(at_work(worker))
@@ -124,7 +124,7 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
 
         moving = Moving(cluster, topic=topic, kinds=10)
         moving.begin()
-        first = moving.processed(plan, plan.scopes)
+        first = moving.processed(plan, plan.topology.scopes)
         under_load = {}
         for _ in range(15):
             moving.send(MOVES // 15, 0)
@@ -132,10 +132,10 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
             now = errata.read(Stream(net, "all"), settings=settings)
             total = sum(row["total"] for row in now.tuples)
             under_load[now.epoch] = total, total_as_of(now.epoch)
-        moving.processed(plan, plan.scopes)
+        moving.processed(plan, plan.topology.scopes)
         balances = moving.believed(plan, "balances")
         (total, *others) = (found for found in moving.believed(plan, "all") if found.height)
-        seen = [visible(plan.arcs["balances"], found)["epoch"] for found in balances]
+        seen = [visible(plan.topology.arcs["balances"], found)["epoch"] for found in balances]
         epochs = {epoch for found in seen for epoch in found.to_list() if epoch >= first}
         assert len(epochs) > 3
         assert {e: total_as_of(e) for e in epochs} == dict.fromkeys(epochs, 0)

@@ -59,7 +59,7 @@ def sunk(broker, tmp_path_factory):
     cluster = KafkaCluster(broker.settings)
     place = Place(broker.settings, tmp_path_factory.mktemp("state"))
     worker = Worker(network(name), place)
-    for scope in ("ingest.trades", *worker.plan.scopes):
+    for scope in ("ingest.trades", *worker.plan.topology.scopes):
         worker.add_scope(scope, sweep_beside=True)
 
     def send(key, price, desk="x"):

@@ -90,7 +90,7 @@ class Audit:
 
     def _identity(self, arc: str, revision: Report) -> tuple[Any, ...]:
         side = revision["before"] if revision["op"] == "delete" else revision["after"]
-        return tuple(side[name] for name in self.plan.arcs[arc].identity)
+        return tuple(side[name] for name in self.plan.topology.arcs[arc].identity)
 
     # ---------------------------------------------------------------- progress
 
@@ -100,7 +100,7 @@ class Audit:
         last = max(r["done"] for task, r in self.newest.items() if task.startswith("ingest."))
         view = self.simulation.cleaner.view
         view.poll()
-        for scope in self.plan.scopes:
+        for scope in self.plan.topology.scopes:
             for task in view.tasks(scope):
                 if view.frontier(task) < last:
                     self.found["Progress"].append(f"{task} never completes epoch {last}")
@@ -111,7 +111,7 @@ class Audit:
         """L1, L2, L3: fold every arc by epoch, and compare it with a recomputation."""
         by_epoch: dict[int, list[tuple[str, int, Report]]] = defaultdict(list)
         for arc, parts in self.revisions.items():
-            if self.plan.arcs[arc].exchange:
+            if self.plan.topology.arcs[arc].exchange:
                 continue  # many tasks write there; its readers net the revisions
             for partition, revisions in enumerate(parts):
                 for revision in revisions:
@@ -119,7 +119,7 @@ class Audit:
         folded: dict[str, list[Content]] = {
             arc: [{} for _ in parts] for arc, parts in self.revisions.items()
         }
-        sources: dict[str, Content] = {source: {} for source in self.plan.sources}
+        sources: dict[str, Content] = {source: {} for source in self.plan.topology.sources}
         self.contents = dict(sources)
         moments = by_epoch.keys() | self.arrived.keys() | {e for own in self.pairs for e in own}
         for epoch in sorted(moments):
@@ -146,7 +146,7 @@ class Audit:
     def _ends(self, arc: str, epoch: int) -> bool:
         """Return whether an arc must be right at an epoch: batches of its jobs have ended there."""
         ends = [
-            {report["done"] for report in self.reports[f"{self.plan.scope_of(job)}.0"]}
+            {report["done"] for report in self.reports[f"{self.plan.topology.scope_of(job)}.0"]}
             for job in self._jobs(arc)
         ]
         return all(epoch in own or epoch >= max(own, default=0) for own in ends)
@@ -155,7 +155,7 @@ class Audit:
         """Return the aggregates on Spark upstream of an arc."""
         box = self.plan.boxes.get(arc)
         above = set[str]() if box is None else {j for a in box.inputs for j in self._jobs(a)}
-        return above | ({arc} & self.plan.spark.keys())
+        return above | ({arc} & self.plan.topology.spark.keys())
 
     def _fold(
         self,
@@ -195,7 +195,7 @@ class Audit:
 
     def _partition(self, arc: str, content: Tuple, count: int) -> int:
         """Return the partition of a tuple: the hash of its fields' Avro bytes, without nulls."""
-        kind, encoded = self.plan.arcs[arc], io.BytesIO()
+        kind, encoded = self.plan.topology.arcs[arc], io.BytesIO()
         for name in kind.partition_by:
             if content[name] is not None:
                 field = kind.fields[name].required

@@ -39,7 +39,7 @@ class Cleaner:
             horizons = [
                 2**40 if all_passed else self._horizon(arc, place, known) for place in places
             ]
-            self.cluster.compact(self.plan.topic(arc), horizons=horizons)
+            self.cluster.compact(self.plan.deployment.topic(arc), horizons=horizons)
             gone += before
             gone -= sum(len(self.cluster.log(place).read(0, 2**40)[0]) for place in places)
         self.cluster.compact(self.history.progress.topic, horizons=[2**40])
@@ -48,7 +48,7 @@ class Cleaner:
     def _horizon(self, arc: str, place: TopicPartition, processes: list[Process]) -> int:
         """Return the offset of the oldest record that some reader or asking task has not passed."""
         plan, partition = self.plan, place.partition
-        writer = plan.scope_of(arc)
+        writer = plan.topology.scope_of(arc)
         starting = any(
             not task.started and task.name.rpartition(".")[0] == writer
             for process in processes
@@ -58,11 +58,13 @@ class Cleaner:
             return 0
         passed = [
             self.view.of(task).done
-            for scope in plan.scopes.values()
+            for scope in plan.topology.scopes.values()
             if arc in plan.asked_by(scope)
-            for task in plan.tasks(scope.name)
+            for task in plan.placement.tasks(scope.name)
         ]
-        passed += [self.view.frontier(f"{scope}.{partition}") for scope in plan.readers(arc)]
+        passed += [
+            self.view.frontier(f"{scope}.{partition}") for scope in plan.topology.readers(arc)
+        ]
         passed += [
             process.passed(sweeper)
             for process in processes

@@ -16,6 +16,7 @@ from tests.laws.networks import KEEP, Shape, front, shape_of
 from tests.laws.oracle import Tuple, count
 from tests.laws.random_times import Drawn, Times
 from tests.laws.user_functions import Fussy, likes, shared
+from tests.plans import with_topology
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
 ALL = ".all"
@@ -243,10 +244,11 @@ def failing_shape(seed: int, *, spark: bool = False) -> FailingShape:
     made = Failing(seed, spark=spark)
     shape = shape_of(made.net, tuple(made.boxes), *made.agree, every_arc=True)
     if spark:  # the arcs inside the job are not written
-        plan, job = shape.plan, replace(shape.plan.scopes["job"], outputs=("job",))
-        topics = tuple(arc for arc in plan.topics if arc not in job.boxes[:-1])
+        plan, job = shape.plan, replace(shape.plan.topology.scopes["job"], outputs=("job",))
+        topics = tuple(arc for arc in plan.topology.topics if arc not in job.boxes[:-1])
         shape = replace(
-            shape, plan=replace(plan, scopes={**plan.scopes, "job": job}, topics=topics)
+            shape,
+            plan=with_topology(plan, scopes={**plan.topology.scopes, "job": job}, topics=topics),
         )
     return FailingShape(
         **vars(shape), fails=made.fails, untold=tuple(made.untold), exact=tuple(made.counting)

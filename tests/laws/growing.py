@@ -43,9 +43,9 @@ class Growing(Switching):
 
         def fill(arc: NewArc) -> Filled:
             made = dict[str, pl.DataFrame]()
-            for name in [*was.plan.sources, *new.boxes]:
+            for name in [*was.plan.topology.sources, *new.boxes]:
                 if name in was.plan.kept_ms:
-                    fields = new.arcs[name].fields
+                    fields = new.topology.arcs[name].fields
                     there = ended(contents(was, name, fields=fields))
                     made[name] = frames.side(there, frames.AFTER, list(fields))
                 else:
@@ -100,8 +100,10 @@ def growing(*, kept: bool) -> tuple[Shape, Plan]:
         ),
     )  # fmt: skip
     whole, old = shape_of(net, boxes, ("up", "down")), shape_of(few, boxes).plan
-    found = Deployed(1, 0, "", {}, json.loads(json.dumps(old.describe())))
+    found = Deployed(old.deployment, json.loads(json.dumps(old.describe())))
     assert added(whole.plan, found) == ["down", "desks", "shown", "all"]
-    part = compile_network(deployed_part(net, found)).placed(dict.fromkeys(old.sources, PARTITIONS))
+    part = compile_network(deployed_part(net, found)).placed(
+        dict.fromkeys(old.topology.sources, PARTITIONS)
+    )
     assert part.fingerprint == old.fingerprint
     return whole, old

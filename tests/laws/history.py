@@ -40,11 +40,13 @@ class History:
         self.positions: dict[TopicPartition, int] = {}
         self.progress = TopicPartition(names.progress_topic(plan.network), 0)
         self.letters = TopicPartition(names.dead_letters_topic(plan.network), 0)
-        self.arcs = {arc: self._places(arc) for arc in plan.topics}
+        self.arcs = {arc: self._places(arc) for arc in plan.topology.topics}
 
     def _places(self, arc: str) -> list[TopicPartition]:
-        count = self.plan.partition_count(arc)
-        return [TopicPartition(self.plan.topic(arc), partition) for partition in range(count)]
+        count = self.plan.placement.partitions[arc]
+        return [
+            TopicPartition(self.plan.deployment.topic(arc), partition) for partition in range(count)
+        ]
 
     def read(self) -> None:
         """Read the records that have become visible."""

@@ -38,11 +38,11 @@ class IntakeAudit:
         self.refused = Counter[Letter]()
         keep, lateness = simulation.shape.keep, simulation.shape.lateness
         for source, tape in simulation.tape.items():
-            rekey = simulation.plan.sources[source].rekey
+            rekey = simulation.plan.topology.sources[source].rekey
             passed: dict[int, list[tuple[int, int, Any, int]]] = defaultdict(list)
             for partition, records in enumerate(tape):
                 intake = (Passing if rekey else Intake)(keep, lateness)
-                envelope = simulation.plan.sources[source].envelope
+                envelope = simulation.plan.topology.sources[source].envelope
                 told = [read(record, envelope) for record in records]
                 for epoch in self._take(intake, source, partition, told):
                     if isinstance(intake, Passing):

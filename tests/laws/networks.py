@@ -129,7 +129,7 @@ def shape_of(
     net: Network, boxes: tuple[Box, ...], *agree: tuple[str, str], every_arc: bool = False
 ) -> Shape:
     plan = compile_network(net, every_arc=every_arc)
-    plan = plan.placed(dict.fromkeys(plan.sources, PARTITIONS))
+    plan = plan.placed(dict.fromkeys(plan.topology.sources, PARTITIONS))
     return Shape(plan, FRONT + boxes, agree)
 
 

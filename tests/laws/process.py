@@ -53,25 +53,25 @@ def kinds(
         skews_ms: Errors of the clocks of ingest tasks, by partition; at random if there are none.
     """
     found = []
-    for name, count in plan.topic_partitions.items():
+    for name, count in plan.placement.topic_partitions.items():
         for partition in range(count):
             skew = rng.choice([-100_000, -30, 0, 0, 700])
             skew = skews_ms[partition] if skews_ms else skew
             found.append(Kind("ingest", name, (partition,), skew_ms=skew))
     over_topics = False
-    for name, scope in plan.scopes.items():
+    for name, scope in plan.topology.scopes.items():
         if scope.on_spark:
             found.append(Kind("spark", name, ()))
             over_topics = True
             continue
-        every = tuple(range(len(plan.tasks(name))))
+        every = tuple(range(len(plan.placement.tasks(name))))
         has_beside = rng.random() < beside
         over_topics |= not has_beside
         parts = [every] if rng.random() < 0.5 else [(p,) for p in every]
         found += [Kind("scope", name, part, has_beside) for part in parts]
     if over_topics:
         for arc in plan.asked():
-            found.append(Kind("sweep", arc, tuple(range(plan.partition_count(arc)))))
+            found.append(Kind("sweep", arc, tuple(range(plan.placement.partitions[arc]))))
     return found
 
 
@@ -104,7 +104,7 @@ class Process:
         self.turn = 0
 
     def _ingest(self) -> None:
-        source = self.plan.sources[self.kind.name]
+        source = self.plan.topology.sources[self.kind.name]
         for partition in self.kind.partitions:
             self.tasks.append(
                 IngestTask(
@@ -117,8 +117,8 @@ class Process:
             )
 
     def _scope(self) -> None:
-        scope = self.plan.scopes[self.kind.name]
-        source = self.plan.owned(scope.name)
+        scope = self.plan.topology.scopes[self.kind.name]
+        source = self.plan.topology.owned(scope.name)
         if source is not None:
             for partition in self.kind.partitions:
                 folder = self.folder / f"index.{partition}"
@@ -130,7 +130,7 @@ class Process:
         for partition in self.kind.partitions:
             if self.kind.beside:
                 for arc in self.plan.asked_by(scope):
-                    count = self.plan.partition_count(arc)
+                    count = self.plan.placement.partitions[arc]
                     own = besides.setdefault(arc, {})
                     for number in range(count) if arc in everywhere else [partition]:
                         if number not in own:
@@ -146,7 +146,7 @@ class Process:
             self.tasks.append(ScopeTask(self.shared, scope, partition=partition, replays=replays))
 
     def _spark(self) -> None:
-        scope = self.plan.scopes[self.kind.name]
+        scope = self.plan.topology.scopes[self.kind.name]
         replays = TopicReplayClient(
             self.shared, scope=scope.name, partition=0, clock_s=lambda: self.now() / 1000
         )

@@ -72,15 +72,15 @@ def random_shape(
     told = tell(made.net)
     try:
         plan = compile_network(made.net, every_arc=made.chance(0.5))
-        plan = plan.placed(dict.fromkeys(plan.sources, PARTITIONS))
+        plan = plan.placed(dict.fromkeys(plan.topology.sources, PARTITIONS))
     except Exception as error:
         raise AssertionError(f"refused: {error}\n{told}") from error
     times = made.times
-    scattered = any(source.rekey for source in plan.sources.values())
+    scattered = any(source.rekey for source in plan.topology.sources.values())
     return RandomShape(
         plan,
         tuple(made.boxes),
-        tuple(pair for pair in made.agree if set(pair) <= set(plan.topics)),
+        tuple(pair for pair in made.agree if set(pair) <= set(plan.topology.topics)),
         keep=times.keep,
         lateness=times.lateness,
         tape=partial(Tape, base=times.base, unit=times.unit, wide=True, scattered=scattered),

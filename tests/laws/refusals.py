@@ -38,7 +38,7 @@ class FailingAudit(Audit):
         self.results: dict[str, Content] = defaultdict(dict)
         self.due, self.allowed = Counter[Any](), set[Any]()
         self.wanted, self.last = Counter[Any](), dict[str, Content]()
-        self.of_job = self.plan.scopes["job"].boxes if self.plan.spark else ()
+        self.of_job = self.plan.topology.scopes["job"].boxes if self.plan.topology.spark else ()
         batches = {report["done"] for report in self.reports.get("job.0", [])} - {-1}
         self.ends = sorted(batches, reverse=True)
 
@@ -57,7 +57,7 @@ class FailingAudit(Audit):
                 old, new = self.results[f"{box}.in"], self.last.get(arc, {})
                 for identity, after in new.items():
                     if after != old.get(identity) and self.shape.fails[box](after):
-                        partition = self._partition(arc, after, self.plan.partition_count(arc))
+                        partition = self._partition(arc, after, self.plan.placement.partitions[arc])
                         self.wanted[box, epoch, partition, _plain(after)] += 1
                 self.results[f"{box}.in"] = new
             self._untold(epoch, [name for name in self.shape.untold if name in self.of_job])

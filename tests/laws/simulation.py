@@ -81,7 +81,7 @@ class Simulation:
         self.cluster = MemoryCluster() if cluster is None else cluster
         self.cluster.clock_ms = lambda: self.now
         self.cluster.on_step = self._call
-        self.faults = Faults(self.rng, exposing=not self.plan.sinks) if faults else None
+        self.faults = Faults(self.rng, exposing=not self.plan.topology.sinks) if faults else None
         self.lose = 0.3  # share of restarted processes that have lost their files
         self.running: list[Process] = []
         self.places: list[TopicPartition] = []
@@ -89,12 +89,12 @@ class Simulation:
             self.cluster.create(spec.name, spec.partitions)
             if not spec.name.endswith(("requests", "replay")):
                 self.places += [TopicPartition(spec.name, p) for p in range(spec.partitions)]
-        for source in self.plan.sources.values():
+        for source in self.plan.topology.sources.values():
             self.cluster.create(source.topic, PARTITIONS)
         deploy(self.cluster, self.plan)
         self.history = History(self.cluster, self.plan)
         self.tape: dict[str, list[list[Record]]] = {
-            source: [[] for _ in range(PARTITIONS)] for source in self.plan.sources
+            source: [[] for _ in range(PARTITIONS)] for source in self.plan.topology.sources
         }
         found = kinds(self.plan, self.rng, beside=beside, skews_ms=skews_ms)
         self.processes = [self._start(kind) for kind in found]
@@ -108,7 +108,9 @@ class Simulation:
     def run(self) -> None:
         """Run the scenario to its end."""
         make = self.shape.tape
-        tapes = {source: make(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
+        tapes = {
+            source: make(self.rng, partitions=PARTITIONS) for source in self.plan.topology.sources
+        }
         self._first_act(tapes)
         self.drain()
         self._second_act(tapes)
@@ -140,7 +142,7 @@ class Simulation:
 
     def _send(self, tapes: dict[str, Tape], now: int, partition: int | None = None) -> None:
         source = self.rng.choice(list(tapes))
-        line, known = tapes[source].line(now, partition), self.plan.sources[source]
+        line, known = tapes[source].line(now, partition), self.plan.topology.sources[source]
         record = written(line.content, known.envelope)
         self.tape[source][line.partition].append(record)
         self.cluster.send(known.topic, partition=line.partition, **record._asdict())
@@ -168,7 +170,7 @@ class Simulation:
 
     def owners(self, source: str, epoch: int) -> int:
         """Return how many tasks own the identities of a rekeyed source at an epoch."""
-        return self.plan.partition_count(f"{source}.exchange")
+        return self.plan.placement.partitions[f"{source}.exchange"]
 
     def clean(self, *, all_passed: bool = False) -> int:
         """Run the cleaner; return how many records were removed."""
@@ -180,10 +182,10 @@ class Simulation:
         for zombie in self.zombies:
             zombie.close()
         self.zombies.clear()
-        for source in self.plan.sources:
+        for source in self.plan.topology.sources:
             declare_end(self.cluster, self.plan, source)
         quiet = rounds = 0
-        needed = QUIET_JOBS if self.plan.spark else QUIET_ROUNDS
+        needed = QUIET_JOBS if self.plan.topology.spark else QUIET_ROUNDS
         while quiet < needed and rounds < MOST_ROUNDS:
             before = sum(map(self.cluster.end, self.places))
             for place in list(self.down):

@@ -35,10 +35,10 @@ class SinkAudit:
         self, simulation: Simulation, contents: Mapping[str, Content], found: dict[str, list[str]]
     ) -> None:
         self.simulation, self.plan, self.found = simulation, simulation.plan, found
-        for sink in self.plan.sinks:
+        for sink in self.plan.topology.sinks:
             wanted = contents.get(owner_of(sink.arc), {})
-            shown = self.plan.arcs[sink.arc].visible
-            names = [name for name in self.plan.arcs[sink.arc].identity if name in shown]
+            shown = self.plan.topology.arcs[sink.arc].visible
+            names = [name for name in self.plan.topology.arcs[sink.arc].identity if name in shown]
             self._check(
                 sink,
                 {
@@ -49,7 +49,7 @@ class SinkAudit:
 
     def _check(self, sink: Sink, wanted: Content) -> None:
         folded: Content = {}
-        count = self.plan.sink_partitions[sink.topic]
+        count = self.plan.placement.sink_partitions[sink.topic]
         for partition in range(count):
             place = TopicPartition(sink.topic, partition)
             records, _ = self.simulation.cluster.log(place).read(0, 2**40)
@@ -118,7 +118,7 @@ class SinkAudit:
 
     def _typed(self, sink: Sink, told: Any) -> Any:
         """Return a tuple from JSON with typed values; other values are returned unchanged."""
-        fields = self.plan.arcs[sink.arc].fields
+        fields = self.plan.topology.arcs[sink.arc].fields
         if sink.format == "avro" or not isinstance(told, dict) or not set(told) <= set(fields):
             return told
         return {

@@ -26,6 +26,7 @@ from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, Shape
 from tests.laws.process import NEVER_COMPACTED_MS, Process, kinds
 from tests.laws.simulation import STEPS_A_TICK, KilledError, Simulation
+from tests.plans import with_topology
 
 DIED_AT_MOST = 12
 
@@ -57,7 +58,9 @@ class Switching(Simulation):
     def run(self) -> None:
         """Run the scenario to its end."""
         make = self.shape.tape
-        tapes = {source: make(self.rng, partitions=PARTITIONS) for source in self.plan.sources}
+        tapes = {
+            source: make(self.rng, partitions=PARTITIONS) for source in self.plan.topology.sources
+        }
         self._first_act(tapes)
         with mock.patch.object(parts, "_now_ms", self._clock_ms):  # a seed determines the scenario
             self._switch(tapes)
@@ -89,8 +92,8 @@ class Switching(Simulation):
             if self._life(tapes, old, new, may_die=died < DIED_AT_MOST):
                 break
         found = read_plan(self.cluster, new.network)
-        assert (found.version, found.under_way) == (new.version, None)
-        self.since, self.plan = found.first_epoch - 1, new
+        assert (found.deployment.version, found.under_way) == (new.deployment.version, None)
+        self.since, self.plan = found.deployment.first_epoch - 1, new
         self.shape = replace(self.shape, plan=new)
         self.history.read()
         history = History(self.cluster, new)
@@ -122,8 +125,12 @@ class Switching(Simulation):
 
         def scopes() -> list[Actor]:
             parts = Parts(was, Path(folder))
-            parts.beside.update(old.scopes)
-            tasks = [TaskId.parse(task) for scope in old.scopes for task in old.tasks(scope)]
+            parts.beside.update(old.topology.scopes)
+            tasks = [
+                TaskId.parse(task)
+                for scope in old.topology.scopes
+                for task in old.placement.tasks(scope)
+            ]
             return [a for task in tasks for a in parts.tasks(str(task.scope), task.partition)]
 
         switch, mover = Switch(was, comes, scopes, fill=self.fill(was, new)), Mover()
@@ -172,7 +179,7 @@ class Switching(Simulation):
     def owners(self, source: str, epoch: int) -> int:
         """Return how many tasks owned the identities of a rekeyed source at an epoch."""
         plan = self.before if epoch <= self.since else self.plan
-        return plan.partition_count(f"{source}.exchange")
+        return plan.placement.partitions[f"{source}.exchange"]
 
 
 class SwitchAudit(Audit):
@@ -182,15 +189,17 @@ class SwitchAudit(Audit):
         """Insert what arcs without history held: it is not copied, but readers continue."""
         switching = self.simulation
         old, new = switching.before, switching.plan
-        for arc in new.topics:
-            if arc in new.kept_ms or new.arcs[arc].exchange:
+        for arc in new.topology.topics:
+            if arc in new.kept_ms or new.topology.arcs[arc].exchange:
                 continue
-            if arc not in old.topics or new.topic(arc) == old.topic(arc):
+            if arc not in old.topology.topics or new.deployment.topic(arc) == old.deployment.topic(
+                arc
+            ):
                 continue
-            for partition in range(old.partition_count(arc)):
-                place = TopicPartition(old.topic(arc), partition)
+            for partition in range(old.placement.partitions[arc]):
+                place = TopicPartition(old.deployment.topic(arc), partition)
                 for content in self._folded(arc, self._believed(place)).values():
-                    there = self._partition(arc, content, new.partition_count(arc))
+                    there = self._partition(arc, content, new.placement.partitions[arc])
                     insert = {"op": "insert", "before": None, "after": content}
                     insert |= {"task": "", "attempt": 0, "epoch": switching.since}
                     self.revisions[arc][there].insert(0, insert)
@@ -221,5 +230,7 @@ class SwitchAudit(Audit):
 
 def other_counts(plan: Plan, count: int) -> Plan:
     """Return a plan whose sources' arcs have other numbers of partitions."""
-    sources = {name: replace(source, partitions=count) for name, source in plan.sources.items()}
-    return replace(plan, sources=sources).placed(plan.topic_partitions)
+    sources = {
+        name: replace(source, partitions=count) for name, source in plan.topology.sources.items()
+    }
+    return with_topology(plan, sources=sources).placed(plan.placement.topic_partitions)

@@ -25,7 +25,7 @@ class Clocked(Simulation):
             for row in self.history.rows[self.history.progress]:
                 assert row.content is not None
                 done[row.content["task"]].add(row.content["done"])
-            scopes = [done[f"{name}.{p}"] for name in self.plan.scopes for p in range(2)]
+            scopes = [done[f"{name}.{p}"] for name in self.plan.topology.scopes for p in range(2)]
             self.completed = sum(map(len, scopes))
         super().drain()
 

@@ -12,6 +12,7 @@ from errata.processors.propagation.orders import ORDERS
 from tests.laws.audit import Audit
 from tests.laws.random_networks import random_shape
 from tests.laws.simulation import Simulation
+from tests.plans import with_topology
 
 # With several boxes in a scope: junctions, chains and aggregates, aggregates that share requests.
 FEW = [(19, False), (6, True), (21, True)]
@@ -23,8 +24,10 @@ TICKS = 10
 def written(order: str, seed: int, joins: bool) -> dict[str, list[list[dict[str, object]]]]:
     """Return the final content of each arc's partitions, in a scenario without faults."""
     shape = random_shape(seed, joins=joins)
-    scopes = {name: replace(scope, order=order) for name, scope in shape.plan.scopes.items()}
-    shape = replace(shape, plan=replace(shape.plan, scopes=scopes))
+    scopes = {
+        name: replace(scope, order=order) for name, scope in shape.plan.topology.scopes.items()
+    }
+    shape = replace(shape, plan=with_topology(shape.plan, scopes=scopes))
     with tempfile.TemporaryDirectory() as folder:
         simulation = Simulation(shape, seed=seed, folder=Path(folder), ticks=TICKS, faults=False)
         try:

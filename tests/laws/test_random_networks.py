@@ -130,9 +130,9 @@ def test_a_few_networks_have_every_box_and_window():
     found = set()
     for seed in range(FEW):
         plan = random_shape(seed).plan
-        found |= {f"rekey={source.rekey}" for source in plan.sources.values()}
-        found |= {f"from {source.envelope}" for source in plan.sources.values()}
-        found |= {f"to {sink.envelope} in {sink.format}" for sink in plan.sinks}
+        found |= {f"rekey={source.rekey}" for source in plan.topology.sources.values()}
+        found |= {f"from {source.envelope}" for source in plan.topology.sources.values()}
+        found |= {f"to {sink.envelope} in {sink.format}" for sink in plan.topology.sinks}
         for box in plan.boxes.values():
             found.add(type(box).__name__)
             if isinstance(box, Aggregate):

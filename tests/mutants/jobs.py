@@ -40,8 +40,8 @@ JOBS = [
     ),
     Mutant(
         "a job's progress is that of one partition of its input",
-        "processors/plan/plan.py",
-        "range(self.partition_count(arc)) if found.on_spark else (partition,)",
+        "processors/plan/placement.py",
+        "range(self.partitions[arc]) if reader.on_spark else (partition,)",
         "range(partition, partition + 1)",
         network=ON_SPARK,
     ),

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from errata.processors.plan.described import read_described
+from errata.processors.plan.deployed import require_plan
 from errata.topics.admin import create_topics
 from errata.topics.cluster import ClusterError
 from errata.topics.settings import TopicSpec
@@ -76,7 +76,7 @@ def test_a_network_is_checked_deployed_and_run_by_roles_that_can_not_register(
     assert {x["kind"] for x in running.lines("schemas", "check", "net.py")} == {"same"}
 
     with ReadOnly(apicurio.url) as guarded:
-        scopes = ["ingest.orders", *read_described(cluster, "desks").scopes]
+        scopes = ["ingest.orders", *require_plan(cluster, "desks").plan.topology.scopes]
         for scope in scopes:
             running.start(
                 "run", "net.py", "--scope", scope, "--sweep-beside", SCHEMA_REGISTRY_URL=guarded.url

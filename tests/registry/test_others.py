@@ -55,11 +55,13 @@ def ended(apicurio, broker, tmp_path_factory) -> None:
     state = tmp_path_factory.mktemp("state")
     place = Place(broker.settings, state, registry={"url": apicurio.url})
     worker = Worker(network(), place)
-    for scope in ("ingest.orders", *worker.plan.scopes):
+    for scope in ("ingest.orders", *worker.plan.topology.scopes):
         worker.add_scope(scope, sweep_beside=True)
     declare_end(cluster, prepare(network(), place, cluster), "orders")
     view, deadline = View(cluster, plan=worker.plan), monotonic() + LIMIT_S
-    tasks = [task for scope in worker.plan.scopes for task in worker.plan.tasks(scope)]
+    tasks = [
+        task for scope in worker.plan.topology.scopes for task in worker.plan.placement.tasks(scope)
+    ]
 
     def done() -> bool:
         view.poll()

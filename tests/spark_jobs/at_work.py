@@ -69,10 +69,12 @@ class Fed:
 
     def believed(self, plan: Plan, arc: str) -> list[pl.DataFrame]:
         """Return an arc's revisions as a reader believes them, a frame a partition."""
-        codec = ArcCodec(plan.arcs[arc], plan.topic(arc), SchemaRegistry(self.cluster))
+        codec = ArcCodec(
+            plan.topology.arcs[arc], plan.deployment.topic(arc), SchemaRegistry(self.cluster)
+        )
         view = View(self.cluster, plan=plan)
         view.catch_up()
-        places = [TopicPartition(codec.topic, p) for p in range(plan.partition_count(arc))]
+        places = [TopicPartition(codec.topic, p) for p in range(plan.placement.partitions[arc])]
         found = [view.believed(ended(history(self.cluster, codec, at, 0))) for at in places]
         view.close()
         return found

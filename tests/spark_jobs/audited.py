@@ -55,7 +55,7 @@ class Running(Fed):
     """A network on two ingest partitions and as many of each arc."""
 
     def __init__(self, cluster: KafkaCluster, worker: Worker) -> None:
-        super().__init__(cluster, topic=worker.plan.sources["trades"].topic, kinds=5)
+        super().__init__(cluster, topic=worker.plan.topology.sources["trades"].topic, kinds=5)
         self.worker = worker
 
     def drawn(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Running(Fed):
 
     def settle(self) -> int:
         """Wait until all that was sent is processed; return the last epoch."""
-        return self.processed(self.worker.plan, self.worker.plan.scopes)
+        return self.processed(self.worker.plan, self.worker.plan.topology.scopes)
 
     def write(self, arc: str, partition: int, revision: pl.DataFrame) -> None:
         """Write a revision by hand, in the name of the task and epoch that it has."""

@@ -122,7 +122,9 @@ class World:
         hand.begin()
         number = self.epoch + (epoch if of is None else of)
         for arc, partition, revisions in written:
-            codec = ArcCodec(self.plan.arcs[arc], self.plan.topic(arc), self.registry)
+            codec = ArcCodec(
+                self.plan.topology.arcs[arc], self.plan.deployment.topic(arc), self.registry
+            )
             keys, values = codec.encode(revisions, Meta(task, attempt, number))
             places = [partition] * len(keys)
             hand.produce(codec.topic, partitions=places, keys=keys, values=values)
@@ -157,7 +159,7 @@ class World:
 
     def revisions(self, arc: str, *rows: tuple[dict | None, dict | None]) -> pl.DataFrame:
         """Return a frame of revisions of tuples as they were and are."""
-        kind = self.plan.arcs[arc]
+        kind = self.plan.topology.arcs[arc]
         ops = {(False, True): 0, (True, False): 1, (True, True): 2}
         columns: dict[str, list] = {"op": [ops[bool(b), bool(a)] for b, a in rows]}
         for number, prefix in enumerate((frames.BEFORE, frames.AFTER)):

@@ -1,7 +1,5 @@
 """As of which epoch an arc can be audited, and which of its tuples."""
 
-from dataclasses import replace
-
 import pytest
 
 from errata import Network, Stream, hopping, tumbling
@@ -11,6 +9,7 @@ from errata.schemas import revisions as frames
 from errata.spark_jobs.as_of import AsOf, Auditor, Bound, NotAuditableError, Reports
 from errata.testing import Driver
 from errata.topics.cluster import TopicPartition
+from tests.plans import with_deployment
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 LAG_MS = 2**60
@@ -127,7 +126,7 @@ def test_an_epoch_before_the_present_version_of_the_plan_is_refused() -> None:
     with Driver(small()) as driver:
         for minute in (10, 90, 200):
             insert(driver, minute * MINUTE)
-        plan = replace(driver.plan, version=2, first_epoch=3)
+        plan = with_deployment(driver.plan, version=2, first_epoch=3)
         view = Reports(driver.cluster, plan=plan)
         view.catch_up()
         assert Auditor(view, LAG_MS).as_of("sums", asked=2).epoch == 2
@@ -192,9 +191,9 @@ def test_behind_a_job_of_sparks_an_arc_is_compared_as_of_the_end_of_a_batch() ->
         auditor = Auditor(Reports(driver.cluster, plan=plan), LAG_MS)
         view = auditor.view
         view.note(Report("ingest.trades.0", done=90, watermarks=((10, 5), (70, 8))))
-        (hours,) = view.tasks(plan.scope_of("hours"))
-        (many,) = view.tasks(plan.scope_of("many"))
-        end = {TopicPartition(plan.topic("trades"), 0): (7, 85)}
+        (hours,) = view.tasks(plan.topology.scope_of("hours"))
+        (many,) = view.tasks(plan.topology.scope_of("many"))
+        end = {TopicPartition(plan.deployment.topic("trades"), 0): (7, 85)}
         view.note(Report("ingest.trades.0", done=90, watermarks=((70, 8),), ends=end))
         view.note(Report(hours, done=80, watermark=8))
         view.note(Report(many, done=80))

@@ -67,7 +67,7 @@ class Running(Fed):
     def version(self) -> Iterator[Worker]:
         """Run what is deployed, until it is told to end or another version comes."""
         worker = Worker(load(str(self.path)), self.place)
-        for name, scope in worker.plan.scopes.items():
+        for name, scope in worker.plan.topology.scopes.items():
             if not scope.on_spark:
                 worker.add_scope(name)
         worker.add_scope("ingest.trades")
@@ -79,20 +79,27 @@ class Running(Fed):
         """Let the jobs take everything that is complete."""
         view = View(self.cluster, plan=plan)
         shared = Shared(self.cluster, plan, SchemaRegistry(self.cluster), view, DAY_MS)
-        folder = self.place.state / plan.network / plan.deployment / f"spark.v{plan.version}"
+        folder = (
+            self.place.state
+            / plan.network
+            / plan.deployment.id
+            / f"spark.v{plan.deployment.version}"
+        )
         options = Options(str(folder), buckets=2, once=True)
         kafka = self.place.kafka
-        boxes, session = list(plan.spark), self.session
+        boxes, session = list(plan.topology.spark), self.session
         run_jobs(shared, boxes, session=session, kafka=kafka, options=options, stop=lambda: False)
 
     def settle(self, plan: Plan, *, jobs: bool = False) -> None:
         """Wait until all that was sent is processed; behind jobs if they have run."""
-        ours = [s.name for s in plan.scopes.values() if jobs or s.inputs == ("trades",)]
-        self.processed(plan, [name for name in ours if jobs or not plan.scopes[name].on_spark])
+        ours = [s.name for s in plan.topology.scopes.values() if jobs or s.inputs == ("trades",)]
+        self.processed(
+            plan, [name for name in ours if jobs or not plan.topology.scopes[name].on_spark]
+        )
 
     def table(self, plan: Plan, arc: str) -> list[dict[str, Any]]:
         """What an arc folds to, as people see it."""
-        return rows.fold(plan.arcs[arc], pl.concat(self.believed(plan, arc))).to_dicts()
+        return rows.fold(plan.topology.arcs[arc], pl.concat(self.believed(plan, arc))).to_dicts()
 
     def sunk(self, topic: str) -> list[dict[str, Any]]:
         """What an upsert sink holds."""
@@ -188,7 +195,7 @@ def test_boxes_that_a_network_gains_equal_those_that_were_there_from_the_start(
         there = {arc: net.table(plan, arc) for arc in ("live", "late", "far", "away", "many")}
         for arc in filled:
             assert filled[arc]["tuples"] == len(there[arc]) > 3
-        ends = [net.cluster.end(TopicPartition(plan.topic("away"), p)) for p in range(2)]
+        ends = [net.cluster.end(TopicPartition(plan.deployment.topic("away"), p)) for p in range(2)]
         assert sum(ends) >= 2 * len(there["away"])  # what was cut off is dead
         assert ordered(there["late"]) == ordered(there["live"])
         assert ordered(there["away"]) == ordered(there["far"])

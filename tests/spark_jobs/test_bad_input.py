@@ -75,10 +75,10 @@ def test_filters_and_maps_that_only_a_job_reads_run_in_it_and_others_do_not():
     own.aggregate("job", by=["n"], window=tumbling("1m"), place="spark", c="count(*)")
     shared.aggregate("other", by=["n"], window=tumbling("1m"), c="count(*)")
     plan = compile_network(net)
-    assert plan.scopes["job"].boxes == ("own", "job")
-    assert plan.scopes["job"].inputs == ("shared",)
-    assert plan.scopes["job"].on_spark
-    assert not plan.scopes["s"].on_spark
+    assert plan.topology.scopes["job"].boxes == ("own", "job")
+    assert plan.topology.scopes["job"].inputs == ("shared",)
+    assert plan.topology.scopes["job"].on_spark
+    assert not plan.topology.scopes["s"].on_spark
 
 
 def test_a_missing_package_is_named_with_what_to_install(monkeypatch):

@@ -20,6 +20,7 @@ from errata.spark_jobs.data_source import BatchReader, Bound, Bounds, Opened, St
 from errata.spark_jobs.reading import ArcProgress, EpochAheadError, HistoryLostError
 from errata.topics.cluster import ClusterError
 from errata.topics.kafka import KafkaCluster
+from tests.plans import with_deployment
 from tests.spark_jobs.by_hand import (
     EVERY,
     ONE,
@@ -299,7 +300,7 @@ def test_a_stream_of_a_shared_arc_goes_on_where_nobody_can_still_write(
             [cluster.end(found.reader.place(p)) for p in range(2)],
         )
         assert later.next(second) is second
-        announce(cluster, replace(world.plan, version=2))
+        announce(cluster, with_deployment(world.plan, version=2))
         stream = StreamReader(found, None)
         with pytest.raises(NewVersionError, match=r"'shared' moves to version 2 .* start the"):
             stream.latestOffset()

@@ -158,7 +158,7 @@ def test_blocks_of_all_ways_together_are_what_the_boxes_make_of_everything() -> 
             groups = [group for part in parts for group in part["product"].unique()]
             assert len(parts) > 1
             assert sorted(groups) == list("abcde")  # a group is in one bucket
-            order = list(plan.arcs[arc].identity)
+            order = list(plan.topology.arcs[arc].identity)
             made = pl.concat(parts).sort(order)
             assert made.rows(named=True) == driver.table(arc)
 
@@ -166,7 +166,7 @@ def test_blocks_of_all_ways_together_are_what_the_boxes_make_of_everything() -> 
 def test_content_is_the_same_however_often_what_was_superseded_is_let_go(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance, arc = random.Random(5), plan.arcs["trades"]
+    chance, arc = random.Random(5), plan.topology.arcs["trades"]
     rows = [
         {
             "op": 2,

@@ -132,7 +132,7 @@ def running(
     network = load(str(path))
     create_topics(broker.settings, [TopicSpec(f"{network.name}-trades", 2)])
     worker = Worker(network, Place(dict(broker.settings), tmp_path / "state"))
-    for scope in ("ingest.trades", *worker.plan.scopes):
+    for scope in ("ingest.trades", *worker.plan.topology.scopes):
         worker.add_scope(scope)
     worker.add_sweepers()
     with at_work(worker):
@@ -169,7 +169,7 @@ def held(running: Running, arc: str, field: str) -> tuple[int, pl.DataFrame]:
     """Return a partition of an arc, and the last revision of each tuple there that has a field."""
     plan = running.worker.plan
     for partition, found in enumerate(running.believed(plan, arc)):
-        last = frames.last(found, plan.arcs[arc].identity)
+        last = frames.last(found, plan.topology.arcs[arc].identity)
         there = last.filter(pl.col("op") != frames.DELETE, pl.col(f"after.{field}").is_not_null())
         if there.height:
             return partition, there
@@ -212,7 +212,7 @@ def test_an_arc_that_is_right_is_found_right_and_one_record_altered_by_hand_is_f
     earlier = told("--arc", "sums", "--as-of", str(epochs[1]), status=0)["sums"]
     assert 0 < earlier["tuples"] < right["sums"]["tuples"]
 
-    kind, (partition, there) = plan.arcs["sums"], held(running, "sums", "most")
+    kind, (partition, there) = plan.topology.arcs["sums"], held(running, "sums", "most")
     one, other = there[:1], there[1:2]
     nothing = [pl.lit(None, f.dtype).alias(frames.AFTER + n) for n, f in kind.fields.items()]
     before = [pl.col(frames.AFTER + name).alias(frames.BEFORE + name) for name in kind.fields]
@@ -255,7 +255,7 @@ def test_joins_that_are_right_are_found_right_and_one_pair_altered_by_hand_is_fo
     assert (right["met"]["tuples"], right["each"]["tuples"]) == (2, len(running.live))
 
     partition, there = held(running, "each", "below")
-    one, kind = there[:1], running.worker.plan.arcs["each"]
+    one, kind = there[:1], running.worker.plan.topology.arcs["each"]
     running.write("each", partition, with_one_more(one, kind, "below"))
     found = told(*arcs, status=1)
     assert (wrong(found["met"]), wrong(found["each"])) == ((0, 0, 0), (0, 0, 1))

@@ -140,7 +140,7 @@ class Seen:
                 View(self.cluster, plan=self.plan), 86_400_000,
             )  # fmt: skip
             options = Options(folder=str(folder), buckets=2, once=True)
-            job = _Lives(shared, self.plan.scopes[name], session, self.kafka, options)
+            job = _Lives(shared, self.plan.topology.scopes[name], session, self.kafka, options)
             job.start()
             job.driver.query.awaitTermination(LIMIT_S)
             job.driver.check()
@@ -149,11 +149,11 @@ class Seen:
         return job.driver.job
 
     def content(self, arc):
-        kind, parts = self.plan.arcs[arc], []
+        kind, parts = self.plan.topology.arcs[arc], []
         end = self.cluster.end(self.view.source)
         while not self.view.has_read_to(end):
             self.view.poll()
-        for partition in range(self.plan.partition_count(arc)):
+        for partition in range(self.plan.placement.partitions[arc]):
             source = ArcInput(self.view, self.shared.codec(arc), partition, done=-1, resume=0)
             _, last = self.view.complete(arc, partition)
             while source.cursor.position < last:
@@ -185,7 +185,7 @@ class Seen:
 
 
 def same(plan, name, found, wanted):
-    visible = plan.arcs[name].visible
+    visible = plan.topology.arcs[name].visible
     one, other = (frame.select(visible).sort(visible[:2]) for frame in (found, wanted))
     assert one.equals(other), (name, one.join(other, on=visible, how="anti"))
     return one.height

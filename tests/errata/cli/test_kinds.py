@@ -73,7 +73,7 @@ def test_what_is_printed_as_json_can_be_sent_again(driver) -> None:
 
 
 def test_csv_cells_of_every_kind_are_read(driver) -> None:
-    arc = driver.plan.arcs["s"]
+    arc = driver.plan.topology.arcs["s"]
     row = json.loads(JSON, parse_float=str, parse_int=str)
     cells = ["true" if value is True else value for value in row.values()]
     made = CsvLines(arc, ",".join(FIELDS).encode(), name="f.csv")
@@ -85,7 +85,7 @@ def test_csv_cells_of_every_kind_are_read(driver) -> None:
 
 
 def test_times_are_shown_as_times_and_bytes_in_hexadecimal_digits(driver) -> None:
-    fields = driver.plan.arcs["s"].fields
+    fields = driver.plan.topology.arcs["s"].fields
     told = shown(fields, {"at": 5, "u": -1, "y": b"\xff\x00", "t": date(2024, 2, 29), "n": None})
     assert told == [
         "1970-01-01 00:00:00.005",

@@ -52,7 +52,7 @@ def test_an_arc_is_printed_with_keys_hidden_parts_and_tombstones(
 def test_a_record_that_no_report_covers_is_printed_as_not_believed(
     fed: Driver, errata: Errata
 ) -> None:
-    codec = ArcCodec(fed.plan.arcs["prices"], "figure.prices", SchemaRegistry(fed.cluster))
+    codec = ArcCodec(fed.plan.topology.arcs["prices"], "figure.prices", SchemaRegistry(fed.cluster))
     again = fed._history("prices").head(1).select(list(frames.schema(codec.arc.fields)))
     keys, values = codec.encode(again, Meta("ingest.prices.0", 9, 1))
     fed.cluster.send("figure.prices", partition=0, key=keys[0], value=values[0])

@@ -187,7 +187,7 @@ def placed(
     cluster = MemoryCluster()
     cluster.create(names.SCHEMAS_TOPIC, 1)
     found = Deployment(cluster, plan, SchemaRegistry(cluster), {})
-    source = plan.sources["prices"]
+    source = plan.topology.sources["prices"]
     row = {"op": 0, "after.key": "foobar", "after.at": 1}
     revision = pl.DataFrame([row], schema=frames.schema(source.arc.fields))
     last = pl.DataFrame({"task": [] if last_task is None else [last_task]})

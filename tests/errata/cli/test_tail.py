@@ -79,7 +79,9 @@ def test_epochs_are_given_whole_and_following_ends_when_there_were_enough(
 def test_a_record_that_no_report_covers_is_not_shown(driver: Driver, errata: Errata) -> None:
     figure(driver)
     before = lines(errata(*TAIL).out)
-    codec = ArcCodec(driver.plan.arcs["sums"], "figure.sums", SchemaRegistry(driver.cluster))
+    codec = ArcCodec(
+        driver.plan.topology.arcs["sums"], "figure.sums", SchemaRegistry(driver.cluster)
+    )
     again = driver._history("sums").head(1).select(list(frames.schema(codec.arc.fields)))
     keys, values = codec.encode(again, Meta("prices.0", 77, 2))
     driver.cluster.send("figure.sums", partition=0, key=keys[0], value=values[0])
@@ -187,7 +189,9 @@ def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registe
     Path("tape.py").write_text(text.replace(start, '"at": "timestamp-millis", "key": "string", '))
     net, registry = load("tape.py"), SchemaRegistry(driver.cluster)
     plan = compile_network(net, every_arc=True).placed({"prices": 1})
-    plan = replace(plan, sources={"prices": replace(plan.sources["prices"], topic="source.prices")})
+    plan = replace(
+        plan, sources={"prices": replace(plan.topology.sources["prices"], topic="source.prices")}
+    )
     found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
     for name in ("errata.cli.app.open_deployment", "errata.client.reading.open_network"):
         monkeypatch.setattr(name, lambda *_: found)

@@ -7,7 +7,6 @@ Two ingest tasks write both partitions of `trades`; what one of them pays, the o
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -27,6 +26,7 @@ from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.errata.cli.test_tail import figure
 from tests.errata.conftest import Errata
+from tests.plans import with_deployment
 from tests.spark_jobs.by_hand import ONE, TWO, World, begin, go_on, insert, trade
 
 TAIL = ("--complete", "--json", "--from-beginning", "--no-follow")
@@ -132,7 +132,7 @@ def test_what_compaction_may_have_taken_is_refused_and_never_short(
         read(world, 1)
     assert held(read(world)) == {"a": 9, "b": -9}
     for partition in (0, 1):  # tombstones leave nothing behind
-        place = TopicPartition(world.plan.topic("trades"), partition)
+        place = TopicPartition(world.plan.deployment.topic("trades"), partition)
         world.cluster.trim(place, world.cluster.end(place))
     with pytest.raises(HistoryLostError, match=f"as of epoch {world.epoch + 1}"):
         read(world, 1)
@@ -142,7 +142,7 @@ def test_what_was_before_a_new_version_is_refused(world: World) -> None:
     opened(world)
     pay(world, ONE, 2, "a", 0, 10, 9)
     pay(world, TWO, 2, "b", 1, -10, -9)
-    write_plan(world.cluster, replace(world.plan, version=2), first_epoch=world.epoch + 3)
+    write_plan(world.cluster, with_deployment(world.plan, version=2), first_epoch=world.epoch + 3)
     assert held(read(world, 2)) == {"a": 9, "b": -9}
     with pytest.raises(HistoryLostError, match=f"version 2 .* begins with epoch {world.epoch + 3}"):
         read(world, 1)

@@ -39,7 +39,7 @@ def registry() -> SchemaRegistry:
 def source(envelope: str, form: str) -> Source:
     net = Network("n")
     net.source("s", topic="t", fields=FIELDS, identity=["key"], event_time="at")
-    return replace(compile_network(net).sources["s"], envelope=envelope, format=form)
+    return replace(compile_network(net).topology.sources["s"], envelope=envelope, format=form)
 
 
 def revision(op: str) -> pl.DataFrame:

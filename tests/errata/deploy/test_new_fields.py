@@ -85,9 +85,9 @@ def test_a_new_optional_field_makes_a_version_with_new_topics_for_all_arcs_that_
     there = deployed(cluster, network(OLD))
     found = coming_to(cluster, network(NEW))
     assert found.old.fingerprint == there.fingerprint
-    assert list(found.old.arcs["trades"].fields) == list(OLD)
+    assert list(found.old.topology.arcs["trades"].fields) == list(OLD)
     assert [str(change) for change in found.changes] == ["field 'trades.fee': None -> long?"]
-    assert found.plan.generations == dict.fromkeys(PASSED_ON, 2)
+    assert found.plan.deployment.generations == dict.fromkeys(PASSED_ON, 2)
     assert coming_to(cluster, network(OLD)).changes == []
 
 
@@ -141,7 +141,7 @@ def test_fields_in_another_order_are_refused_since_nothing_would_be_read(coming_
     with pytest.raises(PlanMismatchError, match="in another order, key, at, desk, price; declare"):
         coming_to(cluster, network(dict(reversed(OLD.items()))))
     wider = {"fee": "long?"} | dict(reversed(OLD.items()))  # its old topics are read, too
-    assert list(coming_to(cluster, network(wider)).old.arcs["trades"].fields) == list(OLD)
+    assert list(coming_to(cluster, network(wider)).old.topology.arcs["trades"].fields) == list(OLD)
 
 
 def registered(cluster: MemoryCluster, fields) -> SchemaRegistry:
@@ -210,7 +210,11 @@ def test_a_network_whose_source_gains_a_field_gives_what_a_recomputation_gives(
         send(number, "replace" if number < 20 else "insert", price=100 + number, **more)
         wanted[f"k{number}"] = {"fee": None} | rows[f"k{number}"]
     declare_end(cluster, found.plan, "trades")
-    tasks = [task for box in ("up", "down") for task in found.plan.tasks(found.plan.scope_of(box))]
+    tasks = [
+        task
+        for box in ("up", "down")
+        for task in found.plan.placement.tasks(found.plan.topology.scope_of(box))
+    ]
     view = after.shared.view
     after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
 

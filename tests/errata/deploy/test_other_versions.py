@@ -1,7 +1,6 @@
 """Processes of another plan than the deployed one end, or don't begin, and say what to do."""
 
 import json
-from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -13,6 +12,7 @@ from errata.settings.place import Place
 from errata.topics.cluster import TopicPartition
 from errata.topics.kafka import KafkaCluster
 from tests.errata.running import LIMIT_S, Running
+from tests.plans import with_deployment
 
 pytestmark = pytest.mark.kafka
 
@@ -88,10 +88,10 @@ def test_tasks_that_wait_for_a_sweeper_that_has_moved_on_see_it_too(running: Run
     cluster = KafkaCluster(running.broker.settings)
     place = Place(running.broker.settings, running.folder)
     plan = prepare(load(str(running.folder / "moved.py")), place, cluster)
-    asked = [TopicPartition(plan.requests("prices"), p) for p in range(2)]
+    asked = [TopicPartition(plan.deployment.requests("prices"), p) for p in range(2)]
     late = (running.send(20) or all(cluster.ends(asked).values()) for _ in count())
     running.wait_for(lambda: next(late), "both tasks have asked")
-    announce(cluster, replace(plan, version=2))
+    announce(cluster, with_deployment(plan, version=2))
     assert waits.wait(LIMIT_S) == 1
     assert "moves to version 2 of its plan; version 1 ends" in running.log.read_text()
     cluster.close()

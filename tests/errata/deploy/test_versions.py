@@ -15,6 +15,7 @@ from errata.deploy.versions import (
 )
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import Deployed, PlanMismatchError, added, as_deployed
+from errata.processors.plan.deployment import Deployment
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.rebuild import CannotRebuildError
 
@@ -41,11 +42,11 @@ def network(*more: Declare) -> Network:
 
 def plan(net: Network) -> Plan:
     made = compile_network(net)
-    return made.placed(dict.fromkeys(made.sources, 2))
+    return made.placed(dict.fromkeys(made.topology.sources, 2))
 
 
 def deployed(net: Network) -> Deployed:
-    return Deployed(1, 0, "d", {}, json.loads(json.dumps(plan(net).describe())))
+    return Deployed(Deployment("n", "d"), json.loads(json.dumps(plan(net).describe())))
 
 
 def next_to(*more: Declare) -> Plan:
@@ -112,9 +113,9 @@ def test_a_box_that_takes_a_deployed_one_into_its_scope_is_refused():
 
 def test_new_arcs_are_those_that_are_emitted_and_were_not_there():
     new = next_to(lambda net, real: counts(net, real).map("twice", d="c * 2"))
-    assert (new.version, new.deployment) == (2, "d")
+    assert (new.deployment.version, new.deployment.id) == (2, "d")
     assert new_arcs(plan(network()), new) == ["twice"]
-    assert new.topic("twice") == "n.twice"
+    assert new.deployment.topic("twice") == "n.twice"
     sunk = next_to(lambda net, real: counts(net, real).map("twice", d="c * 2").sink("s"),
                    lambda net, real: Stream(net, "counts").sink("t"))  # fmt: skip
     assert new_arcs(plan(network()), sunk) == ["counts", "twice"]
@@ -123,7 +124,7 @@ def test_new_arcs_are_those_that_are_emitted_and_were_not_there():
 def test_an_exchange_is_not_filled():
     new = next_to(lambda net, real: real.aggregate("by_price", by=["price"], c="count(*)",
                                                    window=tumbling("1h")))  # fmt: skip
-    assert "by_price.exchange" in new.topics
+    assert "by_price.exchange" in new.topology.topics
     assert new_arcs(plan(network()), new) == ["by_price"]
 
 
@@ -136,7 +137,7 @@ def test_an_arc_keeps_its_topic_when_it_gets_a_reader():
     with pytest.raises(PlanMismatchError, match=r"'sums' is deployed with a topic.*'big' another"):
         next_to(lambda net, real: Stream(net, "sums").where("big", "total > 5"))
     new = next_to(lambda net, real: Stream(net, "sums").where("big", "total > 5", scope="own"))
-    assert new.topics == ("trades", "sums", "big")
+    assert new.topology.topics == ("trades", "sums", "big")
 
 
 def test_jobs_on_spark_need_histories_to_make_their_states_anew():
@@ -145,7 +146,7 @@ def test_jobs_on_spark_need_histories_to_make_their_states_anew():
 
     with pytest.raises(CannotRebuildError, match="far keep no history"):
         next_to(job)
-    assert "far" in next_to(lambda net, real: job(net, real, keep="1d")).topics
+    assert "far" in next_to(lambda net, real: job(net, real, keep="1d")).topology.topics
 
 
 def test_boxes_that_nobody_asked_to_fill_are_named():

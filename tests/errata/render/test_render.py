@@ -66,7 +66,7 @@ def pods(objects: list[dict]) -> dict[str, dict]:
 
 def test_every_task_and_sweeper_is_run_by_one_workload(plan: Plan, net: str):
     commands = [p["spec"]["containers"][0]["args"] for p in pods(found_in(plan, net)).values()]
-    ours = [name for name, scope in plan.scopes.items() if not scope.on_spark]
+    ours = [name for name, scope in plan.topology.scopes.items() if not scope.on_spark]
     wanted = [["run", "tape.py", "--scope", s, "--shared"] for s in ("ingest.trades", *ours)]
     wanted += [["sweep", "tape.py", "--arc", arc] for arc in plan.asked()]
     wanted += [["spark", "tape.py"], ["deploy", "tape.py"]]

@@ -56,7 +56,7 @@ def plan(topic_partitions: int, *, keep: str | None = "1h", rekey: bool = False,
 def test_a_source_whose_topic_has_grown_is_refused_unless_it_is_rekeyed():
     with pytest.raises(PlanMismatchError, match="may come in another partition now"):
         next_version(plan(2), plan(3))
-    assert next_version(plan(2, rekey=True), plan(3, rekey=True)).version == 2
+    assert next_version(plan(2, rekey=True), plan(3, rekey=True)).deployment.version == 2
 
 
 def test_a_source_without_history_is_refused():
@@ -67,8 +67,11 @@ def test_a_source_without_history_is_refused():
 def test_arcs_whose_partitions_change_get_new_topics_and_no_others():
     old, new = plan(2, partitions=2), plan(2, partitions=3)
     new = next_version(old, new)
-    assert (new.topic("trades"), new.topic("sums")) == ("grown.trades.v2", "grown.sums.v2")
-    assert new.requests("trades") == "grown.trades.requests.v2"
+    assert (new.deployment.topic("trades"), new.deployment.topic("sums")) == (
+        "grown.trades.v2",
+        "grown.sums.v2",
+    )
+    assert new.deployment.requests("trades") == "grown.trades.requests.v2"
     assert new.fingerprint != old.fingerprint
     assert new.shape == old.shape
     assert [str(change) for change in changes(old, new)] == [
@@ -87,11 +90,13 @@ class Running:
         registry, view = SchemaRegistry(cluster), View(cluster, plan=plan)
         self.shared = Shared(cluster, plan, registry, view, LAG_MS)
         self.parts = Parts(self.shared, folder)
-        self.parts.beside.update(plan.scopes)
+        self.parts.beside.update(plan.topology.scopes)
 
     def scopes(self):
         plan = self.shared.plan
-        return self.actors(task for scope in plan.scopes for task in plan.tasks(scope))
+        return self.actors(
+            task for scope in plan.topology.scopes for task in plan.placement.tasks(scope)
+        )
 
     def actors(self, tasks):
         own = map(TaskId.parse, tasks)
@@ -99,7 +104,7 @@ class Running:
 
     def run(self, until: Callable[[], bool]) -> None:
         plan = self.shared.plan
-        actors = self.actors(plan.tasks("ingest.trades")) + self.scopes()
+        actors = self.actors(plan.placement.tasks("ingest.trades")) + self.scopes()
         lives = [actor.life() for actor in actors]
         while not until():
             for life in lives:
@@ -111,10 +116,10 @@ class Running:
         shared, plan = self.shared, self.shared.plan
         shared.view.poll()
         parts = []
-        for partition in range(plan.partition_count(arc)):
+        for partition in range(plan.placement.partitions[arc]):
             source = ArcInput(shared.view, shared.codec(arc), partition, done=-1, resume=0)
             source.poll()
-            parts.append(rows.fold(plan.arcs[arc], source.take(2**62)))
+            parts.append(rows.fold(plan.topology.arcs[arc], source.take(2**62)))
         return pl.concat(parts)
 
 
@@ -149,13 +154,13 @@ def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path):
         pass
     found = read_plan(cluster, "grown")
     assert found is not None
-    assert (found.version, found.under_way) == (2, None)
+    assert (found.deployment.version, found.under_way) == (2, None)
     assert switch.copied == {"trades": 20, "sums": 0}
 
     for number in range(20):  # corrections come in any partition, also the new one
         send(f"k{number}", 100 + number, partition=number % 3, op="replace")
     declare_end(cluster, new, "trades")
-    tasks, view = new.tasks(new.scope_of("sums")), after.shared.view
+    tasks, view = new.placement.tasks(new.topology.scope_of("sums")), after.shared.view
     after.run(lambda: all(view.of(task).watermark == FOREVER for task in tasks))
     totals = dict(after.table("sums").select("key", "total").iter_rows())
     assert totals == {f"k{number}": 100 + number for number in range(20)}

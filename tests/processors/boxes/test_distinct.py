@@ -77,14 +77,14 @@ def test_equal_values_are_brought_together_from_all_partitions():
     net = Network("shares")
     trades(net, partition_by=["id"]).distinct("pairs", by=["symbol"], partitions=3)
     plan = compile_network(net)
-    assert plan.arcs["pairs"].partition_by == ("symbol",)
+    assert plan.topology.arcs["pairs"].partition_by == ("symbol",)
     assert plan.boxes["pairs"].inputs == ("pairs.exchange",)
 
 
 def test_a_source_is_partitioned_by_what_a_distinct_box_needs_together():
     net = Network("shares")
     trades(net).distinct("pairs", by=["venue"])
-    assert compile_network(net).arcs["trades"].partition_by == ("venue",)
+    assert compile_network(net).topology.arcs["trades"].partition_by == ("venue",)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def test_a_tuple_gets_what_it_names_and_is_revised_with_it():
 
 def test_a_result_keeps_identity_fields_and_event_time_of_the_tuple_that_looks_up():
     plan = compile_network(network(how="inner", fields={"renamed_at": "renames.at"}))
-    arc, above = plan.arcs["named"], plan.arcs["trades"]
+    arc, above = plan.topology.arcs["named"], plan.topology.arcs["trades"]
     assert (arc.identity, arc.event_time) == (("key",), "at")
-    assert arc.fields == above.fields | {"renamed_at": plan.arcs["renames"].fields["at"]}
+    assert arc.fields == above.fields | {"renamed_at": plan.topology.arcs["renames"].fields["at"]}
     with Driver(network(how="inner", fields={"was": "trades.size + renames.size"})) as driver:
         put(driver, "trades", trade("a", "OLD"), trade("b", "NEW"))
         put(driver, "renames", rename("OLD", "NEW"))
@@ -117,10 +117,10 @@ def test_what_is_replaced_and_partitioned_by_passes_an_exchange(by):
     named = Stream(net, "named")
     named.aggregate("sizes", by=["symbol"], window=tumbling(10), total="sum(size)", keep="1d")
     plan = compile_network(net).placed({"trades": 2, "renames": 2})
-    assert plan.arcs["named"].partition_by == ("symbol",)
-    assert plan.arcs["named.exchange"].exchange
-    assert plan.partition_count("named") == 2
-    scopes = {plan.scope_of(name) for name in ("named.exchange", "named", "sizes")}
+    assert plan.topology.arcs["named"].partition_by == ("symbol",)
+    assert plan.topology.arcs["named.exchange"].exchange
+    assert plan.placement.partitions["named"] == 2
+    scopes = {plan.topology.scope_of(name) for name in ("named.exchange", "named", "sizes")}
     assert scopes == {"named-exchange", "named"}
     with Driver(net) as driver:
         put(driver, "trades", trade("a", "OLD"), trade("b", "NEW"))
@@ -158,7 +158,7 @@ def test_sides_that_lie_together_by_fields_of_different_names_need_no_exchange()
     given = {"trades": {"partition_by": ["symbol"]}, "renames": {"partition_by": ["old"]}}
     net = network(fields={"note": "renames.new"}, **given)
     plan = compile_network(net)
-    assert [name for name, arc in plan.arcs.items() if arc.exchange] == [
+    assert [name for name, arc in plan.topology.arcs.items() if arc.exchange] == [
         "named-trades.exchange",
         "named-renames.exchange",
     ]  # each has as many partitions as the user's topic has: not known to be the same

@@ -179,11 +179,11 @@ def test_partition_by_is_inferred_from_what_all_aggregates_group_by():
     trades = source(net)
     trades.aggregate("a", by=["product", "desk"], window=WINDOW, n="count(*)")
     trades.where("w", "price > 1").aggregate("b", by=["product"], window=WINDOW, n="count(*)")
-    assert compile_network(net).arcs["trades"].partition_by == ("product",)
+    assert compile_network(net).topology.arcs["trades"].partition_by == ("product",)
     trades.aggregate("c", by=["desk"], window=WINDOW, n="count(*)")
     plan = compile_network(net)
-    assert plan.arcs["trades"].partition_by == ("product", "desk")
-    assert list(plan.exchanged) == ["b.exchange", "c.exchange"]
+    assert plan.topology.arcs["trades"].partition_by == ("product", "desk")
+    assert list(plan.requested) == ["b.exchange", "c.exchange"]
 
 
 def test_groups_across_partitions_are_brought_together_by_an_exchange():
@@ -192,17 +192,17 @@ def test_groups_across_partitions_are_brought_together_by_an_exchange():
     trades.aggregate("near", by=["product", "desk"], window=WINDOW, n="count(*)")
     trades.aggregate("far", by=["desk"], window=WINDOW, n="count(*)", partitions=3)
     plan = compile_network(net).placed({"trades": 2})
-    assert plan.topic("far.exchange") == "across.far.exchange"
-    assert plan.scope_of("far.exchange") == plan.scope_of("near") == "trades"
-    assert plan.scope_of("far") == "far"
-    assert plan.arcs["far"].partition_by == ("desk",)
-    assert [plan.partition_count(a) for a in ("trades", "near", "far.exchange", "far")] == [
+    assert plan.deployment.topic("far.exchange") == "across.far.exchange"
+    assert plan.topology.scope_of("far.exchange") == plan.topology.scope_of("near") == "trades"
+    assert plan.topology.scope_of("far") == "far"
+    assert plan.topology.arcs["far"].partition_by == ("desk",)
+    assert [plan.placement.partitions[a] for a in ("trades", "near", "far.exchange", "far")] == [
         2,
         2,
         3,
         3,
     ]
-    assert plan.tasks("far") == ["far.0", "far.1", "far.2"]
+    assert plan.placement.tasks("far") == ["far.0", "far.1", "far.2"]
     assert not plan.paths["near"].everywhere
     assert plan.asked_everywhere("far") == ["trades"]
     assert plan.paths["far"].anchors[0].pushed == {"desk": "desk"}
@@ -214,9 +214,9 @@ def test_a_map_that_changes_the_partition_has_an_exchange_and_one_writer():
     trades.map("m", product="desk", keep="1d").where("w", "price > 1")
     plan = compile_network(net).placed({"trades": 2})
     assert plan.boxes["m.exchange"].arc.exchange
-    assert not plan.arcs["m"].exchange
-    assert plan.scope_of("m") == plan.scope_of("w") == "m"
-    assert not plan.arcs["m.exchange"].is_connection_point
+    assert not plan.topology.arcs["m"].exchange
+    assert plan.topology.scope_of("m") == plan.topology.scope_of("w") == "m"
+    assert not plan.topology.arcs["m.exchange"].is_connection_point
 
 
 def test_a_map_that_changes_the_event_time_anchors_what_is_behind_it():
@@ -227,7 +227,7 @@ def test_a_map_that_changes_the_event_time_anchors_what_is_behind_it():
     shifted.aggregate("a", by=["product"], window=WINDOW, n="count(*)")
     plan = compile_network(net)
     assert [anchor.arc.name for anchor in plan.paths["a"].anchors] == ["m"]
-    assert not plan.arcs["m"].fields["at"].optional
+    assert not plan.topology.arcs["m"].fields["at"].optional
 
 
 def test_outputs_of_a_route_are_disjoint_and_other_unions_get_a_tag():
@@ -237,7 +237,7 @@ def test_outputs_of_a_route_are_disjoint_and_other_unions_get_a_tag():
     again, _ = trades.route(again="price > 5", never="rest")
     net.union("parted", big.map("more", x="1").map("less", x="2"), small.map("same", x="1"))
     net.union("both", big, again)
-    arcs = compile_network(net).arcs
+    arcs = compile_network(net).topology.arcs
     assert arcs["parted"].identity == ("key",)
     assert arcs["both"].identity == ("key", "source")
     assert str(arcs["both"].fields["source"]) == "string"
@@ -284,13 +284,13 @@ def test_a_sink_of_identities_that_move_between_partitions_stands_behind_an_exch
     trades.sink("out.trades", envelope="upsert")
     trades.aggregate("a", by=["product"], window=WINDOW, n="count(*)").sink("out.a", format="json")
     plan = compile_network(net).placed({"trades": 2}, sink_partitions={"out.a": 5})
-    assert [(sink.arc, sink.topic) for sink in plan.sinks] == [
+    assert [(sink.arc, sink.topic) for sink in plan.topology.sinks] == [
         ("trades-sink", "out.trades"),
         ("a", "out.a"),
     ]
-    assert plan.arcs["trades-sink"].partition_by == ("key",)
-    assert "trades-sink" not in plan.topics
-    assert plan.sink_partitions == {"out.trades": 2, "out.a": 5}
+    assert plan.topology.arcs["trades-sink"].partition_by == ("key",)
+    assert "trades-sink" not in plan.topology.topics
+    assert plan.placement.sink_partitions == {"out.trades": 2, "out.a": 5}
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_pairs_lie_where_a_field_says_that_no_side_computes():
     net.join("met", sides, on=["key", "x"], s="n.note")
     plan = compile_network(net)
     assert plan.boxes["met"].inputs == ("met.exchange",)
-    assert plan.arcs["met"].partition_by == ("key",)
+    assert plan.topology.arcs["met"].partition_by == ("key",)
 
 
 def two(*, how="inner", on=("key",), keep="1d", **options):

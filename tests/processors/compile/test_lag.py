@@ -175,8 +175,12 @@ def test_groups_across_partitions_are_brought_together_and_need_all_of_the_histo
     prices.lag("ticks", by=["symbol"], previous="price")
     prices.aggregate("bars", by=["symbol"], window=tumbling(rows=3), n="count(*)")
     plan = compile_network(net)
-    assert {"ticks.exchange", "bars.exchange"} <= plan.arcs.keys()
-    assert plan.arcs["ticks"].partition_by == plan.arcs["bars"].partition_by == ("symbol",)
+    assert {"ticks.exchange", "bars.exchange"} <= plan.topology.arcs.keys()
+    assert (
+        plan.topology.arcs["ticks"].partition_by
+        == plan.topology.arcs["bars"].partition_by
+        == ("symbol",)
+    )
     assert plan.radius_ms("prices") == FOREVER_MS
     assert {choice.mode for choice in plan.choices.values()} == {"adaptive"}
 
@@ -184,7 +188,7 @@ def test_groups_across_partitions_are_brought_together_and_need_all_of_the_histo
 def test_a_source_is_partitioned_by_what_a_lag_groups_by() -> None:
     net = Network("desk")
     source(net).lag("ticks", by=["symbol"], previous="price")
-    assert compile_network(net).arcs["prices"].partition_by == ("symbol",)
+    assert compile_network(net).topology.arcs["prices"].partition_by == ("symbol",)
 
 
 def test_results_of_sliding_windows_have_the_identity_and_time_of_their_last_tuple() -> None:
@@ -193,7 +197,7 @@ def test_results_of_sliding_windows_have_the_identity_and_time_of_their_last_tup
     prices.aggregate("last", by=["symbol"], window=sliding(rows=3), n="count(*)")
     prices.aggregate("bars", by=["symbol"], window=hopping(rows=4, every=2), n="count(*)")
     plan = compile_network(net)
-    last, bars = plan.arcs["last"], plan.arcs["bars"]
+    last, bars = plan.topology.arcs["last"], plan.topology.arcs["bars"]
     assert (last.identity, last.event_time) == (("symbol", "key"), "at")
     assert last.visible == ["symbol", "key", "at", "n"]
     assert (bars.identity, bars.event_time) == (("symbol", "window_start"), "__at")

@@ -142,8 +142,8 @@ def test_results_of_a_loop_may_be_looked_up_replayed_and_looped_over_again():
 def test_all_that_enters_a_loop_comes_to_one_partition():
     plan = compile_network(over_trades()).placed({"trades": 4, "renames": 2})
     assert plan.boxes["named"].inputs == ("named-trades.exchange", "named-renames.exchange")
-    assert plan.tasks(plan.scope_of("named")) == ["named.0"]
-    assert plan.arcs["named"].partition_by == ()
+    assert plan.placement.tasks(plan.topology.scope_of("named")) == ["named.0"]
+    assert plan.topology.arcs["named"].partition_by == ()
 
 
 def test_what_enters_twice_is_read_once():

@@ -93,7 +93,7 @@ def test_fields_are_those_of_the_record_and_what_none_can_hold_is_left_out(
     assert net.declarations["s"].fields is None
     left = {message.split("field ")[1].split()[0] for message in caplog.messages}
     assert left == {"'tags'", "'extra'", "'vague'", "'__deleted'"}
-    assert compile_network(done).arcs["s"].identity == ("key",)
+    assert compile_network(done).topology.arcs["s"].identity == ("key",)
 
 
 def test_the_identity_is_never_null_and_may_be_in_the_key_alone():

@@ -65,7 +65,7 @@ def _source(envelope, format, fields, identity, event_time):
         event_time=event_time,
         keep="1d",
     )
-    return compile_network(net).sources["s"]
+    return compile_network(net).topology.sources["s"]
 
 
 def decode(

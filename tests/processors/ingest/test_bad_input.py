@@ -211,7 +211,7 @@ GOOD = [
 
 
 def decode(schemas, values):
-    source = compile_network(network()).sources["trades"]
+    source = compile_network(network()).topology.sources["trades"]
     return make(source, Registry(schemas)).decode(Batch(values, [None] * len(values)))
 
 

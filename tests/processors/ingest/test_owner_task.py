@@ -88,12 +88,12 @@ class World:
         self.tasks: dict[str, IngestTask | OwnerTask] = {}
         for partition in range(2):
             self.start(f"ingest.trades.{partition}")
-        for name in self.plan.tasks("trades-owner"):
+        for name in self.plan.placement.tasks("trades-owner"):
             self.start(name)
 
     def start(self, name: str) -> None:
         own = TaskId.parse(name)
-        source, folder = self.plan.sources["trades"], self.folder / name
+        source, folder = self.plan.topology.sources["trades"], self.folder / name
         if str(own.scope) == "trades-owner":
             task = OwnerTask(self.shared, source, partition=own.partition, folder=folder)
         else:
@@ -131,7 +131,7 @@ class World:
     def revisions(self) -> list[tuple]:
         """Return (epoch, op, key, before, after) of the source's arc, with prices."""
         codec, found = self.shared.codec("trades"), []
-        for partition in range(self.plan.partition_count("trades")):
+        for partition in range(self.plan.placement.partitions["trades"]):
             source = ArcInput(self.view, codec, partition, done=-1, resume=0)
             source.poll()
             found += source.take(source.frontier()).rows(named=True)
@@ -352,23 +352,23 @@ def test_a_lost_index_of_an_arc_that_keeps_no_history_stops_its_owner():
 
 def test_owners_write_the_arc_and_ingest_its_exchange():
     plan = compile_network(network()).placed({"trades": 2})
-    assert plan.tasks("trades-owner") == [f"trades-owner.{p}" for p in range(3)]
-    assert plan.scope_of("trades") == "trades-owner"
-    assert plan.scope_of("trades.exchange") == "ingest.trades"
-    assert plan.owned("trades-owner").arc.name == "trades"
-    assert plan.topic("trades.exchange") == "tape.trades.exchange"
+    assert plan.placement.tasks("trades-owner") == [f"trades-owner.{p}" for p in range(3)]
+    assert plan.topology.scope_of("trades") == "trades-owner"
+    assert plan.topology.scope_of("trades.exchange") == "ingest.trades"
+    assert plan.topology.owned("trades-owner").arc.name == "trades"
+    assert plan.deployment.topic("trades.exchange") == "tape.trades.exchange"
     cluster = MemoryCluster()
     for spec in topic_specs(plan, compaction_lag_ms=1):
         cluster.create(spec.name, spec.partitions)
     view = View(cluster, plan=plan)
-    assert view.writers("trades", 1) == plan.tasks("trades-owner")
+    assert view.writers("trades", 1) == plan.placement.tasks("trades-owner")
     assert view.writers("trades.exchange", 1) == ["ingest.trades.0", "ingest.trades.1"]
 
 
 def test_a_plain_source_has_no_owners():
     plan = compile_network(network(rekey=False))
-    assert plan.scope_of("trades") == "ingest.trades"
-    assert (list(plan.scopes), list(plan.arcs)) == ([], ["trades"])
+    assert plan.topology.scope_of("trades") == "ingest.trades"
+    assert (list(plan.topology.scopes), list(plan.topology.arcs)) == ([], ["trades"])
 
 
 def test_a_scope_can_not_have_the_name_of_a_sources_owners():

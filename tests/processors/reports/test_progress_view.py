@@ -18,7 +18,7 @@ def test_a_scope_that_unites_two_sources_waits_for_the_watermarks_of_both():
     both = net.union("both", one, two)
     both.aggregate("counts", by=["key"], window=tumbling("1s"), n="count(*)")
     plan = compile_network(net).placed({"one": 1, "two": 1})
-    assert plan.sources_behind("both") == ("one", "two")
+    assert plan.topology.sources_behind("both") == ("one", "two")
     cluster = MemoryCluster()
     for spec in topic_specs(plan, compaction_lag_ms=1):
         cluster.create(spec.name, spec.partitions)

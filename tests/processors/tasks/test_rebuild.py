@@ -58,7 +58,7 @@ def test_results_whose_inputs_retention_has_taken_outlive_a_rebuild():
         driver.send("trades", [trade("d", 61, 3), trade("e", 62, 4)])
         driver.close_epoch()
         driver.revisions("sums")
-        arc = TopicPartition(driver.plan.topic("trades"), 0)
+        arc = TopicPartition(driver.plan.deployment.topic("trades"), 0)
         driver.cluster.trim(arc, 2)  # a and b
         driver.shared.codecs.clear()  # and what was read of them
         driver.sweepers["trades"].store.raise_floor(10**9)

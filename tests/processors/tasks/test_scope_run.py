@@ -36,7 +36,7 @@ def two_sums():
 
 
 def scope_run(plan: Plan, order: str) -> ScopeRun:
-    (scope,) = plan.scopes.values()
+    (scope,) = plan.topology.scopes.values()
     return ScopeRun(plan, replace(scope, order=order), partition=0)
 
 
@@ -107,5 +107,5 @@ def test_the_planner_goes_by_the_graph_of_a_scope():
     for name in ("left", "middle", "right"):
         wide.map(name, y="x")
     plan = compile_network(net)
-    found = {scope.boxes[0]: scope.order for scope in plan.scopes.values()}
+    found = {scope.boxes[0]: scope.order for scope in plan.topology.scopes.values()}
     assert found == {"alone": "static", "first": "hybrid", "top": "dynamic"}

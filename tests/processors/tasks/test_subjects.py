@@ -66,7 +66,7 @@ def test_the_subjects_of_a_plan_are_those_of_its_topics_and_of_arcs_that_have_no
     for topic in ["n.trades", "n.upstream", "n.downstream", "out.upstream", "out.shares"]:
         assert {f"{topic}-key", f"{topic}-value"} <= found
     assert {"n.progress-value", "n.trades.requests-value"} <= found
-    assert "real" not in plan().topics  # what a box refuses of it is in the dead letters
+    assert "real" not in plan().topology.topics  # what a box refuses of it is in the dead letters
     assert "n.real-value" in found
 
 

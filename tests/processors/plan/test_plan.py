@@ -8,14 +8,9 @@ import pytest
 from errata import Network, tumbling
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
-from errata.processors.plan.deployed import NotDeployedError, topic_specs, write_plan
-from errata.processors.plan.described import (
-    DescribedPlan,
-    ForeignSchemaError,
-    NoSuchArcError,
-    read_described,
-)
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.deployed import NotDeployedError, require_plan, topic_specs, write_plan
+from errata.processors.plan.plan import ForeignSchemaError, NoSuchArcError, Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import NEVER, Report
 from errata.schemas.avro import RevisionCodec
@@ -23,6 +18,7 @@ from errata.topics import names
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.laws.random_networks import random_shape
+from tests.plans import with_deployment
 
 TYPES = {"zone": "string", "at": "timestamp-millis", "amount": "decimal(38,10)?", "n": "long"}
 
@@ -41,39 +37,39 @@ def network() -> Network:
     return net
 
 
-def placed(net: Network, **options: Any) -> Plan:
+def placed(net: Network, **options: Any) -> CompiledPlan:
     plan = compile_network(net, **options)
-    return plan.placed(dict.fromkeys(plan.sources, 2))
+    return plan.placed(dict.fromkeys(plan.topology.sources, 2))
 
 
-def through_the_topic(plan: Plan) -> tuple[MemoryCluster, DescribedPlan]:
+def through_the_topic(plan: CompiledPlan) -> tuple[MemoryCluster, Plan]:
     cluster = MemoryCluster()
     for spec in topic_specs(plan, compaction_lag_ms=1):
         cluster.create(spec.name, spec.partitions)
     write_plan(cluster, plan, first_epoch=0)
-    return cluster, read_described(cluster, plan.network)
+    return cluster, require_plan(cluster, plan.network).plan
 
 
 def answers(plan: Plan) -> dict[str, Any]:
     """Return what readers of reports and arcs ask a plan."""
-    scopes = [f"ingest.{source}" for source in plan.sources] + list(plan.scopes)
+    topology, placement, deployment = plan.topology, plan.placement, plan.deployment
     return {
-        "tasks": {scope: plan.tasks(scope) for scope in scopes},
-        "scopes": {name: replace(scope, order="any") for name, scope in plan.scopes.items()},
-        "topics": {arc: plan.topic(arc) for arc in plan.topics},
-        "written by": {arc: plan.scope_of(arc) for arc in plan.topics},
-        "partitions": {arc: plan.partition_count(arc) for arc in plan.arcs},
-        "sources": {scope: plan.sources_behind(scope) for scope in plan.scopes},
-        "arcs": {name: replace(arc, event_time_shift_ms=0) for name, arc in plan.arcs.items()},
-        "windows": set(plan.choices),
-        "user's topics": {name: source.topic for name, source in plan.sources.items()},
-        "spark": plan.spark,
-        "name": (plan.network, plan.version, plan.deployment, plan.fingerprint),
+        "description": plan.describe(),
+        "tasks": {scope: placement.tasks(scope) for scope in topology.all_scopes},
+        "scopes": topology.scopes,
+        "topics": {arc: deployment.topic(arc) for arc in topology.topics},
+        "written by": {arc: topology.scope_of(arc) for arc in topology.topics},
+        "reads": topology.reads,
+        "sources": topology.sources_of,
+        "moved": topology.moved,
+        "arcs": {n: replace(arc, event_time_shift_ms=0) for n, arc in topology.arcs.items()},
+        "sinks": [replace(sink, place=None) for sink in topology.sinks],
+        "name": (deployment, plan.fingerprint),
     }
 
 
 def test_rekeyed_sources_exchanges_unions_and_jobs_on_spark_are_read_back():
-    plan = replace(placed(network()), version=2, deployment="d", generations={"one": 2})
+    plan = with_deployment(placed(network()), version=2, id="d", generations={"one": 2})
     assert answers(through_the_topic(plan)[1]) == answers(plan)
 
 
@@ -92,7 +88,9 @@ def test_a_view_of_what_is_read_back_knows_who_writes_and_how_far_all_is_complet
     for view in views:
         for task, epoch in (("ingest.one.0", 7), ("ingest.one.1", 5), ("ingest.two.0", 9)):
             view.note(Report(task, attempt=1, done=epoch, watermarks=((1, 100),)))
-    asked = [(arc, p) for arc in plan.topics for p in range(plan.partition_count(arc))]
+    asked = [
+        (arc, p) for arc in plan.topology.topics for p in range(plan.placement.partitions[arc])
+    ]
     mine, theirs = ([(v.writers(*each), v.complete(*each)) for each in asked] for v in views)
     assert theirs == mine
     assert views[1].complete("one", 2) == (5, 0)
@@ -103,10 +101,10 @@ def test_the_fields_of_an_arc_are_in_the_order_of_its_records():
     plan = placed(network())
     cluster, found = through_the_topic(plan)
     registry = SchemaRegistry(cluster)
-    codec = ArcCodec(plan.arcs["one"], plan.topic("one"), registry)
+    codec = ArcCodec(plan.topology.arcs["one"], plan.deployment.topic("one"), registry)
     arc, ids = found.written("one", SchemaRegistry(cluster))
-    assert list(found.arcs["one"].fields) == sorted(TYPES) != list(TYPES)
-    assert list(arc.fields.items()) == list(plan.arcs["one"].fields.items())
+    assert list(found.topology.arcs["one"].fields) == sorted(TYPES) != list(TYPES)
+    assert list(arc.fields.items()) == list(plan.topology.arcs["one"].fields.items())
     assert RevisionCodec(arc.name, arc.fields).schema == codec._values.schema
     assert ids == {
         f"tape.one-{part}": registry.latest(f"tape.one-{part}")[0] for part in ("key", "value")
@@ -138,7 +136,7 @@ def test_only_arcs_with_a_topic_of_their_own_can_be_read_and_the_others_are_told
 def test_a_network_that_is_not_deployed_is_named():
     cluster = MemoryCluster()
     with pytest.raises(NotDeployedError, match=r"'tape' is not deployed .* run `errata up`"):
-        read_described(cluster, "tape")
+        require_plan(cluster, "tape")
     cluster.create(names.plan_topic("tape"), 1)
     with pytest.raises(NotDeployedError, match="'tape' is not deployed"):
-        read_described(cluster, "tape")
+        require_plan(cluster, "tape")

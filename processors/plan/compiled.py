@@ -1,0 +1,73 @@
+"""A compiled plan: a plan with boxes that can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from errata.processors.boxes.base import Box
+from errata.processors.boxes.modes import Choice
+from errata.processors.boxes.replay import ReplayPath
+from errata.processors.plan.placement import Placement, Requested
+from errata.processors.plan.plan import Plan
+from errata.processors.plan.scope import Scope
+
+
+@dataclass(frozen=True)
+class CompiledPlan(Plan):
+    """A plan whose boxes can run: the result of the compiler.
+
+    Args:
+        boxes: By name, in topological order.
+        paths: By name of a box that requests history: how its inputs are replayed.
+        choices: By name of a box that has a mode: the mode, and why.
+        kept_ms: By connection point: how much event time it really keeps.
+        requested: The partitions that exchanges request.
+    """
+
+    boxes: dict[str, Box]
+    paths: dict[str, ReplayPath]
+    choices: dict[str, Choice]
+    kept_ms: dict[str, int]
+    requested: Requested
+
+    def placed(
+        self,
+        topic_partitions: Mapping[str, int],
+        *,
+        sink_partitions: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Return the plan with all numbers of partitions: see `Placement.of`.
+
+        Raises:
+            NetworkError: If arcs that are read together have different numbers of partitions.
+        """
+        where = Placement.of(self.topology, self.requested, topic_partitions, sink_partitions)
+        return replace(self, placement=where)
+
+    def asked(self) -> list[str]:
+        """Return the connection points that some box sends requests to; they need sweepers."""
+        return self._asked(self.boxes)
+
+    def asked_by(self, scope: Scope) -> list[str]:
+        """Return the connection points that the boxes of a scope send requests to."""
+        return self._asked(scope.boxes)
+
+    def asked_everywhere(self, box: str) -> list[str]:
+        """Return the connection points of which a box asks all partitions."""
+        path = self.paths.get(box)
+        return [a.arc.name for a in path.anchors if a.everywhere] if path else []
+
+    def radius_ms(self, arc: str) -> int:
+        """Return the radius of an anchor: the largest that any box needs; 0 if none replays it."""
+        return max((path.radius_ms(arc) for path in self.paths.values()), default=0)
+
+    def _asked(self, boxes: Iterable[str]) -> list[str]:
+        asked = set[str]()
+        for box in boxes:
+            if box in self.paths:
+                asked |= {anchor.arc.name for anchor in self.paths[box].anchors}
+            if box in self.choices and (results := self.choices[box].results):
+                asked.add(results)
+        return [arc for arc in self.topology.arcs if arc in asked]

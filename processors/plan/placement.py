@@ -1,0 +1,120 @@
+"""The placement of a network: where it runs, as numbers of partitions, and tasks by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from errata.processors.declare.faults import Fault, NetworkError
+from errata.processors.plan.arc_name import exchange_of
+from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import Topology
+from errata.processors.wire.task_id import ScopeId
+
+Requested = Mapping[str, int | tuple[str, ...] | None]
+"""By exchange: the requested partitions; None: as many as its input has; names: as many as the
+widest of these arcs."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a topology runs.
+
+    Args:
+        topology: What runs.
+        partitions: By arc: its number of partitions; empty before the network is placed.
+        topic_partitions: By source: the number of partitions of the user's topic.
+        sink_partitions: By topic of a sink: its number of partitions.
+    """
+
+    topology: Topology
+    partitions: dict[str, int] = field(default_factory=dict)
+    topic_partitions: dict[str, int] = field(default_factory=dict)
+    sink_partitions: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        topology: Topology,
+        requested: Requested,
+        topic_partitions: Mapping[str, int],
+        sink_partitions: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Return the placement that follows from the users' topics.
+
+        Args:
+            topology: What runs.
+            requested: What exchanges request.
+            topic_partitions: By source: partitions of its topic.
+            sink_partitions: By existing topic of a sink: its partitions; others get their arc's.
+
+        Raises:
+            NetworkError: If arcs that are read together have different numbers of partitions.
+        """
+        counts = {
+            name: source.partitions or topic_partitions[name]
+            for name, source in topology.sources.items()
+        }
+        rekeyed = [name for name, source in topology.sources.items() if source.rekey]
+        counts |= {exchange_of(name): counts[name] for name in rekeyed}
+        for name, reads in topology.reads.items():
+            asked = requested.get(name) or reads[:1]
+            counts[name] = max(counts[a] for a in asked) if isinstance(asked, tuple) else asked
+        faults = []
+        for scope in topology.scopes.values():
+            of_inputs = {arc: counts[arc] for arc in scope.inputs}
+            if len(set(of_inputs.values())) > 1:
+                listed = ", ".join(f"{count} of {arc!r}" for arc, count in of_inputs.items())
+                remedy = "give their sources the same partitions="
+                faults.append(Fault(scope.name, "inputs of as many partitions", listed, remedy))
+        if faults:
+            raise NetworkError(topology.network, faults)
+        sunk = {sink.topic: counts[sink.arc] for sink in topology.sinks}
+        return cls(topology, counts, dict(topic_partitions), sunk | dict(sink_partitions or {}))
+
+    @classmethod
+    def load(cls, topology: Topology, description: Mapping[str, Any]) -> Self:
+        """Return the placement of a description, for a topology that it describes or extends.
+
+        Numbers of partitions of sinks aren't described.
+        """
+        arcs, sources = description["arcs"], description["sources"]
+        return cls(
+            topology,
+            {name: arcs[name]["partitions"] for name in topology.arcs},
+            {name: sources[name]["topic_partitions"] for name in topology.sources},
+        )
+
+    def tasks(self, scope: str) -> list[str]:
+        """Return the tasks of a scope, one per partition."""
+        own = ScopeId.parse(scope)
+        return [str(own.task(partition)) for partition in range(self.task_count(own))]
+
+    def ingest_tasks(self, sources: Iterable[str] | None = None) -> list[str]:
+        """Return the tasks that ingest some sources; None for all sources."""
+        names = self.topology.sources if sources is None else sources
+        return [task for source in names for task in self.tasks(ingest_scope(source))]
+
+    def task_count(self, scope: ScopeId) -> int:
+        """Return the number of tasks of an ingest scope or a scope of boxes."""
+        if scope.is_ingest:
+            return self.topic_partitions[scope.name]
+        return self.partitions[self.topology.scopes[scope.name].inputs[0]]
+
+    def writers(self, arc: str, partition: int) -> list[str]:
+        """Return the tasks that may write to one partition of an arc."""
+        topology = self.topology
+        scope = topology.scope_of(arc)
+        if arc in topology.sources or topology.arcs[arc].exchange:
+            return self.tasks(scope)
+        return [str(ScopeId.parse(scope).task(partition))]
+
+    def read_by(self, scope: str, partition: int) -> list[tuple[str, int]]:
+        """Return the arcs and partitions that a task's output depends on; on Spark, all of them."""
+        reader = self.topology.scopes[scope]
+        return [
+            (arc, number)
+            for arc in reader.inputs
+            for number in (range(self.partitions[arc]) if reader.on_spark else (partition,))
+        ]

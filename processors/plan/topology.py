@@ -1,0 +1,259 @@
+"""The topology of a network: what runs, whatever its partitions and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from errata.processors.boxes.base import described_inputs
+from errata.processors.declare.declarations import Sink
+from errata.processors.plan.arc_name import ArcName, exchange_of, read_by
+from errata.processors.plan.scope import Scope, ingest_scope, owning_scope
+from errata.processors.plan.source import Source
+from errata.processors.propagation.graph import Graph
+from errata.processors.propagation.orders import choose_order
+from errata.schemas.arc import Arc
+from errata.schemas.fields import FieldType
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What runs: the sources, arcs, boxes and sinks of a network, and the scopes of its boxes.
+
+    `of` makes one from what the compiler knows, `load` from a description. What follows from these
+    facts (which arcs have topics, what a scope reads and writes) is computed here, once for both.
+
+    Args:
+        network: The network's name.
+        sources: By name; each is ingested by a scope of its own, ``ingest.<source>``.
+        arcs: By name.
+        boxes: By name: their descriptions (`Box.describe`).
+        reads: By box: the arcs that it reads.
+        scopes: By name; those of boxes, and of the owners of rekeyed sources.
+        topics: Names of the arcs that are written to topics.
+        sinks: The users' topics that results go to.
+        spark: By aggregate on Spark: how long a window's state is kept after the window closes, ms.
+        modes: By box that has a mode: the mode.
+    """
+
+    network: str
+    sources: dict[str, Source]
+    arcs: dict[str, Arc]
+    boxes: dict[str, Mapping[str, Any]]
+    reads: dict[str, tuple[str, ...]]
+    scopes: dict[str, Scope]
+    topics: tuple[str, ...]
+    sinks: tuple[Sink, ...] = ()
+    spark: dict[str, int] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        network: str,
+        *,
+        sources: dict[str, Source],
+        arcs: dict[str, Arc],
+        boxes: dict[str, Mapping[str, Any]],
+        reads: dict[str, tuple[str, ...]],
+        scopes: Mapping[str, Sequence[str]],
+        sinks: tuple[Sink, ...],
+        spark: dict[str, int],
+        modes: dict[str, str],
+        every_arc: bool = False,
+    ) -> Self:
+        """Return the topology of these boxes.
+
+        Args:
+            network: As in the class.
+            sources: As in the class.
+            arcs: As in the class.
+            boxes: As in the class.
+            reads: As in the class.
+            scopes: By name: the boxes of a scope, in topological order; none for the owners of a
+                rekeyed source.
+            sinks: As in the class.
+            spark: As in the class.
+            modes: As in the class.
+            every_arc: Whether every arc is written to a topic, not only those that must be.
+        """
+        scope_of = {box: scope for scope, members in scopes.items() for box in members}
+        needed = arcs if every_arc else _arcs_with_topics(arcs, sources, reads, scope_of)
+        topics = tuple(name for name, arc in arcs.items() if name in needed and not arc.sink)
+        made = {}
+        for name, members in scopes.items():
+            if members:
+                made[name] = _scope(name, members, reads=reads, topics=topics, spark=spark)
+            else:
+                source = next(source for source in sources if owning_scope(source) == name)
+                made[name] = Scope(name, (), (exchange_of(source),), (source,))
+        return cls(network, sources, arcs, boxes, reads, made, topics, sinks, spark, modes)
+
+    @classmethod
+    def load(cls, description: Mapping[str, Any]) -> Self:
+        """Return the topology of a description.
+
+        A description has arcs, boxes and the fields of an arc in alphabetical order, and no shifts
+        of event times: the wire order is in the schema of an arc's records (`Plan.written`).
+        """
+        arcs = {name: _arc(name, each) for name, each in description["arcs"].items()}
+        return cls.of(
+            description["network"],
+            sources={
+                name: _source(arcs[name], each) for name, each in description["sources"].items()
+            },
+            arcs=arcs,
+            boxes=description["boxes"],
+            reads={name: described_inputs(each) for name, each in description["boxes"].items()},
+            scopes=description["scopes"],
+            sinks=tuple(
+                Sink(each["arc"], each["topic"], each["envelope"], each["format"])
+                for each in description["sinks"]
+            ),
+            spark=description.get("spark", {}),
+            modes=description["modes"],
+        )
+
+    def scope_of(self, arc: str) -> str:
+        """Return the scope that writes an arc; for a source it is ``ingest.<source>``.
+
+        For a rekeyed source that scope writes the exchange, and ``<source>-owner`` writes the arc.
+        """
+        if arc in self.sources and self.sources[arc].rekey:
+            return owning_scope(arc)
+        if read_by(arc) in self.sources:
+            return ingest_scope(read_by(arc))
+        return next(scope.name for scope in self.scopes.values() if arc in scope.boxes)
+
+    @cached_property
+    def sources_of(self) -> dict[str, tuple[str, ...]]:
+        """By arc: the sources that it comes from, in order."""
+        found: dict[str, tuple[str, ...]] = {}
+
+        def sources(arc: str) -> tuple[str, ...]:
+            if arc not in found:
+                above = [source for read in self.reads.get(arc, ()) for source in sources(read)]
+                found[arc] = tuple(dict.fromkeys(above)) or (read_by(arc),)  # itself, or its owner
+            return found[arc]
+
+        return {arc: sources(arc) for arc in self.arcs}
+
+    def sources_behind(self, scope: str) -> tuple[str, ...]:
+        """Return the sources that the inputs of a scope come from, in order."""
+        inputs = self.scopes[scope].inputs
+        return tuple(dict.fromkeys(s for arc in inputs for s in self.sources_of[arc]))
+
+    @cached_property
+    def moved(self) -> frozenset[str]:
+        """The arcs downstream of a map that replaces the event time, its own arc among them."""
+        found: dict[str, bool] = {}
+
+        def is_moved(arc: str) -> bool:
+            if arc not in found:
+                replaces = self.arcs[arc].event_time in self.boxes.get(arc, {}).get("map", ())
+                found[arc] = replaces or any(map(is_moved, self.reads.get(arc, ())))
+            return found[arc]
+
+        return frozenset(filter(is_moved, self.arcs))
+
+    def owned(self, scope: str) -> Source | None:
+        """Return the source whose identities the tasks of a scope own; None if they run boxes."""
+        owner = self.scopes[scope]
+        return None if owner.boxes else self.sources[owner.outputs[0]]
+
+    def readers(self, arc: str) -> list[str]:
+        """Return the scopes that read an arc's topic."""
+        return [scope.name for scope in self.scopes.values() if arc in scope.inputs]
+
+    def sinks_of(self, arc: str) -> list[Sink]:
+        """Return the sinks that an arc's revisions go to."""
+        return [sink for sink in self.sinks if sink.arc == arc]
+
+    def emitted(self, scope: Scope) -> list[str]:
+        """Return the arcs of a scope that are written to a topic: their own, or a sink's."""
+        sunk = {sink.arc for sink in self.sinks}
+        return [box for box in scope.boxes if box in scope.outputs or box in sunk]
+
+    def closes_windows(self, scope: str) -> bool:
+        """Whether windows of a scope may close in an epoch without input."""
+        return any(box in self.modes for box in self.scopes[scope].boxes)
+
+    @property
+    def all_scopes(self) -> list[str]:
+        """The scopes of sources, and then all others."""
+        return [*map(ingest_scope, self.sources), *self.scopes]
+
+    @property
+    def process_scopes(self) -> list[str]:
+        """The scopes that Errata's processes run: all but jobs on Spark."""
+        jobs = {name for name, scope in self.scopes.items() if scope.on_spark}
+        return [name for name in self.all_scopes if name not in jobs]
+
+
+def _arcs_with_topics(
+    arcs: Mapping[str, Arc],
+    sources: Collection[str],
+    reads: Mapping[str, Iterable[str]],
+    scope_of: Mapping[str, str],
+) -> set[str]:
+    """Return the arcs that need a topic.
+
+    They are those of sources and connection points, those that another scope reads, and those that
+    no box reads: a network's results.
+    """
+    read = {arc for above in reads.values() for arc in above}
+    crossing = {
+        arc for box, above in reads.items() for arc in above if scope_of.get(arc) != scope_of[box]
+    }
+    kept = {name for name, arc in arcs.items() if arc.is_connection_point}
+    return {*sources, *kept, *crossing} | (arcs.keys() - read)
+
+
+def _scope(
+    name: str,
+    boxes: Sequence[str],
+    *,
+    reads: Mapping[str, Sequence[str]],
+    topics: Collection[str],
+    spark: Collection[str],
+) -> Scope:
+    """Return a scope of boxes."""
+    outside = [arc for box in boxes for arc in reads[box] if arc not in boxes]
+    return Scope(
+        name,
+        tuple(boxes),
+        inputs=tuple(dict.fromkeys(outside)),
+        outputs=tuple(box for box in boxes if box in topics),
+        on_spark=any(box in spark for box in boxes),
+        order=choose_order(Graph.of({box: reads[box] for box in boxes})),
+    )
+
+
+def _arc(name: str, described: Mapping[str, Any]) -> Arc:
+    parsed = ArcName.parse(name)
+    return Arc(
+        name,
+        {field: FieldType.parse(kind) for field, kind in described["fields"].items()},
+        identity=tuple(described["identity"]),
+        event_time=described["event_time"],
+        partition_by=tuple(described["partition_by"]),
+        keep_ms=described["keep_ms"],
+        exchange=parsed.is_exchange,
+        sink=parsed.is_sink,
+    )
+
+
+def _source(arc: Arc, described: Mapping[str, Any]) -> Source:
+    return Source(
+        arc,
+        described["topic"],
+        envelope=described["envelope"],
+        format=described["format"],
+        lateness_ms=described["lateness_ms"],
+        idle_after_ms=described["idle_after_ms"],
+        partitions=None,
+        event_time=described["event_time"],
+        rekey=described["rekey"],
+    )
