@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
 from typing import Any
 
+from errata.processors.tasks.attempt import commit_reports, produce_records
 from errata.processors.tasks.dead_letters import posted, tally_letters
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
@@ -48,11 +48,6 @@ class JobTask(Task):
         """Read what the older attempt reported, and claim an attempt number."""
         yield from self._begin()
         self.started = True
-
-    def take(self, report: Report) -> None:
-        """Record a committed report."""
-        self.attempt.report = report
-        self.view.note(report)
 
 
 @dataclass(frozen=True)
@@ -156,28 +151,25 @@ class Reports:
         )
 
     def commit(self, told: Told) -> Iterator[bool]:
-        """Report a batch whose records have all been acknowledged."""
+        """Report a batch whose records have all been acknowledged.
+
+        Executors have produced the revisions in transactions of their own (steps 1 and 2 of
+        `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
+        """
         if told.batch.epoch <= min(task.report.done for task in self.tasks):
             return  # an earlier attempt has reported it
         assert self.transactions is not None
         dead = unpacked_letters(told.letters)
         reports = [self._next(task, told, dead) for task in self.tasks]
         self.transactions.begin()
-        for topic, pairs in posted(self.shared, [letter for _, letter in dead]).items():
-            keys, values = zip(*pairs, strict=True)
-            self.transactions.produce(topic, partitions=[0] * len(pairs), keys=keys, values=values)
+        letters = posted(self.shared, [letter for _, letter in dead])
+        if letters:
+            produce_records(self.transactions, letters)
             self.transactions.flush()
             yield True
-        for task, report in zip(self.tasks, reports, strict=True):
-            task.attempt.write(report)
-        self.transactions.flush()
-        yield True
-        began_s = monotonic()
-        self.transactions.commit()
-        self.shared.meter.committed(self.tasks[0].name, seconds=monotonic() - began_s)
-        for task, report in zip(self.tasks, reports, strict=True):
-            task.take(report)
-        yield True
+        attempts = [task.attempt for task in self.tasks]
+        pairs = list(zip(attempts, reports, strict=True))
+        yield from commit_reports(self.transactions, pairs, sends_offsets=False)
 
     def _next(self, task: JobTask, told: Told, dead: Sequence[tuple[str, DeadLetter]]) -> Report:
         """Return a task's report of a batch; `dead` has the dead letters and boxes of all tasks."""

@@ -81,13 +81,7 @@ class Attempt:
         for emission in emissions:
             yield True
             keys.append(self._produce(transactions, emission, epochs))
-        for topic, pairs in records.items():
-            transactions.produce(
-                topic,
-                partitions=[0] * len(pairs),
-                keys=[key for key, _ in pairs],
-                values=[value for _, value in pairs],
-            )
+        produce_records(transactions, records)
         yield True
         ends = dict(self.report.ends)
         for place, offset in transactions.flush().items():
@@ -103,18 +97,7 @@ class Attempt:
 
     def finish(self, report: Report) -> Iterator[bool]:
         """Write a report into the open transaction and commit it: steps 5 to 7 of `commit`."""
-        transactions = self.open()
-        self.write(report)
-        transactions.flush()
-        yield True
-        began_s = monotonic()
-        if report.resume:
-            transactions.offsets(f"{self.shared.plan.network}.{self.name}", report.resume)
-        transactions.commit()
-        self.shared.meter.committed(self.name, seconds=monotonic() - began_s)
-        self.report = report
-        self.shared.view.note(report)
-        yield True
+        return commit_reports(self.open(), [(self, report)])
 
     def write(self, report: Report) -> None:
         """Write a report into the open transaction."""
@@ -146,3 +129,51 @@ class Attempt:
         for partition in emission.partitions.unique().to_list():
             epochs[TopicPartition(codec.topic, partition)] = emission.epoch
         return keys
+
+
+def produce_records(transactions: Transactions, records: RecordsByTopic) -> None:
+    """Produce records to partition 0 of their topics: step 3 of a commit."""
+    for topic, pairs in records.items():
+        transactions.produce(
+            topic,
+            partitions=[0] * len(pairs),
+            keys=[key for key, _ in pairs],
+            values=[value for _, value in pairs],
+        )
+
+
+def commit_reports(
+    transactions: Transactions,
+    reports: Sequence[tuple[Attempt, Report]],
+    *,
+    sends_offsets: bool = True,
+) -> Iterator[bool]:
+    """Report, and commit the open transaction: steps 5 to 7 of a commit.
+
+    A task commits for itself. The driver of a job on Spark commits for all tasks of the job at
+    once.
+
+    Args:
+        transactions: The open transaction; every record of it has been acknowledged.
+        reports: For each attempt that the transaction commits, its new report.
+        sends_offsets: Whether the offsets of the input are sent, for people's tools.
+
+    Yields:
+        True at each point where the process may die.
+    """
+    for attempt, report in reports:
+        attempt.write(report)
+    transactions.flush()
+    yield True
+    began_s = monotonic()
+    for attempt, report in reports:
+        if sends_offsets and report.resume:
+            group = f"{attempt.shared.plan.network}.{attempt.name}"
+            transactions.offsets(group, report.resume)
+    transactions.commit()
+    first = reports[0][0]
+    first.shared.meter.committed(first.name, seconds=monotonic() - began_s)
+    for attempt, report in reports:
+        attempt.report = report
+        attempt.shared.view.note(report)
+    yield True
