@@ -128,7 +128,7 @@ class Driver:
         folder = Path(self._folder.name)
         self.sweepers = {
             arc: Sweeper(shared, arc, partition=0, folder=folder / arc, clock_ms=self._clock)
-            for arc in plan.asked()
+            for arc in plan.replayed_points()
         }
         self.ingests = {
             name: IngestTask(

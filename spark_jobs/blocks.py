@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Refused
-from errata.processors.reports.progress_view import believed
+from errata.processors.reports.progress_view import covered
 from errata.processors.tasks.dead_letters import fail_on_refused, letters_of_tuples
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.tasks.shared import STOP
@@ -199,7 +199,7 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
         parts.append(part)
         yield None
     found = pl.concat(parts)
-    real = believed(found, stretch.committed or {})
+    real = covered(found, stretch.committed or {})
     if stretch.kind == RESULTS:
         emitted = reading.content([real], job.plan.topology.arcs[arc])
         for bucket, slab, block in Shares(job).of_results(emitted):

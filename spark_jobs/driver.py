@@ -321,5 +321,5 @@ def register(job: Job, recorder: Recorder) -> None:
     """Look up every schema that executors will need."""
     plan = job.plan
     recorder.look_up(plan, (job.input, *job.scope.boxes))
-    for arc in plan.asked_by(job.scope):
+    for arc in plan.replayed_points_of(job.scope):
         recorder.register(f"{plan.deployment.requests(arc)}-value", replay.REQUEST_SCHEMA)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.plan import Plan
-from errata.processors.reports.progress_view import View, believed
+from errata.processors.reports.progress_view import View, covered
 from errata.processors.wire.report import INTERVAL_MS, NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc, visible
@@ -97,7 +97,7 @@ class Arcs:
         codec = ArcCodec(arc, self.plan.deployment.topic(part.arc), Registered(self.ids))
         found = revisions(connected(self.kafka), codec, part.partition, (0, part.end))
         upto = pl.col("epoch") <= epoch
-        believable = (believed(frame, part.committed).filter(upto) for frame in found)
+        believable = (covered(frame, part.committed).filter(upto) for frame in found)
         return content(chain([codec.empty], believable), arc)
 
 
@@ -270,7 +270,7 @@ class ArcReader:
         for found in revisions(cluster, codec, piece.partition, piece.offsets):
             if first_later is None:
                 first_later = found.filter(pl.col("epoch") > piece.intact)["offset"].min()
-            yield believed(found.filter(wanted), piece.committed)
+            yield covered(found.filter(wanted), piece.committed)
         if piece.intact == NOTHING or not self.is_compacted or first_later is None:
             return
         if first_later < cluster.offset_at(place, self.horizon_ms):

@@ -221,7 +221,7 @@ class Sweeper:
         near = {name for name, choice in plan.choices.items() if choice.results == arc}
         tasks: set[str] = set()
         for name, path in plan.paths.items():
-            if arc in plan.asked_everywhere(name):
+            if arc in plan.replayed_everywhere(name):
                 tasks.update(plan.placement.tasks(plan.topology.scope_of(name)))
             elif any(anchor.arc.name == arc for anchor in path.anchors):
                 near.add(name)

@@ -199,7 +199,7 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
 def believed_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[DeadLetter]:
     """Yield the dead letters that a report covers, oldest first; others were never committed.
 
-    See ``docs/protocol.md#5-what-a-reader-believes``.
+    See ``docs/protocol.md#5-committed-records``.
     """
     source = TopicPartition(names.dead_letters_topic(plan.network), 0)
     reader = cluster.reader({source: 0})

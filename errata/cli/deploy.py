@@ -188,7 +188,7 @@ def _parts(parts: Parts) -> list[Actor]:
     plan = parts.plan
     jobs = [scope for scope in plan.topology.scopes.values() if scope.on_spark]
     ours = [scope for scope in plan.topology.scopes.values() if not scope.on_spark]
-    asked = dict.fromkeys(arc for scope in jobs for arc in plan.asked_by(scope))
+    asked = dict.fromkeys(arc for scope in jobs for arc in plan.replayed_points_of(scope))
     tasks = [
         (scope.name, p) for scope in ours for p in range(len(plan.placement.tasks(scope.name)))
     ]

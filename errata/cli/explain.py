@@ -56,7 +56,7 @@ def explanation(network: Network) -> dict[str, Any]:
             }
             for scope in plan.topology.scopes.values()
         },
-        "sweepers": plan.asked(),
+        "sweepers": plan.replayed_points(),
         "topics": _topics(plan),
     }
 

@@ -83,7 +83,9 @@ def topics_of(found: Deployment) -> dict[str, tuple[str, bool]]:
     topics["plan"] = names.plan_topic(net), False
     topics["dead-letters"] = names.dead_letters_topic(net), True
     topics["schemas"] = names.SCHEMAS_TOPIC, False
-    topics |= {f"{arc}.requests": (plan.deployment.requests(arc), False) for arc in plan.asked()}
+    topics |= {
+        f"{arc}.requests": (plan.deployment.requests(arc), False) for arc in plan.replayed_points()
+    }
     topics |= {
         f"{s}.replay": (plan.deployment.replies(plan.topology.scopes[s]), False)
         for s in plan.topology.scopes

@@ -94,11 +94,11 @@ def _specs(plan: CompiledPlan, place: Place, cluster: Cluster) -> list[TopicSpec
 def _settled(cluster: Cluster, network: str) -> Deployed | None:
     """Return what is deployed; wait while it is being switched to a new version."""
     found, waits = read_plan(cluster, network), False
-    while found is not None and found.under_way is not None:
+    while found is not None and found.switching_to is not None:
         if not waits:
             log.warning(
                 "network %r is being moved to version %d: waits for that; if `errata deploy` was "
-                "cut off, run it again", network, found.under_way,
+                "cut off, run it again", network, found.switching_to,
             )  # fmt: skip
         waits = True
         time.sleep(AWAIT_S)

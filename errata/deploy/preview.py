@@ -164,7 +164,7 @@ def look(
         schemas={verdict.subject: verdict.kind for verdict in verdicts},
         changes=found.changes,
         scopes=plan.topology.process_scopes,
-        sweepers=plan.asked(),
+        sweepers=plan.replayed_points(),
         jobs=[*plan.topology.spark],
         refused="; ".join(refused),
     )

@@ -56,7 +56,7 @@ def processes(plan: CompiledPlan) -> Iterator[Process]:
     """
     for scope in plan.topology.process_scopes:
         yield Process(Work.SCOPE, scope)
-    for arc in plan.asked():
+    for arc in plan.replayed_points():
         yield Process(Work.SWEEPER, arc)
     if plan.topology.spark:
         yield Process(Work.JOBS, ".spark")  # no scope has such a name

@@ -41,7 +41,7 @@ def roles(plan: CompiledPlan) -> dict[str, list[Right]]:
         f"{SPARK if scope.on_spark else SCOPE}{name}": of_scope(plan, name)
         for name, scope in plan.topology.scopes.items()
     }
-    found |= {str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.asked()}
+    found |= {str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.replayed_points()}
     found |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
     return found | {UNDEPLOYER: of_undeployer(plan)}
 
@@ -57,7 +57,7 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
     else:
         found = plan.topology.scopes[scope]
         reads, written = [plan.deployment.topic(arc) for arc in found.inputs], list(found.outputs)
-        asks = plan.asked_by(found)
+        asks = plan.replayed_points_of(found)
         sinks = [
             sink for arc in (*found.boxes, *found.outputs) for sink in plan.topology.sinks_of(arc)
         ]
@@ -87,7 +87,9 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
 def of_sweeper(plan: CompiledPlan, arc: str) -> list[Right]:
     """Return what the sweepers of a connection point need."""
     reads = [plan.deployment.topic(arc), plan.deployment.requests(arc)]
-    asking = [scope for scope in plan.topology.scopes.values() if arc in plan.asked_by(scope)]
+    asking = [
+        scope for scope in plan.topology.scopes.values() if arc in plan.replayed_points_of(scope)
+    ]
     writes = [plan.deployment.replies(scope) for scope in asking]
     return [
         *_common(plan),

@@ -105,7 +105,7 @@ class Parts:
 
     def _near(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
         """Return a task's own sweepers of all connection points that it asks."""
-        everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
+        everywhere = {arc for box in scope.boxes for arc in self.plan.replayed_everywhere(box)}
         folder = f"beside.{ScopeId.of_boxes(scope.name).task(partition)}"
         return {
             arc: {
@@ -114,7 +114,7 @@ class Parts:
                     range(self.plan.placement.partitions[arc]) if arc in everywhere else [partition]
                 )
             }
-            for arc in self.plan.asked_by(scope)
+            for arc in self.plan.replayed_points_of(scope)
         }
 
     def services(self, arcs: Sequence[str] | None) -> list[Actor]:
@@ -123,7 +123,7 @@ class Parts:
         Raises:
             NoSuchPartError: If an arc is not a connection point that some box asks.
         """
-        asked = self.plan.asked()
+        asked = self.plan.replayed_points()
         for arc in arcs or ():
             if arc not in asked:
                 raise NoSuchPartError(

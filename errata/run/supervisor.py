@@ -69,12 +69,16 @@ def network_commands(
     here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
     errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
     scopes = {name: plan.topology.scopes.get(name) for name in plan.topology.process_scopes}
-    requests = {name: plan.asked_by(scope) for name, scope in scopes.items() if scope is not None}
-    askers = Counter(arc for scope in plan.topology.scopes.values() for arc in plan.asked_by(scope))
+    requests = {
+        name: plan.replayed_points_of(scope) for name, scope in scopes.items() if scope is not None
+    }
+    askers = Counter(
+        arc for scope in plan.topology.scopes.values() for arc in plan.replayed_points_of(scope)
+    )
     beside = {
         name for name, arcs in requests.items() if arcs and all(askers[arc] == 1 for arc in arcs)
     }
-    apart = set(plan.asked()) - {arc for name in beside for arc in requests[name]}
+    apart = set(plan.replayed_points()) - {arc for name in beside for arc in requests[name]}
     commands: dict[str, list[str]] = {}
     for process in processes(plan):  # jobs come after scopes
         command = [*errata, *process.arguments(reference)]

@@ -127,7 +127,7 @@ class Worker:
         Raises:
             NoSuchPartError: If an arc is not a connection point that some box asks.
         """
-        for arc in self.plan.asked():
+        for arc in self.plan.replayed_points():
             if arcs is None or arc in arcs:
                 self._require(rights.of_sweeper(self.plan, arc))
         self._start(self.parts.services(arcs))

@@ -377,7 +377,7 @@ class ArcInput:
         Copies come from rewritten shadowed records, and from a job on Spark that reruns a task.
         """
         pending = pl.concat(self.pending) if self.pending else self.codec.empty
-        there = self.view.believed(pending)
+        there = self.view.covered(pending)
         taken = there.filter(pl.col("epoch") <= upto)
         if there.height < pending.height or self._repeats:
             content = [name for name in taken.columns if name != "offset"]

@@ -96,7 +96,7 @@ class HeldTuples:
             reached[place] = cluster.end(place)
             there = yield from history(cluster, self.codec, place, since.get(place, 0))
             own = there.filter((pl.col("task") == self.task) & (pl.col("epoch") > index.done))
-            found.append(self.view.believed(own))
+            found.append(self.view.covered(own))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
         last = frames.last(pl.concat(found), self.arc.identity)
         with suppress(FullIndexError), self._writing():

@@ -22,7 +22,7 @@ class CompiledPlan(Plan):
         boxes: By name, in topological order.
         paths: By name of a box that requests history: how its inputs are replayed.
         choices: By name of a box that has a mode: the mode, and why.
-        kept_ms: By connection point: how much event time it really keeps.
+        kept_ms: By connection point: how much event time it keeps, at least what its sources keep.
         requested: The partitions that exchanges request.
     """
 
@@ -43,19 +43,19 @@ class CompiledPlan(Plan):
         Raises:
             NetworkError: If arcs that are read together have different numbers of partitions.
         """
-        where = Placement.of(self.topology, self.requested, topic_partitions, sink_partitions)
-        return replace(self, placement=where)
+        placement = Placement.of(self.topology, self.requested, topic_partitions, sink_partitions)
+        return replace(self, placement=placement)
 
-    def asked(self) -> list[str]:
-        """Return the connection points that some box sends requests to; they need sweepers."""
-        return self._asked(self.boxes)
+    def replayed_points(self) -> list[str]:
+        """Return the connection points that some box replays; they need sweepers."""
+        return self._replayed_by(self.boxes)
 
-    def asked_by(self, scope: Scope) -> list[str]:
-        """Return the connection points that the boxes of a scope send requests to."""
-        return self._asked(scope.boxes)
+    def replayed_points_of(self, scope: Scope) -> list[str]:
+        """Return the connection points that the boxes of a scope replay."""
+        return self._replayed_by(scope.boxes)
 
-    def asked_everywhere(self, box: str) -> list[str]:
-        """Return the connection points of which a box asks all partitions."""
+    def replayed_everywhere(self, box: str) -> list[str]:
+        """Return the connection points of which a box replays all partitions."""
         path = self.paths.get(box)
         return [a.arc.name for a in path.anchors if a.everywhere] if path else []
 
@@ -63,11 +63,11 @@ class CompiledPlan(Plan):
         """Return the radius of an anchor: the largest that any box needs; 0 if none replays it."""
         return max((path.radius_ms(arc) for path in self.paths.values()), default=0)
 
-    def _asked(self, boxes: Iterable[str]) -> list[str]:
-        asked = set[str]()
+    def _replayed_by(self, boxes: Iterable[str]) -> list[str]:
+        replayed = set[str]()
         for box in boxes:
             if box in self.paths:
-                asked |= {anchor.arc.name for anchor in self.paths[box].anchors}
+                replayed |= {anchor.arc.name for anchor in self.paths[box].anchors}
             if box in self.choices and (results := self.choices[box].results):
-                asked.add(results)
-        return [arc for arc in self.topology.arcs if arc in asked]
+                replayed.add(results)
+        return [arc for arc in self.topology.arcs if arc in replayed]

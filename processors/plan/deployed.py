@@ -54,12 +54,12 @@ class Deployed:
     Args:
         deployment: Its version and topics.
         description: The plan's description.
-        under_way: The version that a running switch leads to; None: no switch is running.
+        switching_to: The version that a running switch deploys; None: no switch is running.
     """
 
     deployment: Deployment
     description: Mapping[str, Any]
-    under_way: int | None = None
+    switching_to: int | None = None
 
     @cached_property
     def plan(self) -> Plan:
@@ -108,7 +108,7 @@ def read_plan(cluster: Cluster, network: str) -> Deployed | None:
         reader.close()
     if deployed is None:
         return None
-    coming = deployed.version if announced is None else announced.version
+    newest = deployed.version if announced is None else announced.version
     deployment = Deployment(
         network,
         deployed.deployment,
@@ -116,8 +116,8 @@ def read_plan(cluster: Cluster, network: str) -> Deployed | None:
         deployed.first_epoch,
         dict(deployed.generations),
     )
-    under_way = coming if coming > deployed.version else None
-    return Deployed(deployment, deployed.plan, under_way)
+    switching_to = newest if newest > deployed.version else None
+    return Deployed(deployment, deployed.plan, switching_to)
 
 
 def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:
@@ -131,16 +131,18 @@ def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata u
     Raises:
         NotDeployedError: If it is not deployed.
     """
-    found = read_plan(cluster, network)
-    if found is None:
+    deployed = read_plan(cluster, network)
+    if deployed is None:
         raise NotDeployedError(f"network {network!r} is not deployed on this cluster; {remedy}")
-    return found
+    return deployed
 
 
 def write_plan(cluster: Cluster, plan: Plan, *, first_epoch: int) -> None:
     """Deploy a version of a plan."""
-    own = plan.deployment
-    record = PlanRecord(own.version, first_epoch, own.id, own.generations, plan.describe())
+    deployment = plan.deployment
+    record = PlanRecord(
+        deployment.version, first_epoch, deployment.id, deployment.generations, plan.describe()
+    )
     _write(cluster, plan, record)
 
 
@@ -149,46 +151,46 @@ def announce(cluster: Cluster, plan: Plan) -> None:
     _write(cluster, plan, SwitchRecord(plan.deployment.version))
 
 
-def as_deployed(plan: CompiledPlan, found: Deployed) -> CompiledPlan:
+def as_deployed(plan: CompiledPlan, deployed: Deployed) -> CompiledPlan:
     """Return a network's plan with the deployed numbers of partitions.
 
     Raises:
         PlanMismatchError: If it differs from the deployed plan in anything else.
     """
-    new = added(plan, found)
+    new = added(plan, deployed)
     if new:
         raise PlanMismatchError(
             f"network {plan.network!r} has boxes that are not deployed: {', '.join(new)}; `errata "
             f"backfill NET {' '.join(new)}` fills what they would have written by now and deploys "
-            "them, or run the network as deployed"
+            "them; or run the network as deployed"
         )
-    placement = Placement.load(plan.topology, found.description)
-    return replace(plan, placement=placement, deployment=found.deployment)
+    placement = Placement.load(plan.topology, deployed.description)
+    return replace(plan, placement=placement, deployment=deployed.deployment)
 
 
-def added(plan: Plan, found: Deployed) -> list[str]:
+def added(plan: Plan, deployed: Deployed) -> list[str]:
     """Return the declared boxes of a network that are not deployed.
 
     Raises:
         PlanMismatchError: If the network lacks or changes anything that is deployed.
     """
-    wanted: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
-    there = without_counts(found.description)
-    lost = [repr(box) for box in there["boxes"] if box not in wanted["boxes"]]
-    if lost:
+    declared: dict[str, Any] = json.loads(json.dumps(without_counts(plan.describe())))
+    existing = without_counts(deployed.description)
+    removed = [repr(box) for box in existing["boxes"] if box not in declared["boxes"]]
+    if removed:
         raise PlanMismatchError(
-            f"network {plan.network!r} no longer has {', '.join(lost)}, which is deployed; put it "
-            "back, give the network another name, or give up what is deployed with `errata reset`"
+            f"network {plan.network!r} no longer has {', '.join(removed)}, which is deployed; put "
+            "it back, give the network another name, or delete what is deployed with `errata reset`"
         )
-    changed = sorted(_differences(there, wanted))
+    changed = sorted(_differences(existing, declared))
     if changed:
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with another plan ({', '.join(changed)} "
             "differ); run the network as deployed, or give the changed one another name (new "
             "optional fields of sources: `errata deploy` adds them)"
         )
-    new = wanted["boxes"].keys() - there["boxes"].keys()
-    return list(dict.fromkeys(owner_of(box) for box in wanted["boxes"] if box in new))
+    new = declared["boxes"].keys() - existing["boxes"].keys()
+    return list(dict.fromkeys(owner_of(box) for box in declared["boxes"] if box in new))
 
 
 def deploy(cluster: Cluster, plan: Plan) -> Deployed:
@@ -196,33 +198,33 @@ def deploy(cluster: Cluster, plan: Plan) -> Deployed:
 
     Local state belongs to one deployment: a new cluster starts with new state.
     """
-    found = read_plan(cluster, plan.network)
-    if found is None:
+    deployed = read_plan(cluster, plan.network)
+    if deployed is None:
         write_plan(
             cluster,
             replace(plan, deployment=replace(plan.deployment, id=uuid4().hex[:12])),
             first_epoch=0,
         )
-        found = read_plan(cluster, plan.network)
-        assert found is not None  # it was acknowledged
-    return found
+        deployed = read_plan(cluster, plan.network)
+        assert deployed is not None  # its record was acknowledged
+    return deployed
 
 
-def require_same(plan: CompiledPlan, found: Deployed) -> CompiledPlan:
+def require_same(plan: CompiledPlan, deployed: Deployed) -> CompiledPlan:
     """Return a plan as deployed.
 
     Raises:
         PlanMismatchError: If it differs from the deployed one, numbers of partitions included.
     """
-    there = as_deployed(plan, found)
-    changed = changes(there, plan)
+    as_is = as_deployed(plan, deployed)
+    changed = changes(as_is, plan)
     if changed:
         raise PlanMismatchError(
             f"network {plan.network!r} is deployed with other numbers of partitions "
-            f"({', '.join(map(str, changed))}); `errata deploy` moves what is there, or run it as "
-            "it was"
+            f"({', '.join(map(str, changed))}); run `errata deploy` to move its tuples, or run it "
+            "with the deployed numbers"
         )
-    return there
+    return as_is
 
 
 def changes(old: Plan, new: Plan) -> list[Change]:
@@ -274,7 +276,7 @@ def topic_specs(
         if sink.topic not in existing:
             config = settings.upserts() if sink.envelope == "upsert" else {}
             specs.append(TopicSpec(sink.topic, plan.placement.sink_partitions[sink.topic], config))
-    for arc in plan.asked():
+    for arc in plan.replayed_points():
         specs.append(TopicSpec(plan.deployment.requests(arc), partitions[arc], settings.short()))
     for scope in topology.scopes.values():
         count = partitions[scope.inputs[0]]
@@ -282,24 +284,24 @@ def topic_specs(
     return specs
 
 
-def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+def _differences(deployed: dict[str, Any], declared: dict[str, Any]) -> Iterator[str]:
     """Yield the parts of a deployed plan that differ in another one, which may have more boxes."""
-    for group, known in there.items():
-        own = wanted.get(group, {})
+    for group, expected in deployed.items():
+        actual = declared.get(group, {})
         if group == "sinks":
-            ours = [sink for sink in own if sink["arc"] in there["arcs"]]
-            differing = [s for s in known + ours if s not in own or s not in known]
+            of_arcs = [sink for sink in actual if sink["arc"] in deployed["arcs"]]
+            differing = [s for s in expected + of_arcs if s not in actual or s not in expected]
             yield from (f"sink {sink['topic']!r}" for sink in differing)
         elif group == "scopes":
-            for scope, boxes in known.items():
-                kept = [box for box in own.get(scope, ()) if box in there["boxes"]]
+            for scope, boxes in expected.items():
+                kept = [box for box in actual.get(scope, ()) if box in deployed["boxes"]]
                 if kept != boxes:
                     yield f"scope {scope!r}"
-        elif isinstance(known, dict):
-            yield from (f"{group} {n!r}" for n, value in known.items() if own.get(n) != value)
-        elif own != known:
+        elif isinstance(expected, dict):
+            yield from (f"{group} {n!r}" for n, value in expected.items() if actual.get(n) != value)
+        elif actual != expected:
             yield group
-    yield from (f"sources {n!r}" for n in wanted["sources"] if n not in there["sources"])
+    yield from (f"sources {n!r}" for n in declared["sources"] if n not in deployed["sources"])
 
 
 def _write(cluster: Cluster, plan: Plan, record: AnyPlanRecord) -> None:

@@ -59,19 +59,24 @@ class Placement:
         rekeyed = [name for name, source in topology.sources.items() if source.rekey]
         counts |= {exchange_of(name): counts[name] for name in rekeyed}
         for name, reads in topology.reads.items():
-            asked = requested.get(name) or reads[:1]
-            counts[name] = max(counts[a] for a in asked) if isinstance(asked, tuple) else asked
+            request = requested.get(name) or reads[:1]
+            counts[name] = (
+                max(counts[arc] for arc in request) if isinstance(request, tuple) else request
+            )
         faults = []
         for scope in topology.scopes.values():
             of_inputs = {arc: counts[arc] for arc in scope.inputs}
             if len(set(of_inputs.values())) > 1:
-                listed = ", ".join(f"{count} of {arc!r}" for arc, count in of_inputs.items())
+                actual = ", ".join(f"{count} of {arc!r}" for arc, count in of_inputs.items())
                 remedy = "give their sources the same partitions="
-                faults.append(Fault(scope.name, "inputs of as many partitions", listed, remedy))
+                faults.append(
+                    Fault(scope.name, "inputs with the same number of partitions", actual, remedy)
+                )
         if faults:
             raise NetworkError(topology.network, faults)
-        sunk = {sink.topic: counts[sink.arc] for sink in topology.sinks}
-        return cls(topology, counts, dict(topic_partitions), sunk | dict(sink_partitions or {}))
+        of_sinks = {sink.topic: counts[sink.arc] for sink in topology.sinks}
+        of_sinks |= sink_partitions or {}
+        return cls(topology, counts, dict(topic_partitions), of_sinks)
 
     @classmethod
     def load(cls, topology: Topology, description: Mapping[str, Any]) -> Self:
@@ -88,8 +93,8 @@ class Placement:
 
     def tasks(self, scope: str) -> list[str]:
         """Return the tasks of a scope, one per partition."""
-        own = ScopeId.parse(scope)
-        return [str(own.task(partition)) for partition in range(self.task_count(own))]
+        scope_id = ScopeId.parse(scope)
+        return [str(scope_id.task(number)) for number in range(self.task_count(scope_id))]
 
     def ingest_tasks(self, sources: Iterable[str] | None = None) -> list[str]:
         """Return the tasks that ingest some sources; None for all sources."""

@@ -30,8 +30,8 @@ class ForeignSchemaError(ErrataError):
 class Plan:
     """A network's plan, as the compiler makes it or as it is read back from the plan topic.
 
-    Readers of arcs and reports need no more. Who runs boxes needs a
-    `errata.processors.plan.compiled.CompiledPlan`.
+    Readers of arcs and reports need no more. A process that runs boxes needs
+    a `errata.processors.plan.compiled.CompiledPlan`.
 
     Args:
         placement: Where it runs, and by its `topology`, what runs.
@@ -53,9 +53,9 @@ class Plan:
 
     def group_topic(self, scope: str) -> str:
         """Return a topic with one partition per task of a scope, for its consumer group."""
-        own = ScopeId.parse(scope)
-        if own.is_ingest:
-            return self.topology.sources[own.name].topic
+        scope_id = ScopeId.parse(scope)
+        if scope_id.is_ingest:
+            return self.topology.sources[scope_id.name].topic
         return self.deployment.replies(self.topology.scopes[scope])
 
     def readable(self, arc: str) -> Arc:
@@ -68,10 +68,10 @@ class Plan:
         known = [name for name in topology.topics if not topology.arcs[name].exchange]
         if arc in known:
             return topology.arcs[arc]
-        lacks = f"network {self.network!r} has no arc {arc!r}"
+        fault = f"network {self.network!r} has no arc {arc!r}"
         if arc in topology.arcs:
-            lacks = f"arc {arc!r} stays inside the processes of network {self.network!r}"
-        raise NoSuchArcError(f"{lacks}; it can be read: {', '.join(known)}")
+            fault = f"arc {arc!r} stays inside the processes of network {self.network!r}"
+        raise NoSuchArcError(f"{fault}; these can be read: {', '.join(known)}")
 
     def written(self, arc: str, registry: Registry) -> tuple[Arc, dict[str, int]]:
         """Return an arc with its fields in wire order, and its schemas' ids by subject.

@@ -82,14 +82,14 @@ class Topology:
         scope_of = {box: scope for scope, members in scopes.items() for box in members}
         needed = arcs if every_arc else _arcs_with_topics(arcs, sources, reads, scope_of)
         topics = tuple(name for name, arc in arcs.items() if name in needed and not arc.sink)
-        made = {}
+        built: dict[str, Scope] = {}
         for name, members in scopes.items():
             if members:
-                made[name] = _scope(name, members, reads=reads, topics=topics, spark=spark)
+                built[name] = _scope(name, members, reads=reads, topics=topics, spark=spark)
             else:
                 source = next(source for source in sources if owning_scope(source) == name)
-                made[name] = Scope(name, (), (exchange_of(source),), (source,))
-        return cls(network, sources, arcs, boxes, reads, made, topics, sinks, spark, modes)
+                built[name] = Scope(name, (), (exchange_of(source),), (source,))
+        return cls(network, sources, arcs, boxes, reads, built, topics, sinks, spark, modes)
 
     @classmethod
     def load(cls, description: Mapping[str, Any]) -> Self:
@@ -130,13 +130,15 @@ class Topology:
     @cached_property
     def sources_of(self) -> dict[str, tuple[str, ...]]:
         """By arc: the sources that it comes from, in order."""
-        found: dict[str, tuple[str, ...]] = {}
+        known: dict[str, tuple[str, ...]] = {}
 
         def sources(arc: str) -> tuple[str, ...]:
-            if arc not in found:
+            if arc not in known:
                 above = [source for read in self.reads.get(arc, ()) for source in sources(read)]
-                found[arc] = tuple(dict.fromkeys(above)) or (read_by(arc),)  # itself, or its owner
-            return found[arc]
+                known[arc] = tuple(dict.fromkeys(above)) or (
+                    read_by(arc),
+                )  # a source, or its exchange
+            return known[arc]
 
         return {arc: sources(arc) for arc in self.arcs}
 
@@ -148,13 +150,13 @@ class Topology:
     @cached_property
     def moved(self) -> frozenset[str]:
         """The arcs downstream of a map that replaces the event time, its own arc among them."""
-        found: dict[str, bool] = {}
+        known: dict[str, bool] = {}
 
         def is_moved(arc: str) -> bool:
-            if arc not in found:
+            if arc not in known:
                 replaces = self.arcs[arc].event_time in self.boxes.get(arc, {}).get("map", ())
-                found[arc] = replaces or any(map(is_moved, self.reads.get(arc, ())))
-            return found[arc]
+                known[arc] = replaces or any(map(is_moved, self.reads.get(arc, ())))
+            return known[arc]
 
         return frozenset(filter(is_moved, self.arcs))
 
@@ -173,8 +175,8 @@ class Topology:
 
     def emitted(self, scope: Scope) -> list[str]:
         """Return the arcs of a scope that are written to a topic: their own, or a sink's."""
-        sunk = {sink.arc for sink in self.sinks}
-        return [box for box in scope.boxes if box in scope.outputs or box in sunk]
+        with_sinks = {sink.arc for sink in self.sinks}
+        return [box for box in scope.boxes if box in scope.outputs or box in with_sinks]
 
     def closes_windows(self, scope: str) -> bool:
         """Whether windows of a scope may close in an epoch without input."""

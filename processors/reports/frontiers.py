@@ -69,14 +69,14 @@ class Watermarks:
     def line(self, sources: tuple[str, ...]) -> Line:
         """Return the watermark of some sources."""
         if sources not in self._lines:
-            self._lines[sources] = self._made(sources)
+            self._lines[sources] = self._computed(sources)
         return self._lines[sources]
 
     def changed(self, source: str) -> None:
         """Drop cached watermarks: an ingest task of this source has reported."""
-        self._lines = {own: line for own, line in self._lines.items() if source not in own}
+        self._lines = {key: line for key, line in self._lines.items() if source not in key}
 
-    def _made(self, sources: tuple[str, ...]) -> Line:
+    def _computed(self, sources: tuple[str, ...]) -> Line:
         reports = [self.of(task) for task in self.plan.placement.ingest_tasks(sources)]
         floors = [(f.epoch, f.watermark) for r in reports for f in r.floors if f.sources == sources]
         events = sorted(
@@ -85,16 +85,16 @@ class Watermarks:
             for epoch, watermark in report.watermarks
         )
         now = [NEVER] * len(reports)
-        found = dict.fromkeys(sorted(epoch for epoch, _ in floors), NEVER)
+        rises = dict.fromkeys(sorted(epoch for epoch, _ in floors), NEVER)
         for epoch, number, watermark in events:
             now[number] = watermark
-            found[epoch] = combined(now)  # an epoch's last value wins: its events are simultaneous
+            rises[epoch] = combined(now)  # an epoch's last value wins: its events are simultaneous
         for epoch, watermark in floors:
-            found[epoch] = max(found[epoch], watermark)
+            rises[epoch] = max(rises[epoch], watermark)
         line, highest = Line([], []), NEVER
-        for epoch in sorted(found):
-            if found[epoch] > highest:
-                highest = found[epoch]
+        for epoch in sorted(rises):
+            if rises[epoch] > highest:
+                highest = rises[epoch]
                 line.epochs.append(epoch)
                 line.values.append(highest)
         return line
@@ -144,7 +144,9 @@ class Frontiers:
             for scope in plan.topology.scopes
             for number, task in enumerate(plan.placement.tasks(scope))
         }
-        self._nodes, self._tracker = self._built([*plan.placement.ingest_tasks(), *self._reads])
+        self._nodes, self._tracker = self._build_graph(
+            [*plan.placement.ingest_tasks(), *self._reads]
+        )
         self._readers: dict[str, set[str]] = {task: set() for task in self._nodes}
         for task, places in self._reads.items():
             for arc, number in places:
@@ -160,10 +162,10 @@ class Frontiers:
             ]
             for source in plan.topology.sources
         }
-        self._told: dict[Location, Epoch] = {}
+        self._tracked: dict[Location, Epoch] = {}
         self._stale = set(self._nodes)
 
-    def _built(self, tasks: list[str]) -> tuple[dict[str, int], Tracker[Epoch]]:
+    def _build_graph(self, tasks: list[str]) -> tuple[dict[str, int], Tracker[Epoch]]:
         graph = Builder(self.plan.network, IDENTITY)
         nodes = {}
         for task in tasks:
@@ -201,18 +203,18 @@ class Frontiers:
         """Return the last epoch that a task can no longer produce."""
         if self._stale:
             self._follow()
-        found = self._tracker.frontier(Source(self._nodes[task], 0))
-        return max(self.of(task).done, found[0] - 1 if found else ALL)
+        first = self._tracker.frontier(Source(self._nodes[task], 0))
+        return max(self.of(task).done, first[0] - 1 if first else ALL)
 
     def _follow(self) -> None:
         stale, self._stale = self._stale, set()
         for task in stale:
             for location, epoch in self._pointstamps(task).items():
-                told = self._told.pop(location, None)
-                if told is not None:
-                    self._tracker.update(location, told, -1)
+                before = self._tracked.pop(location, None)
+                if before is not None:
+                    self._tracker.update(location, before, -1)
                 if epoch is not None:
-                    self._told[location] = Epoch(epoch)
+                    self._tracked[location] = Epoch(epoch)
                     self._tracker.update(location, Epoch(epoch), 1)
         self._tracker.propagate_all()
 
@@ -221,11 +223,13 @@ class Frontiers:
         node, done = self._nodes[task], self.of(task).done
         if task not in self._reads:
             return {Source(node, 0): done + 1}
-        waiting = (done + 1 if there else None for there in self._waiting(task))
-        own: dict[Location, int | None] = {Target(node, n): at for n, at in enumerate(waiting)}
-        return {Source(node, 0): self.closing(task, after=done), **own}
+        of_inputs: dict[Location, int | None] = {
+            Target(node, port): done + 1 if has_records else None
+            for port, has_records in enumerate(self._have_unprocessed(task))
+        }
+        return {Source(node, 0): self.closing(task, after=done), **of_inputs}
 
-    def _waiting(self, task: str) -> Iterator[bool]:
+    def _have_unprocessed(self, task: str) -> Iterator[bool]:
         """Yield for each input of a task whether it has unprocessed records."""
         scope, done = TaskId.parse(task).scope, self.of(task).done
         for arc, number in self._reads[task]:

@@ -51,8 +51,8 @@ class View:
         self.invalid_count = 0
         """Number of invalid reports."""
         self.validator = ReportValidator(plan, cluster.ends)
-        self._read: dict[str, Report] = {}
-        self._heard: list[tuple[str, Report, int]] = []
+        self._last_valid: dict[str, Report] = {}
+        self._arrived: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
         self.version = 1
         """The newest deployed or announced version of the plan."""
@@ -62,7 +62,7 @@ class View:
         for records in self.reader.poll():
             self._take(records)
         with suppress(MovingLeaderError):  # the next poll tries again
-            self._judge()
+            self._validate_arrived()
 
     def catch_up(self, *, limit_s: float = 30.0) -> None:
         """Read every report written before the call, and the declared ends that have arrived.
@@ -76,7 +76,7 @@ class View:
             self._take(records)
         while True:
             try:
-                return self._judge()
+                return self._validate_arrived()
             except MovingLeaderError:
                 if monotonic() > until_s:
                     raise
@@ -89,35 +89,36 @@ class View:
         columns = records.keys, records.values, records.times_ms
         for key, value, time_ms in zip(*columns, strict=True):
             if records.source != self.source:
-                self._take_planned(plan_records.decode(key, value))
+                self._take_plan_record(plan_records.decode(key, value))
             elif key is not None and value is not None:
-                self._hear(key.decode(errors="replace"), value, time_ms)
+                self._receive_report(key.decode(errors="replace"), value, time_ms)
 
-    def _hear(self, key: str, value: bytes, time_ms: int) -> None:
+    def _receive_report(self, key: str, value: bytes, time_ms: int) -> None:
         try:
-            self._heard.append((key, reports.decode(value[framing.HEAD_BYTES :]), time_ms))
+            self._arrived.append((key, reports.decode(value[framing.HEAD_BYTES :]), time_ms))
         except reports.ReportError as error:
             self._ignore(key, InvalidReport(None, str(error), time_ms))
 
-    def _judge(self) -> None:
+    def _validate_arrived(self) -> None:
         """Validate the reports that have arrived; apply the valid ones, ignore the others."""
-        self.validator.look(report for _, report, _ in self._heard)
-        heard, self._heard = self._heard, []
-        for key, report, time_ms in heard:
-            why = f"it speaks of task {report.task!r}"
+        self.validator.fetch_ends(report for _, report, _ in self._arrived)
+        arrived, self._arrived = self._arrived, []
+        for key, report, time_ms in arrived:
+            reason: str | None = f"it is of task {report.task!r}, which is not its key"
             if report.task == key:
-                why = self.validator.why_not(report, before=self._read.get(key, Report(key))) or ""
-            if why:
-                self._ignore(key, InvalidReport(report, why, time_ms))
+                before = self._last_valid.get(key, Report(key))
+                reason = self.validator.why_invalid(report, before=before)
+            if reason is not None:
+                self._ignore(key, InvalidReport(report, reason, time_ms))
                 continue
-            self._read[key] = report
+            self._last_valid[key] = report
             self.note(report)
 
     def _ignore(self, key: str, invalid: InvalidReport) -> None:
         self.ignored[key] = self.invalid[key] = invalid
         self.invalid_count += 1
 
-    def _take_planned(self, record: AnyPlanRecord | None) -> None:
+    def _take_plan_record(self, record: AnyPlanRecord | None) -> None:
         if isinstance(record, EndRecord):
             self.ends[record.source] = dict(record.offsets)
         elif record is not None:
@@ -137,7 +138,7 @@ class View:
 
     def has_read_to(self, end: int) -> bool:
         """Whether all reports before this offset have been applied or ignored."""
-        return self.reader.position(self.source) >= end and not self._heard
+        return self.reader.position(self.source) >= end and not self._arrived
 
     def of(self, task: str) -> Report:
         """Return the newest report of a task; an empty one before its first."""
@@ -159,9 +160,9 @@ class View:
         """Return the last epoch that reports cover now, by task and attempt."""
         return {task: dict(self.of(task).committed) for task in tasks}
 
-    def believed(self, revisions: pl.DataFrame) -> pl.DataFrame:
+    def covered(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions that a report of their task covers; copies stay."""
-        return believed(revisions, self.committed(revisions["task"].unique()))
+        return covered(revisions, self.committed(revisions["task"].unique()))
 
     # ---------------------------------------------------------------- frontiers
 
@@ -198,17 +199,17 @@ class View:
         Ingest refuses tuples that are older than `keep` behind the watermark of their partition. An
         idle or ended partition does not report that watermark; the result is then `NEVER`.
         """
-        plan, found = self.plan, [FOREVER]
+        plan, times_ms = self.plan, [FOREVER]
         for source in plan.topology.sources_of[arc]:
             keep_ms = plan.topology.arcs[source].keep_ms
             for task in self.tasks(ingest_scope(source)):
                 pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
                 known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
-                found.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
-        return NEVER if arc in plan.topology.moved else min(found)
+                times_ms.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
+        return NEVER if arc in plan.topology.moved else min(times_ms)
 
 
-def believed(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
+def covered(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:
     """Return the revisions that a report covers.
 
     Args:
@@ -248,7 +249,7 @@ def settled(view: View, arc: str, *, now_ms: int | None = None) -> tuple[int, li
     partitions, starts = range(view.plan.placement.partitions[arc]), []
     for partition in partitions:
         place = TopicPartition(view.plan.deployment.topic(arc), partition)
-        end = view.cluster.end(place)  # asked first: offset_at may return a later one
+        end = view.cluster.end(place)  # read first: offset_at may return a later one
         starts.append(min(end, view.cluster.offset_at(place, now_ms - _LONGEST_MS)))
     view.catch_up()
     writers = {writer for partition in partitions for writer in view.writers(arc, partition)}

@@ -42,8 +42,8 @@ class ReportValidator:
     def __init__(
         self, plan: Plan, ends: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
     ) -> None:
-        self.plan, self._ask_ends = plan, ends
-        self._own: dict[str, tuple[set[TopicPartition], set[TopicPartition]]] = {}
+        self.plan, self._read_ends = plan, ends
+        self._partitions: dict[str, tuple[set[TopicPartition], set[TopicPartition]]] = {}
         self._ends: dict[TopicPartition, int] = {}
 
     def knows(self, task: str) -> bool:
@@ -57,10 +57,10 @@ class ReportValidator:
         parts: Collection[str] = plan.topology.sources if scope.is_ingest else plan.topology.scopes
         return scope.name in parts and known.partition < plan.placement.task_count(scope)
 
-    def look(self, reports: Iterable[Report]) -> None:
+    def fetch_ends(self, reports: Iterable[Report]) -> None:
         """Fetch the end offsets that validating these reports needs, with at most one request.
 
-        Call it with newly arrived reports, before `why_not`.
+        Call it with newly arrived reports, before `why_invalid`.
         """
         unseen = {
             place
@@ -69,41 +69,41 @@ class ReportValidator:
             if end > self._end(place)
         }
         if unseen:
-            self._ends |= self._ask_ends(unseen)
+            self._ends |= self._read_ends(unseen)
 
     def note(self, report: Report) -> None:
-        """Note that the records a report claims exist, as known from a valid or own report."""
+        """Note that the records that a valid report, or one of this process, claims exist."""
         for place, end in self._claims(report):
             self._ends[place] = max(end, self._end(place))
 
-    def why_not(self, report: Report, *, before: Report) -> str | None:
+    def why_invalid(self, report: Report, *, before: Report) -> str | None:
         """Return why a report is invalid; None if it is valid.
 
         Args:
             report: The report.
             before: The task's report before it.
         """
-        return next(self._against(report, before), None)
+        return next(self._reasons(report, before), None)
 
-    def _against(self, report: Report, before: Report) -> Iterator[str]:
-        task, ours = report.task, report.plan in ("", self.plan.fingerprint)
+    def _reasons(self, report: Report, before: Report) -> Iterator[str]:
+        task, is_same_plan = report.task, report.plan in ("", self.plan.fingerprint)
         if not self.knows(task):
-            if ours:
+            if is_same_plan:
                 yield f"the plan has no task {task!r}"
             return
-        if ours and not TaskId.parse(task).scope.is_sweeper:
-            for what, told, own in zip(
-                ("written to", "read"),
+        if is_same_plan and not TaskId.parse(task).scope.is_sweeper:
+            for action, claimed, allowed in zip(
+                ("write", "read"),
                 (report.ends, report.resume),
-                self._places(task),
+                self._partitions_of(task),
                 strict=True,
             ):
-                for place in told:
-                    if place not in own:
-                        yield f"it has not {what} {told_of(place)}, which is not its own"
+                for place in claimed:
+                    if place not in allowed:
+                        yield f"it names {text_of(place)}, which its task does not {action}"
         for place, end in self._claims(report):
             if end > self._end(place):
-                wrote = f"it has written up to offset {end} of {told_of(place)}"
+                wrote = f"it has written up to offset {end} of {text_of(place)}"
                 yield f"{wrote}, which ends at {self._end(place)}"
         if report.attempt < before.attempt:
             yield f"its attempt {report.attempt} follows attempt {before.attempt}"
@@ -113,22 +113,22 @@ class ReportValidator:
             yield f"it goes back from epoch {before.done} to {report.done}"
         for place, (offset, _) in report.ends.items():
             if offset < before.ends.get(place, (0, 0))[0]:
-                yield f"the end of what it wrote to {told_of(place)} goes back to {offset}"
+                yield f"the end of what it wrote to {text_of(place)} goes back to {offset}"
 
     def _claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
         """Yield the task's own output partitions in a report, and where its records end there."""
         if self.knows(report.task) and not TaskId.parse(report.task).scope.is_sweeper:
-            written, _ = self._places(report.task)
+            written, _ = self._partitions_of(report.task)
             yield from ((at, end) for at, (end, _) in report.ends.items() if at in written)
 
     def _end(self, place: TopicPartition) -> int:
         return self._ends.get(place, 0)
 
-    def _places(self, task: str) -> tuple[set[TopicPartition], set[TopicPartition]]:
+    def _partitions_of(self, task: str) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions that a task writes, and those that it reads; not for sweepers."""
-        if task not in self._own:
-            self._own[task] = set(self._written(task)), set(self._read(task))
-        return self._own[task]
+        if task not in self._partitions:
+            self._partitions[task] = set(self._written(task)), set(self._read(task))
+        return self._partitions[task]
 
     def _written(self, task: str) -> Iterator[TopicPartition]:
         plan, scope = self.plan, str(TaskId.parse(task).scope)
@@ -141,14 +141,14 @@ class ReportValidator:
                         yield TopicPartition(plan.deployment.topic(arc), number)
 
     def _read(self, task: str) -> Iterator[TopicPartition]:
-        plan, own = self.plan, TaskId.parse(task)
-        if own.scope.is_ingest:
-            yield TopicPartition(plan.topology.sources[own.scope.name].topic, own.partition)
+        plan, task_id = self.plan, TaskId.parse(task)
+        if task_id.scope.is_ingest:
+            yield TopicPartition(plan.topology.sources[task_id.scope.name].topic, task_id.partition)
             return
-        for arc in plan.topology.scopes[own.scope.name].inputs:
-            yield TopicPartition(plan.deployment.topic(arc), own.partition)
+        for arc in plan.topology.scopes[task_id.scope.name].inputs:
+            yield TopicPartition(plan.deployment.topic(arc), task_id.partition)
 
 
-def told_of(place: TopicPartition) -> str:
+def text_of(place: TopicPartition) -> str:
     """Return a partition as text for messages."""
     return f"partition {place.partition} of {place.topic}"

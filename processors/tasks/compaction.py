@@ -132,7 +132,7 @@ class CompactionGuard:
             str(ScopeId.parse(scope).task(partition)) for scope in plan.topology.readers(arc)
         ]
         reported = [view.frontier(reader) for reader in readers]
-        if arc in plan.asked():
+        if arc in plan.replayed_points():
             sweeper = view.of(str(ScopeId.of_sweeper(arc).task(partition)))
             reported.append(sweeper.done if sweeper.plan == plan.fingerprint else -1)
         return min(reported, default=self.attempt.report.done)
@@ -168,7 +168,7 @@ class CompactionGuard:
         if uncovered.is_empty():
             return []
         every = yield from history(shared.cluster, codec, place, 0)
-        own = shared.view.believed(every.filter(pl.col("task") == report.task))
+        own = shared.view.covered(every.filter(pl.col("task") == report.task))
         identities = codec.identities(uncovered).unique()
         last = last_of(own, identities, identity=list(codec.arc.identity))
         return [

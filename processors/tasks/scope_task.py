@@ -249,7 +249,7 @@ class ScopeTask(Task):
             codec, arc = self.shared.codec(name), self.plan.topology.arcs[name]
             place = TopicPartition(codec.topic, self.partition)
             found = yield from history(self.cluster, codec, place, 0)
-            own = self.view.believed(found.filter(pl.col("task") == self.name))
+            own = self.view.covered(found.filter(pl.col("task") == self.name))
             emitted = frames.fold(own, arc.identity, list(arc.fields))
             settled_ms = self.report.settled_ms
             changed = rebuild.difference(arc, emitted, made[name], settled=settled_ms)

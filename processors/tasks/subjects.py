@@ -56,10 +56,10 @@ def planned(plan: CompiledPlan) -> dict[str, dict[str, Any]]:
         Outgoing(plan.topology.arcs[sink.arc], sink.topic, sink.envelope, sink.format, found)
     found.register(f"{names.progress_topic(plan.network)}-value", reports.SCHEMA)
     found.register(f"{names.dead_letters_topic(plan.network)}-value", dead_letter.SCHEMA)
-    for asked in plan.asked():
+    for asked in plan.replayed_points():
         found.register(f"{plan.deployment.requests(asked)}-value", replay.REQUEST_SCHEMA)
     for scope in plan.topology.scopes.values():
-        if plan.asked_by(scope):
+        if plan.replayed_points_of(scope):
             found.register(f"{plan.deployment.replies(scope)}-value", replay.REPLY_SCHEMA)
     return found.schemas
 

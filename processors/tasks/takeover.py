@@ -157,7 +157,7 @@ def contents(shared: Shared, arc: str, *, fields: Fields) -> Generator[bool, Non
     for partition in range(shared.plan.placement.partitions[arc]):
         place = TopicPartition(codec.topic, partition)
         found = yield from history(shared.cluster, codec, place, 0)
-        last = frames.last(shared.view.believed(found), kind.identity)
+        last = frames.last(shared.view.covered(found), kind.identity)
         parts.append(last.filter(pl.col("op") != frames.DELETE))
     absent = {frames.BEFORE + name: field.dtype for name, field in fields.items()}
     for name, field in fields.items():

@@ -180,7 +180,7 @@ class Report:
     held: tuple[int, int] | None = None
 
     def covers(self, attempt: int, epoch: int) -> bool:
-        """Whether the report covers a record (``docs/protocol.md#5-what-a-reader-believes``)."""
+        """Whether the report covers a record (``docs/protocol.md#5-committed-records``)."""
         return epoch <= self.committed.get(attempt, NEVER)
 
 

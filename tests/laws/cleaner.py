@@ -59,7 +59,7 @@ class Cleaner:
         passed = [
             self.view.of(task).done
             for scope in plan.topology.scopes.values()
-            if arc in plan.asked_by(scope)
+            if arc in plan.replayed_points_of(scope)
             for task in plan.placement.tasks(scope.name)
         ]
         passed += [

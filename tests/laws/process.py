@@ -70,7 +70,7 @@ def kinds(
         parts = [every] if rng.random() < 0.5 else [(p,) for p in every]
         found += [Kind("scope", name, part, has_beside) for part in parts]
     if over_topics:
-        for arc in plan.asked():
+        for arc in plan.replayed_points():
             found.append(Kind("sweep", arc, tuple(range(plan.placement.partitions[arc]))))
     return found
 
@@ -125,11 +125,11 @@ class Process:
                 task = OwnerTask(self.shared, source, partition=partition, folder=folder)
                 self.tasks.append(task)
             return
-        everywhere = {arc for box in scope.boxes for arc in self.plan.asked_everywhere(box)}
+        everywhere = {arc for box in scope.boxes for arc in self.plan.replayed_everywhere(box)}
         besides: dict[str, dict[int, Sweeper]] = {}
         for partition in self.kind.partitions:
             if self.kind.beside:
-                for arc in self.plan.asked_by(scope):
+                for arc in self.plan.replayed_points_of(scope):
                     count = self.plan.placement.partitions[arc]
                     own = besides.setdefault(arc, {})
                     for number in range(count) if arc in everywhere else [partition]:

@@ -92,7 +92,7 @@ class Switching(Simulation):
             if self._life(tapes, old, new, may_die=died < DIED_AT_MOST):
                 break
         found = read_plan(self.cluster, new.network)
-        assert (found.deployment.version, found.under_way) == (new.deployment.version, None)
+        assert (found.deployment.version, found.switching_to) == (new.deployment.version, None)
         self.since, self.plan = found.deployment.first_epoch - 1, new
         self.shape = replace(self.shape, plan=new)
         self.history.read()

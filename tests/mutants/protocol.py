@@ -66,7 +66,7 @@ PROTOCOL = [
         "return max(known, default=NEVER)",
     ),
     Mutant(
-        "a lone writer's records are believed unreported",
+        "a lone writer's records count as committed without a report",
         "processors/reports/progress_view.py",
         'return revisions.filter(pl.col("epoch") <= last[0])',
         "return revisions",
@@ -86,8 +86,8 @@ PROTOCOL = [
     Mutant(
         "a task whose windows are open is taken to be as far as what it reads",
         "processors/reports/frontiers.py",
-        "return {Source(node, 0): self.closing(task, after=done), **own}",
-        "return {Source(node, 0): None, **own}",
+        "return {Source(node, 0): self.closing(task, after=done), **of_inputs}",
+        "return {Source(node, 0): None, **of_inputs}",
     ),
     Mutant(
         "what a task has not read does not hold it back",

@@ -75,7 +75,7 @@ class Fed:
         view = View(self.cluster, plan=plan)
         view.catch_up()
         places = [TopicPartition(codec.topic, p) for p in range(plan.placement.partitions[arc])]
-        found = [view.believed(ended(history(self.cluster, codec, at, 0))) for at in places]
+        found = [view.covered(ended(history(self.cluster, codec, at, 0))) for at in places]
         view.close()
         return found
 

@@ -176,7 +176,7 @@ def test_every_type_keeps_its_values_and_nulls(world: World, session: Any) -> No
 def test_what_is_wrong_is_told_where_the_reader_is_loaded_or_the_stream_started(
     world: World, session: Any, tmp_path: Path
 ) -> None:
-    with pytest.raises(Exception, match="has no arc 'bars'; it can be read: every, few, kept"):
+    with pytest.raises(Exception, match="has no arc 'bars'; these can be read: every, few, kept"):
         asked(session.read, world, "bars")
     rows = asked(session.readStream, world, "few").writeStream.format("noop")
     query = rows.option("checkpointLocation", str(tmp_path)).start()

@@ -75,7 +75,11 @@ def test_who_writes_a_sink_may_write_it_and_who_asks_may_ask(plan: Plan) -> None
 def test_a_sweeper_reads_its_arc_and_replies_to_those_who_ask(plan: Plan) -> None:
     rights = roles(plan)["sweep.trades"]
     assert {"tape.trades", "tape.trades.requests"} <= topics(rights, READ)
-    asking = {f"tape.{name}.replay" for name, s in plan.topology.scopes.items() if plan.asked_by(s)}
+    asking = {
+        f"tape.{name}.replay"
+        for name, s in plan.topology.scopes.items()
+        if plan.replayed_points_of(s)
+    }
     assert topics(rights, WRITE) >= asking
     assert not [r for r in rights if r.kind == TRANSACTIONAL_ID]
 

@@ -24,7 +24,7 @@ def test_a_network_moves_to_other_numbers_of_partitions_while_it_runs(running: R
         running.declare(partitions)
         refused = running.errata("run", "moved.py", "--scope", "up")
         assert refused.returncode == 1
-        assert "`errata deploy` moves what is there" in refused.stderr
+        assert "run `errata deploy` to move its tuples" in refused.stderr
         running.send(100)
         moved = running.errata("deploy", "moved.py")
         assert moved.returncode == 0, moved.stderr

@@ -120,5 +120,5 @@ def test_a_new_version_that_the_registry_would_refuse_makes_nothing(errata, clus
     found = errata("deploy", "new.py")
     assert found.status == 1
     assert "out-value (BACKWARD): field 'fee'" in found.err
-    assert read_plan(cluster, "wider").under_way is None
+    assert read_plan(cluster, "wider").switching_to is None
     assert "wider.trades.v2" not in cluster._logs

@@ -203,13 +203,13 @@ def test_a_process_that_never_reports_is_named_within_two_seconds(world: World) 
             "prices.0",
             200,
             {"ends": {TopicPartition("figure.sums", 1): (5, 200)}},
-            "it has not written to partition 1 of figure.sums, which is not its own",
+            "it names partition 1 of figure.sums, which its task does not write",
         ),
         (
             "prices.0",
             200,
             {"resume": {TopicPartition(ARC, 1): 10}},
-            f"it has not read partition 1 of {ARC}, which is not its own",
+            f"it names partition 1 of {ARC}, which its task does not read",
         ),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_process_of_another_plan_than_the_deployed_one_does_not_work(running: 
     running.declare(2)
     told = refused(running)
     assert "other numbers of partitions" in told
-    assert "`errata deploy` moves what is there" in told
+    assert "run `errata deploy` to move its tuples" in told
     running.declare(4)
     before = attempt(running)
     new = running.start("run", "moved.py", "--scope", "ingest.prices")

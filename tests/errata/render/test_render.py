@@ -68,11 +68,11 @@ def test_every_task_and_sweeper_is_run_by_one_workload(plan: Plan, net: str):
     commands = [p["spec"]["containers"][0]["args"] for p in pods(found_in(plan, net)).values()]
     ours = [name for name, scope in plan.topology.scopes.items() if not scope.on_spark]
     wanted = [["run", "tape.py", "--scope", s, "--shared"] for s in ("ingest.trades", *ours)]
-    wanted += [["sweep", "tape.py", "--arc", arc] for arc in plan.asked()]
+    wanted += [["sweep", "tape.py", "--arc", arc] for arc in plan.replayed_points()]
     wanted += [["spark", "tape.py"], ["deploy", "tape.py"]]
     assert Counter(map(tuple, commands)) == Counter(map(tuple, wanted))
     assert {"work_1", "work-1", "trades-owner"} <= set(ours)
-    assert plan.asked()
+    assert plan.replayed_points()
 
 
 def test_every_command_is_one_of_erratas(plan: Plan, net: str, errata: Errata):

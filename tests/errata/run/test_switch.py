@@ -154,7 +154,7 @@ def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path):
         pass
     found = read_plan(cluster, "grown")
     assert found is not None
-    assert (found.deployment.version, found.under_way) == (2, None)
+    assert (found.deployment.version, found.switching_to) == (2, None)
     assert switch.copied == {"trades": 20, "sums": 0}
 
     for number in range(20):  # corrections come in any partition, also the new one

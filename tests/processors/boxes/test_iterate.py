@@ -237,7 +237,7 @@ def test_a_loop_in_which_each_tuple_is_alone_asks_for_nothing():
     )
     loop = box(net)
     assert not loop.asks
-    assert compile_network(net).asked() == []
+    assert compile_network(net).replayed_points() == []
 
 
 def test_a_body_that_is_not_linear_refuses_by_identity_too():

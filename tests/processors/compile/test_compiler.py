@@ -204,7 +204,7 @@ def test_groups_across_partitions_are_brought_together_by_an_exchange():
     ]
     assert plan.placement.tasks("far") == ["far.0", "far.1", "far.2"]
     assert not plan.paths["near"].everywhere
-    assert plan.asked_everywhere("far") == ["trades"]
+    assert plan.replayed_everywhere("far") == ["trades"]
     assert plan.paths["far"].anchors[0].pushed == {"desk": "desk"}
 
 

@@ -62,7 +62,7 @@ def test_a_diamond_gives_one_revision_for_a_revision():
 
 def test_sides_of_one_source_joined_on_its_identity_ask_for_no_history():
     plan = compile_network(ratio(keep=None))
-    assert plan.asked() == []
+    assert plan.replayed_points() == []
     assert plan.boxes["ratio"].inputs == ("a",)
 
 

@@ -125,7 +125,9 @@ def test_a_registry_without_the_arcs_schema_or_with_another_one_is_refused():
 
 def test_only_arcs_with_a_topic_of_their_own_can_be_read_and_the_others_are_told_why():
     found = through_the_topic(placed(network()))[1]
-    with pytest.raises(NoSuchArcError, match=r"no arc 'nine'; it can be read: (?!.*exchange).*one"):
+    with pytest.raises(
+        NoSuchArcError, match=r"no arc 'nine'; these can be read: (?!.*exchange).*one"
+    ):
         found.readable("nine")
     with pytest.raises(NoSuchArcError, match="arc 'inside' stays inside the processes"):
         found.readable("inside")

@@ -118,15 +118,15 @@ def test_a_report_waits_while_nobody_knows_whether_its_records_are_there(monkeyp
         world.send(0, insert("a"))
         world.close_epoch()
         with monkeypatch.context() as patch:
-            patch.setattr(view.validator, "_ask_ends", without_leader)
+            patch.setattr(view.validator, "_read_ends", without_leader)
             view.poll()
             assert view.reports == {}
             assert not view.has_read_to(end)
             with pytest.raises(MovingLeaderError):
                 view.catch_up(limit_s=0.1)
         leaders = iter([without_leader, without_leader])
-        ends = view.validator._ask_ends
-        monkeypatch.setattr(view.validator, "_ask_ends", lambda s: next(leaders, ends)(s))
+        ends = view.validator._read_ends
+        monkeypatch.setattr(view.validator, "_read_ends", lambda s: next(leaders, ends)(s))
         view.catch_up()
         assert view.has_read_to(end)
         assert view.reports == world.view.reports
