@@ -163,6 +163,7 @@ def as_deployed(plan: CompiledPlan, found: Deployed) -> CompiledPlan:
             "them, or run the network as deployed"
         )
     placement = Placement.load(plan.topology, found.description)
+    placement = replace(placement, sink_partitions=plan.placement.sink_partitions)
     return replace(plan, placement=placement, deployment=found.deployment)
 
 
