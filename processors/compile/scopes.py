@@ -104,8 +104,8 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
                     "own",
                     place,
                 )
-    for scope in dict.fromkeys(scopes.values()):
-        if ("." in scope and not ScopeId.parse(scope).is_ingest) or not scope:
+    for scope in dict.fromkeys(scopes[name] for name in typed.boxes):
+        if "." in scope or not scope:  # a source's own scope has a dot
             yield Fault(scope, "a scope name without dots", repr(scope), "rename the scope")
     taken = {owning_scope(name) for name, source in typed.sources.items() if source.rekey}
     for scope in sorted(taken & set(scopes.values())):

@@ -165,6 +165,7 @@ def as_deployed(plan: CompiledPlan, deployed: Deployed) -> CompiledPlan:
             "them; or run the network as deployed"
         )
     placement = Placement.load(plan.topology, deployed.description)
+    placement = replace(placement, sink_partitions=plan.placement.sink_partitions)
     return replace(plan, placement=placement, deployment=deployed.deployment)
 
 

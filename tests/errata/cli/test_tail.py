@@ -19,6 +19,7 @@ from errata.settings.loading import load
 from errata.testing import Driver
 from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
+from tests.plans import with_topology
 
 MINUTE = 60_000
 TAIL = ("tail", "tape.py", "sums", "--from-beginning", "--no-follow")
@@ -189,9 +190,8 @@ def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registe
     Path("tape.py").write_text(text.replace(start, '"at": "timestamp-millis", "key": "string", '))
     net, registry = load("tape.py"), SchemaRegistry(driver.cluster)
     plan = compile_network(net, every_arc=True).placed({"prices": 1})
-    plan = replace(
-        plan, sources={"prices": replace(plan.topology.sources["prices"], topic="source.prices")}
-    )
+    prices = replace(plan.topology.sources["prices"], topic="source.prices")
+    plan = with_topology(plan, sources={"prices": prices})
     found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
     for name in ("errata.cli.app.open_deployment", "errata.client.reading.open_network"):
         monkeypatch.setattr(name, lambda *_: found)

@@ -79,7 +79,7 @@ def test_arcs_whose_partitions_change_get_new_topics_and_no_others():
         "arc 'sums': 2 -> 3",
     ]
     back = next_version(new, plan(2, partitions=2))
-    assert (back.topic("trades"), back.version) == ("grown.trades.v3", 3)
+    assert (back.deployment.topic("trades"), back.deployment.version) == ("grown.trades.v3", 3)
     assert back.fingerprint != old.fingerprint
 
 

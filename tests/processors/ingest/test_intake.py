@@ -6,7 +6,6 @@ import pytest
 
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.envelopes.batch import LONGEST_VALUE
-from errata.processors.expressions.expression import compile_event_time
 from errata.processors.ingest.intake import Intake
 from errata.schemas.arc import Arc
 from tests.processors.envelopes.records import Registry, kinds, source, text
@@ -20,8 +19,9 @@ def intake(envelope="upsert", format="json", event_time="cast(day as timestamp)"
     hidden = kinds({"__event_time": "timestamp-millis"})
     arc = Arc("s", fields | hidden, ("key",), "__event_time", ("key",), keep_ms=86_400_000)
     declared = source(envelope, format, {**FIELDS, "at": "timestamp-millis"})
-    computed = compile_event_time(event_time, fields)
-    return Intake(replace(declared, arc=arc, event_time=computed), ArcCodec(arc, "t.s", Registry()))
+    return Intake(
+        replace(declared, arc=arc, event_time=event_time), ArcCodec(arc, "t.s", Registry())
+    )
 
 
 def row(key="a", day="1970-01-03", n=1) -> bytes:
