@@ -200,11 +200,11 @@ def measure_idle(kind: str, *, boxes: int = 4) -> int:
     found = {}
     for order in (STATIC, DYNAMIC):
         run = ScopeRun(plan, replace(scope, order=order), partition=0)
-        live = {name: box.no_live() for name, box in run.keeping.items()}
-        memory = Memory.of(run.keeping, live, done=0, watermark=0)
+        live = {name: box.no_live() for name, box in run.stateful.items()}
+        memory = Memory.of(run.stateful, live, done=0, watermark=0)
         for warm in (True, False):  # what is created once does not count
             cost = Cost()
-            epoch = run.epoch(1, given, memory=memory, watermark=0, own={}, committed=0)
+            epoch = run.epoch(1, given, memory=memory, watermark=0, uncommitted={}, committed=0)
             with counted(cost, within="" if not warm else WATCHED):
                 try:
                     next(epoch)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Refused
 from errata.processors.reports.progress_view import covered
-from errata.processors.tasks.dead_letters import fail_on_refused, letters_of_tuples
+from errata.processors.tasks.dead_letters import dead_letters_of_tuples, fail_on_refused
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.tasks.shared import STOP
 from errata.processors.wire.dead_letter import DeadLetter
@@ -273,7 +273,7 @@ def packed_letters(
     if job.on_error == STOP:
         fail_on_refused(job.plan, result)
     report = Report(job.task(partition), attempt=job.attempts[partition])
-    found = letters_of_tuples(job, [result], partition=partition, report=report)
+    found = dead_letters_of_tuples(job, [result], partition=partition, report=report)
     return [pack(pl.DataFrame(found).with_columns(pl.lit(box).alias(_BOX)))]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from errata.processors.tasks.attempt import commit_reports, produce_records
-from errata.processors.tasks.dead_letters import posted, tally_letters
+from errata.processors.tasks.dead_letters import dead_letter_records, tally_dead_letters
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
@@ -162,7 +162,7 @@ class Reports:
         dead = unpacked_letters(told.letters)
         reports = [self._next(task, told, dead) for task in self.tasks]
         self.transactions.begin()
-        letters = posted(self.shared, [letter for _, letter in dead])
+        letters = dead_letter_records(self.shared, [letter for _, letter in dead])
         if letters:
             produce_records(self.transactions, letters)
             self.transactions.flush()
@@ -182,7 +182,7 @@ class Reports:
             ends[place] = told.ends[own], batch.epoch
         mine = [(box, letter) for box, letter in dead if letter.task == task.name]
         counts.update(str(CountKey("refused", box)) for box, _ in mine)
-        counts.update(tally_letters([letter for _, letter in mine]))
+        counts.update(tally_dead_letters([letter for _, letter in mine]))
         if own == 0:
             counts.update(
                 {str(CountKey(what, self.job.name)): n for what, n in told.counts.items()}

@@ -181,7 +181,7 @@ class Replays:
             ReplayRefusedError: If a sweeper can't give a complete answer.
         """
         asks = questions(self.job, need, batch)
-        answering = self._open().answers(
+        answering = self._open().fetch(
             asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
         )
         try:

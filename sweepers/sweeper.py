@@ -350,7 +350,7 @@ class Beside:
     ) -> None:
         self.sweepers, self.partition = sweepers, partition
 
-    def answers(
+    def fetch(
         self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
     ) -> Generator[bool, None, list[pl.DataFrame]]:
         """Yield until all answers have arrived, then return them in order."""

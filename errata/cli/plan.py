@@ -135,7 +135,7 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
     try:
         schemas = registry(cluster, place.registry)
         plan = coming(load(net), cluster, schemas).plan
-        found = subjects.judged(plan, schemas)
+        found = subjects.verdicts(plan, schemas)
     finally:
         cluster.close()
     bad = [verdict for verdict in found if verdict.kind == INCOMPATIBLE]

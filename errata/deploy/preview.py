@@ -150,7 +150,7 @@ def look(
     refused = [f"topic {d.topic!r} needs {d.key} {d.wanted}" for d in differ if d.remedy]
     create = [spec for spec in specs if spec.name not in there]
     require_absent(place.kafka, [spec.name for spec in create])
-    verdicts = subjects.judged(plan, registry)
+    verdicts = subjects.verdicts(plan, registry)
     bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
     if bad:
         refused.append(str(subjects.IncompatibleSchemaError(plan.network, bad)))

@@ -137,13 +137,12 @@ class Switch:
         outputs: tuple[str, ...] = (),
         transactions: Transactions | None = None,
     ) -> Takeover:
-        come, to = self.old.plan.fingerprint, self.new.plan.fingerprint
         return Takeover(
             shared,
             TaskId.parse(task),
             outputs=outputs,
-            come=come,
-            to=to,
+            to_plan=self.new.plan.fingerprint,
+            from_plan=self.old.plan.fingerprint,
             transactions=transactions,
         )
 

@@ -245,8 +245,8 @@ class Look:
         for task in tasks:
             if not task.started:
                 yield f"task {task.name} is starting"
-            elif task.waits:
-                yield f"task {task.name} waits: {task.waits}"
+            elif task.waits_for:
+                yield f"task {task.name} waits: {task.waits_for}"
         if self._reports_end is None:
             self._reports_end = self.shared.cluster.end(self.shared.view.source)
         knows = self.shared.view.has_read_to(self._reports_end)

@@ -78,29 +78,29 @@ class Results:
         by_order = self._ordering(self.order_by, visible(self.above)) if self.order_by else by_time
         self._orderings = {"": Ordering(), BY_TIME: by_time, BY_ORDER: by_order}
 
-    def make(self, given: str | UserWritten, *, fields: Fields | None = None) -> Result:
+    def make(self, definition: str | UserWritten, *, fields: Fields | None = None) -> Result:
         """Compile a user's text or function into a result.
 
         Args:
-            given: The text or the function.
-            fields: The fields that the text may name; the visible ones when not given.
+            definition: The text or the function.
+            fields: The fields that the text may name; None: the visible ones.
 
         Raises:
             ErrataError: If it is no valid aggregate.
         """
-        if isinstance(given, UserWritten):
-            return self._of_user(given)
-        parsed = parse_aggregate(given, fields or visible(self.above))
-        emissions = tuple(self._emission(given, call) for call in parsed.calls)
+        if isinstance(definition, UserWritten):
+            return self._of_user(definition)
+        parsed = parse_aggregate(definition, fields or visible(self.above))
+        emissions = tuple(self._emission(definition, call) for call in parsed.calls)
         if parsed.is_bare:
-            return Result(emissions, given)
+            return Result(emissions, definition)
         around = parsed.around([emission.type for emission in emissions], self.groups)
-        return Result(emissions, given, around)
+        return Result(emissions, definition, around)
 
-    def _of_user(self, given: UserWritten) -> Result:
+    def _of_user(self, definition: UserWritten) -> Result:
         fields = visible(self.above)
-        arguments = tuple(compile_expression(text, fields) for text in given.arguments)
-        user = UserFunction(given, [argument.type for argument in arguments])
+        arguments = tuple(compile_expression(text, fields) for text in definition.arguments)
+        user = UserFunction(definition, [argument.type for argument in arguments])
         function = user if user.compensates else Accumulating(user)
         return Result((self._shared(function, arguments, None),), user.text)
 
@@ -160,12 +160,12 @@ def type_results(
         is_number = isinstance(box.window, HoppingRows)
         groups[START] = FieldType("long" if is_number else "timestamp-millis")
     try:
-        making = Results(above, groups, tuple(box.order_by))
+        builder = Results(above, groups, tuple(box.order_by))
     except ErrataError as error:
         remedy = 'write fields of its input, as ["size desc", "venue"]'
         fault(typed, box, "fields to order by", error, remedy)
         return {}, ()
-    for name, given in box.results.items():
+    for name, definition in box.results.items():
         if bad_name(name) or name in taken:
             fault(
                 typed,
@@ -174,15 +174,15 @@ def type_results(
                 repr(name),
                 "rename the result",
             )
-        if not isinstance(given, str | UserWritten):
-            found, remedy = repr(given), "write it as text, or give a Compensating function"
-            fault(typed, box, f"an aggregate for {name!r}", found, remedy)
+        if not isinstance(definition, str | UserWritten):
+            actual, remedy = repr(definition), "write it as text, or as a Compensating function"
+            fault(typed, box, f"an aggregate for {name!r}", actual, remedy)
             continue
         try:
-            results[name] = making.make(given)
+            results[name] = builder.make(definition)
         except ErrataError as error:
             fault(typed, box, f"an aggregate for {name!r}", error, "correct the expression")
-    return results, tuple(making.states.values())
+    return results, tuple(builder.states.values())
 
 
 def counting_arc(
@@ -199,15 +199,17 @@ def counting_arc(
         by: Group fields.
         results: Results by name.
     """
-    found = {field: result.type for field, result in results.items()}
-    found |= dict.fromkeys(Counting.counted, FieldType("long"))
+    result_fields = {field: result.type for field, result in results.items()}
+    result_fields |= dict.fromkeys(Counting.counted, FieldType("long"))
     groups = {field: above.fields[field] for field in by}
     if isinstance(window, SlidingRows):
         identity = tuple(dict.fromkeys((*by, *above.identity)))
         fields = groups | {field: above.fields[field] for field in (*identity, above.event_time)}
         shift = above.event_time_shift_ms
-        return Arc(name, fields | found, identity, above.event_time, (), event_time_shift_ms=shift)
-    fields = groups | dict.fromkeys((START, END), FieldType("long")) | found
+        return Arc(
+            name, fields | result_fields, identity, above.event_time, (), event_time_shift_ms=shift
+        )
+    fields = groups | dict.fromkeys((START, END), FieldType("long")) | result_fields
     return Arc(name, fields | {TIME: FieldType("timestamp-millis")}, (*by, START), TIME, ())
 
 
@@ -229,11 +231,11 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
             fault(
                 typed,
                 box,
-                "groups other than the window it gives itself",
+                "group fields other than the bounds of its window, which it adds",
                 repr(name),
                 "map it to another name first",
             )
-    _judge_window(box, above, typed)
+    _check_window(box, above, typed)
     if box.emit not in (declared.ON_CLOSE, declared.ON_UPDATE):
         needed = f"emit={declared.ON_CLOSE!r} or emit={declared.ON_UPDATE!r}"
         remedy = "leave emit out for results once a window is closed"
@@ -246,7 +248,7 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
         )
     positive(typed, box, box.partitions, "partitions")
     horizon_ms = duration(typed, box, box.horizon, "horizon")
-    on_spark = _judge_place(box, typed)
+    on_spark = _check_place(box, typed)
     results, states = type_results(box, above, typed)
     if len(typed.faults) > before:
         return
@@ -293,29 +295,29 @@ def type_aggregate(network: Network, box: declared.Aggregate, typed: Typed) -> N
     typed.boxes[box.name] = make(arc=arc, window=box.window or History(), **common)
 
 
-def _judge_place(box: declared.Aggregate, typed: Typed) -> bool:
+def _check_place(box: declared.Aggregate, typed: Typed) -> bool:
     """Whether an aggregate is placed on Spark; notes faults of the placement."""
     if box.place_of_work not in (None, SPARK):
         remedy = f"write place={SPARK!r}, or leave place out"
-        fault(typed, box, f"a place to work at, {SPARK!r} or none", repr(box.place_of_work), remedy)
+        fault(typed, box, f"place={SPARK!r} or no place", repr(box.place_of_work), remedy)
     on_spark = box.place_of_work == SPARK
     if box.horizon is not None and not on_spark:
-        found, remedy = repr(box.horizon), f"leave horizon out, or write place={SPARK!r}"
-        fault(typed, box, f"horizon= beside place={SPARK!r} only", found, remedy)
+        actual, remedy = repr(box.horizon), f"leave horizon out, or write place={SPARK!r}"
+        fault(typed, box, f"horizon= only with place={SPARK!r}", actual, remedy)
     if isinstance(box.window, RowWindow) and on_spark:
-        found = f"windows that count tuples, beside place={SPARK!r}"
-        remedy = "leave place out, or take windows of time"
-        fault(typed, box, "windows of time for a job on Spark", found, remedy)
+        actual = f"windows that count tuples, with place={SPARK!r}"
+        remedy = "leave place out, or use windows of time"
+        fault(typed, box, "windows of time for a job on Spark", actual, remedy)
     if box.partitions is not None and on_spark:
-        found, remedy = (
+        actual, remedy = (
             repr(box.partitions),
-            "leave it out: its arc has those of its input",
+            "leave it out: its arc has as many as its input",
         )
-        fault(typed, box, f"no partitions= beside place={SPARK!r}", found, remedy)
+        fault(typed, box, f"no partitions= with place={SPARK!r}", actual, remedy)
     return on_spark
 
 
-def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
+def _check_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
     """Note faults of an aggregate's windows."""
     window = box.window
     if window is None:
@@ -334,7 +336,7 @@ def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
             box,
             f"at most {MOST_WINDOWS} windows that hold a tuple",
             f"windows of {window.size_ms} ms every {window.slide_ms} ms",
-            f"let windows start less often, or take sliding({window.size_ms})",
+            f"let windows start less often, or use sliding({window.size_ms})",
         )
     elif isinstance(window, HoppingRows) and window.rows > MOST_WINDOWS * window.every:
         fault(
@@ -342,15 +344,15 @@ def _judge_window(box: declared.Aggregate, above: Arc, typed: Typed) -> None:
             box,
             f"at most {MOST_WINDOWS} windows that hold a tuple",
             f"windows of {window.rows} tuples every {window.every}",
-            f"let windows start less often, or take sliding(rows={window.rows})",
+            f"let windows start less often, or use sliding(rows={window.rows})",
         )
     if above.event_time == HIDDEN_PREFIX + END:
         fault(
             typed,
             box,
-            "tuples that happen at some time",
-            f"{above.name!r} with results over whole histories, which are at the end of time",
-            "take window=None here as well, or windows above",
+            "an input whose tuples have finite event times",
+            f"{above.name!r} with results over whole histories, whose event time is infinite",
+            "use window=None here as well, or windows in the input",
         )
 
 
@@ -363,15 +365,21 @@ def type_distinct(network: Network, box: declared.Distinct, typed: Typed) -> Non
     by = tuple(box.by)
     known(typed, box, by, visible(above), "by")
     if not by:
-        fault(typed, box, "at least one field in by=", "none", "name those that tell tuples apart")
+        fault(
+            typed,
+            box,
+            "at least one field in by=",
+            "none",
+            "name the fields that distinguish tuples",
+        )
     if len(typed.faults) > before:
         return
     partition_by = above.partition_by
     if box.partitions is not None or not set(partition_by) <= set(by):
         above = repartitioned(typed, box.name, above, by=by, partitions=box.partitions)
         partition_by = above.partition_by
-    time, making = above.event_time, Results(above, {})
-    results = {} if time in by else {time: making.make(f"min(`{time}`)", fields=above.fields)}
+    time, builder = above.event_time, Results(above, {})
+    results = {} if time in by else {time: builder.make(f"min(`{time}`)", fields=above.fields)}
     fields = {name: above.fields[name] for name in (*by, *results)}
     arc = Arc(
         box.name,
@@ -389,7 +397,7 @@ def type_distinct(network: Network, box: declared.Distinct, typed: Typed) -> Non
         by=by,
         window=History(),
         results=results,
-        states=tuple(making.states.values()),
+        states=tuple(builder.states.values()),
         mode=UPSTREAM,
         on_update=True,
     )

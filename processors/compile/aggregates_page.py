@@ -99,15 +99,15 @@ def example(text: str) -> str:
         >>> example("sum(price)")
         '43.00'
     """
-    making = Results(SAMPLE, {})
-    result = making.make(text)
+    builder = Results(SAMPLE, {})
+    result = builder.make(text)
     columns = zip(*_ROWS, strict=True)
     types = physical(SAMPLE.fields)
     tuples = pl.DataFrame(dict(zip(SAMPLE.fields, columns, strict=True)), schema=types)
     rows = pl.Series(range(tuples.height), dtype=pl.UInt32)
     group = pl.repeat(0, tuples.height, dtype=pl.UInt32, eager=True)
     columns_of_states = []
-    for state in making.states.values():
+    for state in builder.states.values():
         empty = pl.DataFrame(state.init(1))
         columns_of_states += state.move(empty, tuples, rows=rows, groups=group, sign=1)
     values, _ = result.emitted(pl.DataFrame(columns_of_states))

@@ -108,9 +108,9 @@ def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
     keeps = kept(typed)
     return {
         name: max(keeps[anchor.arc.name] for anchor in paths[name].anchors)
-        if asked is None
-        else asked
-        for name, asked in typed.spark.items()
+        if requested is None
+        else requested
+        for name, requested in typed.spark.items()
     }
 
 
@@ -169,9 +169,9 @@ def _predicate(typed: Typed, box: declared.Where, text: Any) -> Expression | Non
         fault(typed, box, "a predicate over its input's fields", error, "correct the predicate")
         return None
     if predicate.type.kind != "boolean":
-        found = f"{predicate.text!r} of type {predicate.type}"
-        remedy = "compare it with something"
-        fault(typed, box, "a predicate that is true or false", found, remedy)
+        actual = f"{predicate.text!r} of type {predicate.type}"
+        remedy = "compare its value"
+        fault(typed, box, "a predicate that is true or false", actual, remedy)
         return None
     return predicate
 
@@ -227,7 +227,7 @@ def _map(network: Network, box: declared.Map, typed: Typed) -> None:
     if box.partitions is None and not set(expressions) & set(above.partition_by):
         typed.boxes[box.name] = Map(arc, above.name, expressions, read)
     else:
-        made = passing(typed, arc, partitions=box.partitions)
-        typed.boxes[made.name] = Map(made, above.name, expressions, read)
-        typed.boxes[box.name] = Forward(arc, made.name)
+        exchange = passing(typed, arc, partitions=box.partitions)
+        typed.boxes[exchange.name] = Map(exchange, above.name, expressions, read)
+        typed.boxes[box.name] = Forward(arc, exchange.name)
     typed.arcs[box.name] = arc

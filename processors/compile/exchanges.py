@@ -25,11 +25,11 @@ def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
         arc: The arc.
         partitions: Partitions of both; None: as many as the box's input has.
     """
-    made = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
-    typed.arcs[made.name] = made
-    typed.sources_of[made.name] = typed.sources_of[arc.name]
-    typed.exchanged[made.name] = partitions
-    return made
+    exchange = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
+    typed.arcs[exchange.name] = exchange
+    typed.sources_of[exchange.name] = typed.sources_of[arc.name]
+    typed.exchanged[exchange.name] = partitions
+    return exchange
 
 
 def repartitioned(

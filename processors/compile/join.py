@@ -50,9 +50,9 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     keep = duration(typed, box, box.keep, "keep")
     positive(typed, box, box.partitions, "partitions")
     arcs = [typed.arcs[name] for name in box.inputs]
-    judge_how(typed, box)
+    check_how(typed, box)
     on = tuple(box.on)
-    judge_keys(typed, box, (arcs[0], arcs[1]), (on, on))
+    check_keys(typed, box, (arcs[0], arcs[1]), (on, on))
     if len(typed.faults) > before:
         return
     is_left = box.how == "left"
@@ -60,21 +60,27 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     expressions = type_expressions(typed, box, columns | {n: columns[c] for n, c in names.items()})
     event_time, shift = _event_time(arcs)
     sides = Side(box.aliases[0], arcs[0]), Side(box.aliases[1], arcs[1])
-    own = {name: arcs[0].fields[name] for name in on}
+    pair_fields = {name: arcs[0].fields[name] for name in on}
     for side in sides:
         absent = is_left and side is sides[1]
         for name, of in side.carried(on).items():
-            own[name] = side.arc.fields[of].nullable if absent else side.arc.fields[of]
-    identity = tuple(own)
-    if event_time not in own:
-        own[event_time] = FieldType("timestamp-millis")
-    for name in expressions.keys() & own.keys():
-        found = f"{name!r}, which the join gives itself"
-        fault(typed, box, "results under names of their own", found, "rename the result")
+            pair_fields[name] = side.arc.fields[of].nullable if absent else side.arc.fields[of]
+    identity = tuple(pair_fields)
+    if event_time not in pair_fields:
+        pair_fields[event_time] = FieldType("timestamp-millis")
+    for name in expressions.keys() & pair_fields.keys():
+        actual = f"{name!r}, which is a field of the join"
+        fault(
+            typed,
+            box,
+            "results under other names than the join's fields",
+            actual,
+            "rename the result",
+        )
     if len(typed.faults) > before:
         return
-    fields = own | {name: expression.type for name, expression in expressions.items()}
-    sides, shared = brought_together(typed, box, sides, (on, on))
+    fields = pair_fields | {name: expression.type for name, expression in expressions.items()}
+    sides, shared = co_partitioned(typed, box, sides, (on, on))
     arc = Arc(
         box.name,
         fields,
@@ -88,13 +94,13 @@ def type_join(network: Network, box: declared.Join, typed: Typed) -> None:
     typed.boxes[box.name] = Join(arc, sides, on, is_left, expressions, names, shared)
 
 
-def judge_how(typed: Typed, box: declared.Join | declared.Lookup) -> None:
+def check_how(typed: Typed, box: declared.Join | declared.Lookup) -> None:
     """Note a fault unless ``how=`` is ``inner`` or ``left``."""
     if box.how not in HOWS:
         fault(typed, box, f"how={HOWS[0]!r} or how={HOWS[1]!r}", repr(box.how), "use one of those")
 
 
-def judge_keys(
+def check_keys(
     typed: Typed, box: declared.Join | declared.Lookup, arcs: tuple[Arc, Arc], keys: Keys
 ) -> None:
     """Note faults of the fields that are joined on."""
@@ -105,15 +111,15 @@ def judge_keys(
     if not all([known(typed, box, names, visible(arc), "on") for names, arc in sides]):
         return
     left, right = arcs
-    for name, its in zip(*keys, strict=True):
-        one, other = left.fields[name].required, right.fields[its].required
+    for name, other_name in zip(*keys, strict=True):
+        one, other = left.fields[name].required, right.fields[other_name].required
         if one.kind in _INEXACT:
             remedy = "cast it to a decimal in a map"
             fault(typed, box, "fields to join on whose values are exact", f"{name!r} {one}", remedy)
         elif (one.kind, one.scale) != (other.kind, other.scale):
-            named = "" if its == name else f"{its!r} "
-            found = f"{name!r} {one} of {left.name!r} and {named}{other} of {right.name!r}"
-            fault(typed, box, "fields to join on of the same type", found, "map one of them")
+            named = "" if other_name == name else f"{other_name!r} "
+            actual = f"{name!r} {one} of {left.name!r} and {named}{other} of {right.name!r}"
+            fault(typed, box, "fields to join on of the same type", actual, "map one of them")
 
 
 def _names(
@@ -135,24 +141,24 @@ def type_expressions(
     typed: Typed, box: declared.Join | declared.Lookup, fields: Mapping[str, FieldType]
 ) -> dict[str, Expression]:
     """Return the results over fields of both sides; notes faults."""
-    found = {}
+    expressions = {}
     for name, text in box.expressions.items():
         if bad_name(name):
             fault(typed, box, NAME_RULE, repr(name), "rename the result")
         try:
-            found[name] = compile_expression(text, fields)
+            expressions[name] = compile_expression(text, fields)
         except ErrataError as error:
             fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
-    return found
+    return expressions
 
 
 def _event_time(arcs: list[Arc]) -> tuple[str, int]:
     """Return the event-time field of pairs, and its shift in ms."""
-    (one, shift), (other, its) = ((arc.event_time, arc.event_time_shift_ms) for arc in arcs)
-    return (one, shift) if (one, shift) == (other, its) else (TIME, 0)
+    left, right = ((arc.event_time, arc.event_time_shift_ms) for arc in arcs)
+    return left if left == right else (TIME, 0)
 
 
-def brought_together(
+def co_partitioned(
     typed: Typed, box: declared.Join | declared.Lookup, sides: Sides, keys: Keys
 ) -> tuple[Sides, Arc | None]:
     """Return the sides, co-partitioned by the keys, and the arc that both derive from, or None.
@@ -161,7 +167,7 @@ def brought_together(
     Otherwise, unless they are co-partitioned already, each side goes through an exchange.
     """
     left, right = sides
-    alike = {name for name, its in zip(*keys, strict=True) if name == its}
+    alike = {left_key for left_key, right_key in zip(*keys, strict=True) if left_key == right_key}
     ways = [upward(typed, side.arc.name) for side in sides]
     for name in ways[0]:
         top = typed.arcs[name]
@@ -171,7 +177,7 @@ def brought_together(
                 top = repartitioned(typed, box.name, top, by=by, partitions=box.partitions)
             one, other = (way[name] for way in ways)
             return (replace(left, chain=one), replace(right, chain=other)), top
-    if box.partitions is None and _together(typed, [left.arc, right.arc], keys):
+    if box.partitions is None and _are_co_partitioned(typed, [left.arc, right.arc], keys):
         return sides, None
     counts = box.partitions or (left.arc.name, right.arc.name)
 
@@ -182,12 +188,12 @@ def brought_together(
     return (exchanged(left, keys[0]), exchanged(right, keys[1])), None
 
 
-def _together(typed: Typed, arcs: list[Arc], keys: Keys) -> bool:
+def _are_co_partitioned(typed: Typed, arcs: list[Arc], keys: Keys) -> bool:
     """Whether both sides are co-partitioned by the keys."""
     left, right = arcs
     by = left.partition_by
-    its = dict(zip(*keys, strict=True))
-    if not by or tuple(map(its.get, by)) != right.partition_by:
+    right_key = dict(zip(*keys, strict=True))
+    if not by or tuple(map(right_key.get, by)) != right.partition_by:
         return False
     return _count_of(typed, left.name) == _count_of(typed, right.name)
 
@@ -206,22 +212,22 @@ def type_lookup(network: Network, box: declared.Lookup, typed: Typed) -> None:
     before = len(typed.faults)
     keep = duration(typed, box, box.keep, "keep")
     positive(typed, box, box.partitions, "partitions")
-    judge_how(typed, box)
+    check_how(typed, box)
     left, right = typed.arcs[box.input or ""], typed.arcs[box.other]
     on, others = tuple(box.on), tuple(box.on.values())
-    judge_keys(typed, box, (left, right), (on, others))
+    check_keys(typed, box, (left, right), (on, others))
     if unmatched := [name for name in right.identity if name not in others]:
         need = f"the whole identity of {right.name!r} matched, so that there is at most one tuple"
-        remedy = 'match them, as on={"mine": "its"}, or take a join'
+        remedy = 'match them, as on={"field": "its_field"}, or use a join'
         fault(typed, box, need, f"{', '.join(map(repr, unmatched))} left out", remedy)
     if box.alias == left.name:
-        found, remedy = f"{box.alias!r}, which is its input's", 'give it one, with alias="..."'
-        fault(typed, box, f"a name of its own for {right.name!r}", found, remedy)
+        actual, remedy = f"{box.alias!r}, the name of its input", 'name it with alias="..."'
+        fault(typed, box, f"another alias for {right.name!r} than its input's name", actual, remedy)
     fixed = {*left.identity, left.event_time} & set(box.expressions)
     for name in sorted(fixed):
-        found = f"{name!r}, which says which tuple it is or when it happened"
+        actual = f"{name!r} replaced, which is identity or event time"
         remedy = "give the new value another name"
-        fault(typed, box, "identity and event time of its input kept", found, remedy)
+        fault(typed, box, "identity and event time of its input kept", actual, remedy)
     if len(typed.faults) > before:
         return
     is_left = box.how == "left"
@@ -235,7 +241,7 @@ def type_lookup(network: Network, box: declared.Lookup, typed: Typed) -> None:
     expressions = type_expressions(typed, box, kinds)
     if len(typed.faults) > before:
         return
-    sides, shared = brought_together(
+    sides, shared = co_partitioned(
         typed, box, (Side(left.name, left), Side(box.alias, right)), (on, others)
     )
     arc = replace(
@@ -246,7 +252,9 @@ def type_lookup(network: Network, box: declared.Lookup, typed: Typed) -> None:
         keep_ms=keep,
     )
     typed.arcs[arc.name] = arc
-    made = passing(typed, arc) if set(expressions) & set(arc.partition_by) else arc
-    typed.boxes[made.name] = Lookup(made, sides, on, is_left, expressions, names, shared, others)
-    if made is not arc:
-        typed.boxes[arc.name] = Forward(arc, made.name)
+    written = passing(typed, arc) if set(expressions) & set(arc.partition_by) else arc
+    typed.boxes[written.name] = Lookup(
+        written, sides, on, is_left, expressions, names, shared, others
+    )
+    if written is not arc:
+        typed.boxes[arc.name] = Forward(arc, written.name)

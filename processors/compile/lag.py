@@ -34,7 +34,7 @@ def type_lag(network: Network, box: declared.Lag, typed: Typed) -> None:
     known(typed, box, tuple(box.by), visible(above), "by")
     if type(box.offset) is not int or not 0 < box.offset <= MOST_ROWS:
         need = f"offset= as a whole number from 1 to {MOST_ROWS}"
-        fault(typed, box, need, repr(box.offset), "say how many tuples before each to look")
+        fault(typed, box, need, repr(box.offset), "give the number of tuples to look back")
     expressions = _expressions(typed, box, above)
     if len(typed.faults) > before:
         return
@@ -61,18 +61,18 @@ def type_lag(network: Network, box: declared.Lag, typed: Typed) -> None:
 
 def _expressions(typed: Typed, box: declared.Lag, above: Arc) -> dict[str, Expression]:
     """Return the results over the earlier tuple; notes faults."""
-    found = {}
+    expressions = {}
     for name, text in box.expressions.items():
         if bad_name(name):
             fault(typed, box, NAME_RULE, repr(name), "rename the result")
         elif name in above.fields:
-            need = "results under names of their own"
-            fault(typed, box, need, f"{name!r}, which its input has", "rename the result")
+            need = "results under other names than its input's fields"
+            fault(typed, box, need, f"{name!r}, which is a field of its input", "rename the result")
         try:
             if isinstance(text, Opaque):
-                found[name] = text.bound(visible(above))
+                expressions[name] = text.bound(visible(above))
             else:
-                found[name] = compile_expression(text, visible(above))
+                expressions[name] = compile_expression(text, visible(above))
         except ErrataError as error:
             fault(typed, box, f"an expression for {name!r}", error, "correct the expression")
-    return found
+    return expressions

@@ -36,10 +36,10 @@ def type_iterate(
     keep = duration(typed, box, box.keep, "keep")
     positive(typed, box, box.rounds, "rounds")
     for inner in box.body:
-        _judge(typed, box, inner)
+        _check_box(typed, box, inner)
     for sink in box.sinks:
-        found, remedy = f"a sink of {sink.arc!r}", f"let {box.name!r} have it"
-        fault(typed, box, "no sinks within a loop", found, remedy)
+        actual, remedy = f"a sink of {sink.arc!r}", f"give the sink to {box.name!r}"
+        fault(typed, box, "no sinks within a loop", actual, remedy)
     if len(typed.faults) > before:
         return
     start = typed.arcs[box.input or ""]
@@ -57,7 +57,7 @@ def type_iterate(
     type_all(replace(network, declarations=seen, sinks=[]), box.body, inside)
     if len(typed.faults) > before:
         return
-    _judge_result(typed, box, arc, inside.arcs[box.gives])
+    _check_result(typed, box, arc, inside.arcs[box.gives])
     if len(typed.faults) > before:
         return
     boxes = tuple(reversed(list(_needed(inside, box.gives))))
@@ -72,12 +72,12 @@ def type_iterate(
     typed.boxes[arc.name] = Iterate(arc, start.name, entering, body, box.rounds)
 
 
-def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> None:
+def _check_box(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> None:
     """Note faults of a box within a loop: a kind or an option that loops don't allow."""
     if not box.may_turn:
-        found = f"{type(box).__name__.lower()} {box.name!r}"
+        actual = f"{type(box).__name__.lower()} {box.name!r}"
         need = "within a loop where, route, map, union, join, lookup or aggregate"
-        fault(typed, box, need, found, "declare it outside of the loop")
+        fault(typed, box, need, actual, "declare it outside of the loop")
         return
     for option in OUTSIDE:
         if (value := getattr(box, option, None)) is not None:
@@ -88,27 +88,31 @@ def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> N
         fault(typed, box, *wrong)
 
 
-def _judge_result(typed: Typed, box: declared.Iterate, arc: Arc, made: Arc) -> None:
+def _check_result(typed: Typed, box: declared.Iterate, arc: Arc, result: Arc) -> None:
     """Note faults where the arc that a body returns differs from the one that it reads."""
-    for what, needed, found in (
-        ("identity", ", ".join(arc.identity), ", ".join(made.identity)),
-        ("event time", _event_time(arc), _event_time(made)),
+    for what, needed, actual in (
+        ("identity", ", ".join(arc.identity), ", ".join(result.identity)),
+        ("event time", _event_time(arc), _event_time(result)),
     ):
-        if needed != found:
+        if needed != actual:
             need = f"a body that keeps the {what} of {box.input!r}, {needed}"
             fault(
-                typed, box, need, f"{found} of {made.name!r}", "look up from the tuples that turn"
+                typed,
+                box,
+                need,
+                f"{actual} of {result.name!r}",
+                "start each lookup and join from the tuples of the loop",
             )
     for name, kind in arc.fields.items():
-        its = made.fields.get(name)
-        if its is None or not _fits(its, kind):
-            need = f"a body that gives the fields of {box.input!r}: {name!r} {kind}"
+        actual_kind = result.fields.get(name)
+        if actual_kind is None or not _fits(actual_kind, kind):
+            need = f"a body that returns the fields of {box.input!r}: {name!r} {kind}"
             remedy = "cast it in the body, or map it to such a type before the loop"
-            fault(typed, box, need, f"{its or 'none'} of {made.name!r}", remedy)
-    if more := [name for name in made.visible if name not in arc.fields]:
-        need = f"a body that gives the fields of {box.input!r} and no others"
-        found = f"{', '.join(map(repr, more))} of {made.name!r} besides"
-        fault(typed, box, need, found, "map them to something before the loop")
+            fault(typed, box, need, f"{actual_kind or 'none'} of {result.name!r}", remedy)
+    if more := [name for name in result.visible if name not in arc.fields]:
+        need = f"a body that returns the fields of {box.input!r} and no others"
+        actual = f"{', '.join(map(repr, more))} of {result.name!r} as well"
+        fault(typed, box, need, actual, "add them with a map before the loop")
 
 
 def _event_time(arc: Arc) -> str:

@@ -72,20 +72,20 @@ def no_anchor(network: Network, typed: Typed, name: str) -> Fault:
     """Return the fault of a box without a connection point to replay from."""
     sources = typed.sources_of[name]
     mover = next((box for box in _above(typed, name) if box.moves_event_time), None)
-    told = " and ".join(map(repr, sources))
+    named = " and ".join(map(repr, sources))
     job = next((b.arc.name for b in _above(typed, name) if b.arc.name in typed.spark), None)
-    found = f"no arc from source {told} down to it keeps its history"
-    remedy = f'give source {told} keep="..." (e.g. keep="1d")'
+    actual = f"no arc from source {named} down to it keeps its history"
+    remedy = f'give source {named} keep="..." (e.g. keep="1d")'
     if job is not None:
-        found = f"aggregate {job!r} on Spark takes several epochs at once and keeps no history"
+        actual = f"aggregate {job!r} on Spark takes several epochs at once and keeps no history"
         remedy = f'give aggregate {job!r} keep="..." (e.g. keep="1d")'
     elif mover is not None:
         moves = owner_of(mover.arc.name)
-        found = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
+        actual = f"map {moves!r} replaces the event time, and no arc from there keeps its history"
         remedy = f'give map {moves!r} keep="..." (e.g. keep="1d")'
     owner = owner_of(name)
     place = network.declarations[owner].place
-    return Fault(owner, typed.boxes[name].need, found, remedy, place)
+    return Fault(owner, typed.boxes[name].need, actual, remedy, place)
 
 
 def _above(typed: Typed, name: str) -> Iterator[Box]:
@@ -115,21 +115,21 @@ def find_results(typed: Typed, name: str) -> Stored:
         elif hidden is not None:
             why_not = hidden
         else:
-            found, why_not = find_results(typed, reader)
-            if found is not None:
-                return Stored(found, "")
+            stored_in, why_not = find_results(typed, reader)
+            if stored_in is not None:
+                return Stored(stored_in, "")
     return Stored(None, why_not)
 
 
 def filters_between(typed: Typed, name: str, results: str | None) -> tuple[Filter, ...]:
     """Return the filters between an aggregate and the connection point that holds its results."""
-    found: list[Filter] = []
+    filters: list[Filter] = []
     while results is not None and results != name:
         box = typed.boxes[results]
         if box.filter is not None:
-            found.append(box.filter)
+            filters.append(box.filter)
         (results,) = box.inputs
-    return tuple(found)
+    return tuple(filters)
 
 
 def radius_faults(network: Network, typed: Typed, paths: dict[str, ReplayPath]) -> list[Fault]:
@@ -183,8 +183,8 @@ def find_path(typed: Typed, box: Box) -> ReplayPath | None:
         producer = typed.boxes.get(arc.name)
         if producer is None or arc.name in typed.spark:
             return False  # Spark coalesces epochs: its inputs can't reproduce its content as of one
-        asked = producer.replayed_from(pushed)
-        if asked is None:
+        requested = producer.replayed_from(pushed)
+        if requested is None:
             return False
         between.add(arc.name)
         everywhere |= arc.exchange
@@ -192,11 +192,11 @@ def find_path(typed: Typed, box: Box) -> ReplayPath | None:
         ahead |= producer.looks_ahead
         return all(
             walk(typed.arcs[name], fields, extent_ms, everywhere, ahead)
-            for name, fields in asked.items()
+            for name, fields in requested.items()
         )
 
-    asked = [(arc, {own: name for name, own in by.items()}) for arc, by in box.keyed]
-    if not all([walk(arc, pushed, 0, False, False) for arc, pushed in asked]):
+    inputs = [(arc, {field: group for group, field in by.items()}) for arc, by in box.keyed]
+    if not all([walk(arc, pushed, 0, False, False) for arc, pushed in inputs]):
         return None
-    ordered = tuple(found for name, found in typed.boxes.items() if name in between)
+    ordered = tuple(each for name, each in typed.boxes.items() if name in between)
     return ReplayPath(tuple(anchors.values()), ordered, box)

@@ -26,8 +26,8 @@ _KINDS = {NANOS: "timestamp-micros", ZONED: "timestamp-micros"}
 class _UnresolvedError(ErrataError):
     """A source can't be completed: what it needs, what was found, and the remedy."""
 
-    def __init__(self, need: str, found: str, remedy: str) -> None:
-        self.parts = need, found, remedy
+    def __init__(self, need: str, actual: str, remedy: str) -> None:
+        self.parts = need, actual, remedy
         super().__init__(need)
 
 
@@ -94,15 +94,15 @@ def _record(
     try:
         latest = registry.latest(subject)
         if latest is None:
-            found = "no such subject in the registry"
-            raise _UnresolvedError(need, found, f"register its schema, or declare {remedy}")
+            actual = "no such subject in the registry"
+            raise _UnresolvedError(need, actual, f"register its schema, or declare {remedy}")
         sided = what == "fields" and source.envelope in _SIDED
-        found_fields = fields_of(latest[1], subject, inside=_AFTER if sided else "")
+        fields = fields_of(latest[1], subject, inside=_AFTER if sided else "")
     except (UnsupportedSchemaError, NotAvroError) as error:
         raise _UnresolvedError(need, str(error), f"declare {remedy}") from error
-    if not found_fields:
+    if not fields:
         raise _UnresolvedError(need, "a schema without such fields", f"declare {remedy}")
-    return found_fields
+    return fields
 
 
 def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, FieldType]:
@@ -123,7 +123,7 @@ def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, Field
         {'id': 'long', 's': 'string?'}
     """
     prefix = f"{inside}." if inside else ""
-    found: dict[str, FieldType] = {}
+    fields: dict[str, FieldType] = {}
     for column in _columns(schema, inside):
         name = column.removeprefix(prefix)
         try:
@@ -136,8 +136,8 @@ def fields_of(schema: Any, subject: str, *, inside: str = "") -> dict[str, Field
             why = why if kind is None else "a field can't have such a name"
             _LOG.warning("subject '%s': field %r is left out: %s", subject, name, why)
         else:
-            found[name] = kind
-    return found
+            fields[name] = kind
+    return fields
 
 
 def _columns(schema: Any, inside: str) -> list[str]:

@@ -26,19 +26,19 @@ def assign_scopes(network: Network, typed: Typed, faults: list[Fault]) -> dict[s
     chosen = {name for name in typed.boxes if _own_choice(network, name) is not None}
     for name, box in typed.boxes.items():
         above = box.inputs
-        near = {ScopeId.parse(scopes[arc]).name for arc in above}
-        apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
+        input_scopes = {ScopeId.parse(scopes[arc]).name for arc in above}
+        is_apart = name in typed.spark or any(typed.arcs[arc].exchange for arc in above)
         if name in chosen:
             scopes[name] = _own_choice(network, name) or ""
-        elif apart or len(near) > 1:
+        elif is_apart or len(input_scopes) > 1:
             scopes[name] = name.replace(".", "-")  # an exchange's name has a dot
         elif above[0] in typed.spark:
             scopes[name] = above[0] + _READERS
         else:
-            scopes[name] = near.pop()
+            scopes[name] = input_scopes.pop()
     for name in reversed(typed.boxes):
         readers = {scopes[reader] for reader, box in typed.boxes.items() if name in box.inputs}
-        if name not in chosen and len(readers) == 1 and _may_go_along(typed, name):
+        if name not in chosen and len(readers) == 1 and _may_run_on_spark(typed, name):
             on_spark = {scopes[box] for box in typed.spark}
             scopes[name] = readers.pop() if readers <= on_spark else scopes[name]
     faults += scope_faults(network, typed, scopes)
@@ -51,11 +51,11 @@ def _own_choice(network: Network, box: str) -> str | None:
     return None if declaration is None else declaration.scope
 
 
-def _may_go_along(typed: Typed, name: str) -> bool:
+def _may_run_on_spark(typed: Typed, name: str) -> bool:
     """Whether a box can run in the Spark job that reads it: it processes one tuple at a time."""
-    arc, sunk = typed.arcs[name], any(sink.arc == name for sink in typed.sinks)
+    arc, has_sink = typed.arcs[name], any(sink.arc == name for sink in typed.sinks)
     return typed.boxes[name].runs_before_spark and not (
-        arc.exchange or arc.is_connection_point or sunk
+        arc.exchange or arc.is_connection_point or has_sink
     )
 
 
@@ -64,13 +64,13 @@ def spark_faults(network: Network, typed: Typed, scopes: Mapping[str, str]) -> I
     for aggregate in typed.spark:
         scope, place = scopes[aggregate], network.declarations[aggregate].place
         others = [box for box in typed.boxes if scopes[box] == scope and box != aggregate]
-        bad = [box for box in others if not _may_go_along(typed, box)]
+        bad = [box for box in others if not _may_run_on_spark(typed, box)]
         below = [box for box in others if aggregate in typed.boxes[box].inputs]
         if bad or below:
             yield Fault(
                 aggregate,
-                "in its scope, beside it, only filters and maps in front of it that nobody else "
-                "reads, without keep= and sinks",
+                "in its scope no other boxes but filters and maps upstream of it that no other "
+                "box reads, without keep= and sinks",
                 ", ".join(map(repr, dict.fromkeys(bad + below))),
                 "give these a scope of their own, with scope=",
                 place,
@@ -98,7 +98,7 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
             if reaches(after, above, scope):
                 yield Fault(
                     name,
-                    "scopes without a circle",
+                    "scopes without a cycle",
                     f"scope {scope!r} reads from {above!r}, which reads from {scope!r}",
                     "put the boxes between them into one scope, or give this box a scope of its "
                     "own",
@@ -114,21 +114,21 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
         )
     for scope, sources in sources_by_scope(typed, scopes).items():
         if len(sources) > 1:
-            told = " and ".join(sorted(", ".join(some) for some in sources))
+            named = " and ".join(sorted(", ".join(some) for some in sources))
             yield Fault(
                 scope,
                 "boxes that come from the same sources",
-                f"boxes behind {told} in one scope",
+                f"boxes behind {named} in one scope",
                 "give the boxes behind each source a scope of their own, with scope=",
             )
 
 
 def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[tuple[str, ...]]]:
     """Return, for each scope, the sources behind each of its boxes."""
-    found: dict[str, set[tuple[str, ...]]] = {}
+    sources: dict[str, set[tuple[str, ...]]] = {}
     for name in typed.boxes:
-        found.setdefault(scopes[name], set()).add(tuple(sorted(typed.sources_of[name])))
-    return found
+        sources.setdefault(scopes[name], set()).add(tuple(sorted(typed.sources_of[name])))
+    return sources
 
 
 def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
@@ -138,9 +138,9 @@ def reaches(after: dict[str, set[str]], start: str, goal: str) -> bool:
 
 def members(typed: Typed, scopes: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the boxes of each scope, in topological order; none for owners of rekeyed sources."""
-    found: dict[str, list[str]] = {
+    boxes: dict[str, list[str]] = {
         owning_scope(name): [] for name, source in typed.sources.items() if source.rekey
     }
     for name in typed.boxes:
-        found.setdefault(scopes[name], []).append(name)
-    return found
+        boxes.setdefault(scopes[name], []).append(name)
+    return boxes

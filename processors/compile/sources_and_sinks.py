@@ -58,14 +58,14 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
     fields = _fields(box, typed)
     formats = FORMATS.get(box.envelope)
     if formats is None:
-        found, remedy = repr(box.envelope), "use one of those"
-        fault(typed, box, f"an envelope of {', '.join(FORMATS)}", found, remedy)
+        actual, remedy = repr(box.envelope), "use one of those"
+        fault(typed, box, f"an envelope of {', '.join(FORMATS)}", actual, remedy)
     elif box.format not in formats:
         need = f"a format of {', '.join(formats)} for envelope {box.envelope!r}"
         fault(typed, box, need, repr(box.format), "use one of those")
     identity = tuple(box.identity or ())
     if not identity:
-        remedy = 'name the fields that name a tuple, with identity=["..."]'
+        remedy = 'name the fields that identify a tuple, with identity=["..."]'
         fault(typed, box, "an identity", "none", remedy)
     if known(typed, box, identity, fields, "identity"):
         for name in identity:
@@ -179,7 +179,7 @@ def partition_fields(
     if not groups:
         return identity
     shared = [name for name in groups[0] if all(name in other for other in groups)]
-    first: list[str] = next((found for found in groups if found), [])
+    first: list[str] = next((names for names in groups if names), [])
     return tuple(shared or first)
 
 
@@ -215,7 +215,7 @@ def original_arc(source: str) -> Arc:
     return Arc(exchange_of(source), fields, where, "time_ms", (), exchange=True)
 
 
-def originals(held: Sequence[Records]) -> pl.DataFrame:
+def originals(batches: Sequence[Records]) -> pl.DataFrame:
     """Return records as tuples, in order."""
     return pl.concat(
         [
@@ -231,7 +231,7 @@ def originals(held: Sequence[Records]) -> pl.DataFrame:
                     },
                     schema=physical(_WHERE),
                 )
-                for records in held
+                for records in batches
             ),
         ]
     )
@@ -256,9 +256,9 @@ def type_sinks(network: Network, typed: Typed) -> None:
                     Fault(sink.arc, need, repr(value), "use one of those", sink.place)
                 )
         if sink.topic in topics:
-            found = f"{sink.topic!r}, which {topics[sink.topic]!r} uses"
-            need, remedy = "a topic of its own for its sink", "name another topic"
-            typed.faults.append(Fault(sink.arc, need, found, remedy, sink.place))
+            actual = f"{sink.topic!r}, which {topics[sink.topic]!r} uses"
+            need, remedy = "a topic that no other sink or source uses", "name another topic"
+            typed.faults.append(Fault(sink.arc, need, actual, remedy, sink.place))
         topics[sink.topic] = sink.arc
         arc = typed.arcs.get(sink.arc)
         if arc is None:

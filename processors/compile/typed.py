@@ -49,9 +49,9 @@ class Typed:
     is_loop: bool = False
 
 
-def fault(typed: Typed, box: declared.Declaration, need: str, found: object, remedy: str) -> None:
+def fault(typed: Typed, box: declared.Declaration, need: str, actual: object, remedy: str) -> None:
     """Note a fault of a box."""
-    typed.faults.append(Fault(box.name, need, str(found), remedy, box.place))
+    typed.faults.append(Fault(box.name, need, str(actual), remedy, box.place))
 
 
 def duration(typed: Typed, box: declared.Declaration, value: object, what: str) -> int | None:
@@ -118,9 +118,9 @@ def upward(typed: Typed, arc: str) -> dict[str, Chain]:
 
     It ends at a source, an aggregate, a union or a join; the arc itself comes first.
     """
-    found: dict[str, Chain] = {arc: ()}
+    chains: dict[str, Chain] = {arc: ()}
     while (box := typed.boxes.get(arc)) is not None and box.is_tuple_wise:
-        chain = (box, *found[arc])
+        chain = (box, *chains[arc])
         (arc,) = box.inputs
-        found[arc] = chain
-    return found
+        chains[arc] = chain
+    return chains

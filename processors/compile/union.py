@@ -29,9 +29,9 @@ def type_union(network: Network, box: declared.Union, typed: Typed) -> None:
                 fault(
                     typed,
                     box,
-                    f"inputs of the same {what}",
-                    f"{_told(one)} of {first.name!r} and {_told(two)} of {other.name!r}",
-                    "map them to the same" if what == "fields" else "declare them alike",
+                    f"inputs with the same {what}",
+                    f"{_text(one)} of {first.name!r} and {_text(two)} of {other.name!r}",
+                    "map them to the same fields" if what == "fields" else "declare them the same",
                 )
     fields = {n: t for n, t in first.fields.items() if n in _carried(first)}
     for other in inputs[1:]:
@@ -47,9 +47,9 @@ def type_union(network: Network, box: declared.Union, typed: Typed) -> None:
             fault(
                 typed,
                 box,
-                "a field of its own that says where a tuple comes from",
-                f"{tag!r}, which is no free name",
-                'give it one, with tag="..."',
+                "a free field name for the tag that names each tuple's input",
+                f"{tag!r}, which is not free",
+                'name it with tag="..."',
             )
         fields[tag] = FieldType("string")
         identity = (*identity, tag)
@@ -81,7 +81,7 @@ def _event_time(arc: Arc) -> tuple[str, int]:
     return arc.event_time, arc.event_time_shift_ms
 
 
-def _told(what: object) -> str:
+def _text(what: object) -> str:
     if isinstance(what, dict):
         return ", ".join(f"{name} {kind}" for name, kind in what.items())
     return ", ".join(map(str, what)) if isinstance(what, tuple) else str(what)

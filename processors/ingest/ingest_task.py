@@ -24,7 +24,7 @@ from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.source import Source
-from errata.processors.tasks.dead_letters import letters_of_records, tally_records
+from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, Floor
@@ -234,7 +234,7 @@ class IngestTask(Task):
             newest_ms = taken.newest_ms
             counts.update(taken.counts)
         counts.update(read=len(values), passed=decoded.passed)
-        counts.update(tally_records(refused))
+        counts.update(tally_refusals(refused))
         if newest_ms is not None:
             self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
         watermark = FOREVER if ends else IDLE if idle else self.newest_ms
@@ -251,7 +251,7 @@ class IngestTask(Task):
             resume={self.place: self.reader.position(self.place)},
             counts=dict(counts),
         )
-        dead = letters_of_records(
+        dead = dead_letters_of_records(
             self.shared,
             refused,
             originals(held if refused else []),
@@ -272,7 +272,7 @@ class IngestTask(Task):
         assert self.held_tuples is not None
         yield from self.held_tuples.catch_up(self.report)
         self.wait(self.held_tuples.full)
-        yield not self.waits
+        yield not self.waits_for
 
     def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
         """Return the records of these revisions, each addressed to the owners of its identities."""

@@ -22,7 +22,7 @@ from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.source import Source
-from errata.processors.tasks.dead_letters import letters_of_records, tally_records
+from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.task_id import ScopeId
@@ -81,7 +81,7 @@ class OwnerTask(Task):
         if self.held_tuples.is_behind and not self.is_waiting:
             yield from self.held_tuples.catch_up(self.report)
             self.wait(self.held_tuples.full)
-            yield not self.waits
+            yield not self.waits_for
         elif self.held_tuples.is_behind:
             yield False  # the index must first read the deletes that tombstones would remove
         elif epochs and not self.is_waiting:
@@ -103,7 +103,7 @@ class OwnerTask(Task):
             return
         found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
         refused += [Refusal(*row) for row in found.unique(ROW, keep="first").iter_rows()]
-        dead = letters_of_records(
+        dead = dead_letters_of_records(
             self.shared,
             refused,
             passed.drop(NEWEST_MS),
@@ -113,7 +113,7 @@ class OwnerTask(Task):
         )
         counts = Counter(self.report.counts)
         counts.update(taken.counts)
-        counts.update(tally_records(refused))
+        counts.update(tally_refusals(refused))
         resume = {source.place: source.drop(epoch)}
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead)

@@ -135,9 +135,8 @@ class Topology:
         def sources(arc: str) -> tuple[str, ...]:
             if arc not in known:
                 above = [source for read in self.reads.get(arc, ()) for source in sources(read)]
-                known[arc] = tuple(dict.fromkeys(above)) or (
-                    read_by(arc),
-                )  # a source, or its exchange
+                # an arc that no box writes is that of a source, or a source's exchange
+                known[arc] = tuple(dict.fromkeys(above)) or (read_by(arc),)
             return known[arc]
 
         return {arc: sources(arc) for arc in self.arcs}

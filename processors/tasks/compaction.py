@@ -49,15 +49,15 @@ class PendingTombstones:
             emission: The committed emission.
             keys: The record key of each of its revisions.
         """
-        dead = emission.revisions["op"] == frames.DELETE
-        touched = dead
-        waiting = {pending.key for pending in self._epochs if pending.arc == emission.arc}
-        if waiting:
-            touched |= pl.Series(map(waiting.__contains__, keys), dtype=pl.Boolean)
+        is_delete = emission.revisions["op"] == frames.DELETE
+        touched = is_delete
+        awaited = {pending.key for pending in self._epochs if pending.arc == emission.arc}
+        if awaited:
+            touched |= pl.Series(map(awaited.__contains__, keys), dtype=pl.Boolean)
         for row in touched.arg_true():  # few rows: deletes, and rewritten keys
             pending = Deleted(emission.arc, emission.partitions[row], keys[row])
             self._epochs.pop(pending, None)
-            if dead[row]:
+            if is_delete[row]:
                 self._epochs[pending] = emission.epoch
 
     def due(self, passed: Callable[[str, int], int]) -> list[Deleted]:
@@ -100,7 +100,7 @@ class CompactionGuard:
     # ---------------------------------------------------------------- tombstones
 
     def write_tombstones(self) -> Iterator[bool]:
-        """Write tombstones for own deletes that every reader has passed; an idle task calls it.
+        """Write tombstones for deletes that every reader has passed; an idle task calls it.
 
         They go into a transaction of their own, and only for a delete that is still the last record
         of its key: the attempt tracks all that it wrote, and no other task writes the identity.
@@ -144,13 +144,13 @@ class CompactionGuard:
         for arc in self.outputs:
             if not self.shared.plan.topology.arcs[arc].is_connection_point:
                 continue
-            for partition in self._own_partitions(arc):
+            for partition in self._written_partitions(arc):
                 shadowed = yield from self._shadowed(arc, partition)
                 if shadowed:
-                    yield from self._write_again(arc, partition, shadowed)
+                    yield from self._rewrite(arc, partition, shadowed)
 
-    def _own_partitions(self, arc: str) -> list[int]:
-        """Return the partitions that the task writes: all of a source's arc, else its own."""
+    def _written_partitions(self, arc: str) -> list[int]:
+        """Return the partitions that the task writes: all of a source's arc, else one."""
         if arc in self.shared.plan.topology.sources:
             return list(range(self.shared.plan.placement.partitions[arc]))
         return [self.attempt.id.partition]
@@ -168,15 +168,15 @@ class CompactionGuard:
         if uncovered.is_empty():
             return []
         every = yield from history(shared.cluster, codec, place, 0)
-        own = shared.view.covered(every.filter(pl.col("task") == report.task))
+        covered = shared.view.covered(every.filter(pl.col("task") == report.task))
         identities = codec.identities(uncovered).unique()
-        last = last_of(own, identities, identity=list(codec.arc.identity))
+        last = last_of(covered, identities, identity=list(codec.arc.identity))
         return [
             (Meta(task, attempt, epoch), copies)
             for (task, attempt, epoch), copies in last.group_by("task", "attempt", "epoch")
         ]
 
-    def _write_again(
+    def _rewrite(
         self, arc: str, partition: int, copies: list[tuple[Meta, pl.DataFrame]]
     ) -> Iterator[bool]:
         codec, transactions = self.shared.codec(arc), self.attempt.open()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import polars as pl
 
@@ -17,6 +17,7 @@ from errata.processors.boxes.base import Refused
 from errata.processors.envelopes.batch import LONGEST_VALUE, Refusal
 from errata.processors.expressions.opaque import plain
 from errata.processors.plan.plan import Plan
+from errata.processors.tasks.attempt import RecordsByTopic
 from errata.processors.tasks.scope_run import BoxError, EpochResult
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import dead_letter
@@ -27,7 +28,7 @@ from errata.schemas import revisions as frames
 from errata.topics import names
 
 
-def letters_of_records(
+def dead_letters_of_records(
     shared: Shared,
     refused: Sequence[Refusal],
     originals: pl.DataFrame,
@@ -35,7 +36,7 @@ def letters_of_records(
     topic: str,
     report: Report,
     epoch: int,
-) -> dict[str, list[tuple[bytes | None, bytes]]]:
+) -> RecordsByTopic:
     """Return the dead letters of refused records, in the form that `Task.commit` takes.
 
     Args:
@@ -46,7 +47,7 @@ def letters_of_records(
         report: Report of the task that refuses them.
         epoch: The epoch in which it refuses them.
     """
-    return posted(
+    return dead_letter_records(
         shared,
         [
             DeadLetter(
@@ -63,31 +64,27 @@ def letters_of_records(
     )
 
 
-Posted: TypeAlias = dict[str, list[tuple[bytes | None, bytes]]]
-"""Keys and values by topic, in the form that `Task.commit` takes."""
-
-
-def posted(shared: Shared, found: Sequence[DeadLetter]) -> Posted:
+def dead_letter_records(shared: Shared, dead_letters: Sequence[DeadLetter]) -> RecordsByTopic:
     """Encode dead letters, in the form that `Task.commit` takes."""
-    if not found:
+    if not dead_letters:
         return {}
-    told_in = names.dead_letters_topic(shared.plan.network)
-    schema_id = shared.registry.register(f"{told_in}-value", dead_letter.SCHEMA)
-    bodies = [dead_letter.encode(letter) for letter in found]
-    return {told_in: [(None, value) for value in framing.frame(bodies, schema_id)]}
+    topic = names.dead_letters_topic(shared.plan.network)
+    schema_id = shared.registry.register(f"{topic}-value", dead_letter.SCHEMA)
+    bodies = [dead_letter.encode(letter) for letter in dead_letters]
+    return {topic: [(None, value) for value in framing.frame(bodies, schema_id)]}
 
 
-def tally_records(refused: Sequence[Refusal]) -> Counter[str]:
+def tally_refusals(refused: Sequence[Refusal]) -> Counter[str]:
     """Return the number of refused records, in total and by reason, for a report's counts."""
-    found = Counter(str(CountKey.of_reason(refusal.reason)) for refusal in refused)
-    found[DEAD_LETTERS] = len(refused)
-    return found
+    counts = Counter(str(CountKey.of_reason(refusal.reason)) for refusal in refused)
+    counts[DEAD_LETTERS] = len(refused)
+    return counts
 
 
 _LONGEST_TEXT = 1_000
 """Most characters of a reason, and of a tuple, in a message."""
 
-_REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to leave them out'
+_REMEDY = 'correct it, keep such tuples from it, or set on_error = "dead-letter" to skip them'
 
 
 def fail_on_refused(plan: Plan, result: EpochResult) -> None:
@@ -97,8 +94,9 @@ def fail_on_refused(plan: Plan, result: EpochResult) -> None:
         BoxError: If a tuple is refused.
     """
     for box, refused in result.refused.items():
-        for some in refused:
-            raise BoxError(box, result.memory.done, next(_told(plan, box, some)), remedy=_REMEDY)
+        for refusal in refused:
+            failure = next(_texts(plan, box, refusal))
+            raise BoxError(box, result.memory.done, failure, remedy=_REMEDY)
 
 
 class Codecs(Protocol):
@@ -112,7 +110,7 @@ class Codecs(Protocol):
         """Return the codec of an arc."""
 
 
-def letters_of_tuples(
+def dead_letters_of_tuples(
     codecs: Codecs, results: Sequence[EpochResult], *, partition: int, report: Report
 ) -> list[DeadLetter]:
     """Return the dead letters of some epochs.
@@ -129,7 +127,7 @@ def letters_of_tuples(
             attempt=report.attempt,
             epoch=result.memory.done,
             reason=refused.kind,
-            detail=f"box {box!r}, epoch {result.memory.done}: {told}",
+            detail=f"box {box!r}, epoch {result.memory.done}: {text}",
             topic=codecs.plan.deployment.topic(refused.arc),
             partition=partition,
             offset=NO_RECORD,
@@ -140,8 +138,8 @@ def letters_of_tuples(
         for result in results
         for box, several in result.refused.items()
         for refused in several
-        for told, key, value in zip(
-            _told(codecs.plan, box, refused),
+        for text, key, value in zip(
+            _texts(codecs.plan, box, refused),
             *_records(
                 codecs.codec(refused.arc),
                 refused.tuples,
@@ -152,13 +150,13 @@ def letters_of_tuples(
     ]
 
 
-def tally_letters(letters: Sequence[DeadLetter]) -> Mapping[str, int]:
+def tally_dead_letters(dead_letters: Sequence[DeadLetter]) -> Mapping[str, int]:
     """Return the number of dead letters, in total and by reason, for a report's counts."""
-    found = Counter(str(CountKey.of_reason(letter.reason)) for letter in letters)
-    return found + Counter({DEAD_LETTERS: len(letters)})
+    counts = Counter(str(CountKey.of_reason(letter.reason)) for letter in dead_letters)
+    return counts + Counter({DEAD_LETTERS: len(dead_letters)})
 
 
-def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
+def _texts(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
     """Yield the reason and the tuple of each refusal, as text."""
     arc, what = plan.topology.arcs[refused.arc], "result" if refused.arc == box else "tuple"
     names = [name for name in arc.visible if name in refused.tuples.columns]

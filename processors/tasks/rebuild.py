@@ -34,19 +34,19 @@ def check(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
     Raises:
         CannotRebuildError: If an input or an output of the scope is not a connection point.
     """
-    lost = [
+    without_history = [
         a for a in (*scope.inputs, *scope.outputs) if not plan.topology.arcs[a].is_connection_point
     ]
-    if lost:
+    if without_history:
         raise CannotRebuildError(
             f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but "
-            f"{', '.join(lost)} keep no history; run the network under another name, with keep= on "
-            "these arcs"
+            f"{', '.join(without_history)} keep no history; run the network under another "
+            "name, with keep= on these arcs"
         )
 
 
 def difference(
-    arc: Arc, emitted: pl.DataFrame, made: pl.DataFrame, *, settled: int
+    arc: Arc, emitted: pl.DataFrame, recomputed: pl.DataFrame, *, settled: int
 ) -> pl.DataFrame:
     """Return the revisions that turn the emitted tuples into the recomputed ones.
 
@@ -55,10 +55,10 @@ def difference(
     Args:
         arc: The arc.
         emitted: Its tuples as emitted last.
-        made: Its tuples, recomputed.
+        recomputed: Its tuples, recomputed.
         settled: Event time in ms; tuples before it can't have been revised since.
     """
-    sides = (side.filter(arc.event_times(side) >= settled) for side in (emitted, made))
+    sides = (side.filter(arc.event_times(side) >= settled) for side in (emitted, recomputed))
     return differences.difference(arc, *sides)
 
 
@@ -79,21 +79,21 @@ def recompute(
         epoch: The frontier.
         watermark: wm(epoch).
     """
-    content, live, keeping = dict(inputs), {}, {}
+    content, live, stateful = dict(inputs), {}, {}
     refused: dict[str, list[Refused]] = {}
     for name in scope.boxes:
         box = plan.boxes[name]
         above = [content[arc] for arc in box.inputs]
-        content[name], some = box.applied(*above, wm=watermark)
-        if some:
-            refused[name] = list(some)
+        content[name], refusals = box.applied(*above, wm=watermark)
+        if refusals:
+            refused[name] = list(refusals)
         if not box.is_stateless:
-            keeping[name], live[name] = box, box.restore(*above, wm=watermark)
-    memory = Memory.of(keeping, live, done=epoch, watermark=watermark)
+            stateful[name], live[name] = box, box.restore(*above, wm=watermark)
+    memory = Memory.of(stateful, live, done=epoch, watermark=watermark)
     return content, EpochResult(memory, {}, refused=refused)
 
 
-def beyond(result: EpochResult, before: EpochResult) -> EpochResult:
+def only_new_refusals(result: EpochResult, before: EpochResult) -> EpochResult:
     """Return a result with only the refusals that an earlier result does not have.
 
     Refused tuples are compared by content, refused results by identity.
@@ -101,13 +101,13 @@ def beyond(result: EpochResult, before: EpochResult) -> EpochResult:
     fresh = EpochResult(result.memory, {})
     for box, several in result.refused.items():
         known = before.refused.get(box, [])
-        if left := [one for some in several if (one := _beyond(some, known)).reasons]:
-            fresh.refused[box] = left
-            fresh.counts[str(CountKey("refused", box))] = sum(len(some.reasons) for some in left)
+        if new := [one for some in several if (one := _only_new(some, known)).reasons]:
+            fresh.refused[box] = new
+            fresh.counts[str(CountKey("refused", box))] = sum(len(some.reasons) for some in new)
     return fresh
 
 
-def _beyond(some: Refused, known: Sequence[Refused]) -> Refused:
+def _only_new(some: Refused, known: Sequence[Refused]) -> Refused:
     rows, names = some.tuples.with_row_index("@row"), some.tuples.columns
     for other in known:
         if other.arc == some.arc and other.tuples.columns == names:

@@ -1,8 +1,8 @@
 """The replay client: sends requests to sweepers, awaits replies (``docs/protocol.md#6-replay``).
 
 Requests and replies travel outside any transaction and carry (task, attempt, epoch); a reply to an
-older request is ignored. All questions of one epoch are sent together: one request for each
-question and partition.
+older request is ignored. All requests of one epoch are sent together: for each ask, one
+request per partition.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from errata.processors.wire.replay import Asker, Reply, Request, pack, unpack
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
-ASK_AGAIN_S = 2.0
+RESEND_S = 2.0
 """Without a reply in this time the request is sent again: another sweeper may have taken over."""
 
 
-Answering = Generator[bool, None, list[pl.DataFrame]]
+Fetch = Generator[bool, None, list[pl.DataFrame]]
+"""Yields until every reply has arrived, then returns the answers, in the order of the requests."""
 
 
 class ReplayRefusedError(ErrataError):
@@ -35,12 +36,12 @@ class ReplayRefusedError(ErrataError):
 class ReplayClient(Protocol):
     """Fetches history from connection points."""
 
-    def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
+    def fetch(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Fetch:
         """Yield until every answer has arrived, then return them in order."""
 
 
 @dataclass
-class _Question:
+class _OpenRequest:
     """One open request and the blocks of its replies.
 
     Two sweepers may answer, or one may answer twice: blocks of different answers don't mix.
@@ -50,7 +51,7 @@ class _Question:
     partition: int
     number: int
     sent_s: float
-    patience_s: float = ASK_AGAIN_S
+    resend_after_s: float = RESEND_S
     blocks: dict[int, dict[int, bytes]] = field(default_factory=dict)
     whole: list[bytes] | None = None
 
@@ -67,9 +68,9 @@ class TopicReplayClient:
 
     Args:
         shared: State shared by the tasks of the process.
-        scope: Scope of the asking task; its replies arrive in the scope's replay topic.
-        partition: Partition of the asking task and of its replies; also of the arcs that it asks
-            about, unless it asks all their partitions.
+        scope: Scope of the requesting task; its replies arrive in the scope's replay topic.
+        partition: Partition of the requesting task and of its replies; also of the arcs whose
+            history it requests, unless a request is for all partitions.
         clock_s: Clock in s; it times repeated requests.
     """
 
@@ -89,26 +90,26 @@ class TopicReplayClient:
         self.reader = shared.cluster.reader({self.place: end})
         self.number = 0
 
-    def answers(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Answering:
+    def fetch(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Fetch:
         """Send the requests, then wait for the answers."""
         asker = Asker(task, attempt, epoch)
-        questions = [
+        requests = [
             self._send(ask, partition, asker) for ask in asks for partition in self._partitions(ask)
         ]
-        while any(q.whole is None for q in questions):
+        while any(each.whole is None for each in requests):
             yield False
-            self._collect(questions, asker)
+            self._collect(requests, asker)
             now = self.clock_s()
-            questions = [
-                self._send(q.ask, q.partition, asker, patience_s=2 * q.patience_s)
-                if q.whole is None and now - q.sent_s > q.patience_s
-                else q
-                for q in questions
+            requests = [
+                self._send(each.ask, each.partition, asker, resend_after_s=2 * each.resend_after_s)
+                if each.whole is None and now - each.sent_s > each.resend_after_s
+                else each
+                for each in requests
             ]
-        given = iter(questions)
+        complete = iter(requests)
         return [
             pl.concat(
-                unpack(block) for _ in self._partitions(ask) for block in next(given).whole or []
+                unpack(block) for _ in self._partitions(ask) for block in next(complete).whole or []
             )
             for ask in asks
         ]
@@ -119,8 +120,8 @@ class TopicReplayClient:
         return range(self.shared.plan.placement.partitions[ask.arc])
 
     def _send(
-        self, ask: Ask, partition: int, asker: Asker, *, patience_s: float = ASK_AGAIN_S
-    ) -> _Question:
+        self, ask: Ask, partition: int, asker: Asker, *, resend_after_s: float = RESEND_S
+    ) -> _OpenRequest:
         self.number += 1
         topic = self.shared.plan.deployment.requests(ask.arc)
         request = Request(
@@ -136,24 +137,24 @@ class TopicReplayClient:
         schema_id = self.shared.registry.register(f"{topic}-value", replay.REQUEST_SCHEMA)
         value = replay.encode(request, schema_id=schema_id)
         self.shared.cluster.send(topic, partition=partition, key=None, value=value)
-        return _Question(ask, partition, self.number, self.clock_s(), patience_s)
+        return _OpenRequest(ask, partition, self.number, self.clock_s(), resend_after_s)
 
-    def _collect(self, questions: list[_Question], asker: Asker) -> None:
-        by_number = {q.number: q for q in questions}
+    def _collect(self, requests: list[_OpenRequest], asker: Asker) -> None:
+        by_number = {each.number: each for each in requests}
         for records in self.reader.poll():
             for value in records.values:
                 reply = replay.decode_reply(value)
                 if reply is None or reply.asker != asker:
                     continue  # of another attempt, or of an epoch that is done
-                question = by_number.get(reply.number)
-                if question is None:
+                request = by_number.get(reply.number)
+                if request is None:
                     continue
                 if reply.refused is not None:
                     raise ReplayRefusedError(
-                        f"task {asker.task} asked arc {question.ask.arc!r} as of epoch "
-                        f"{question.ask.as_of}: refused, {reply.refused}"
+                        f"task {asker.task} requested tuples of arc {request.ask.arc!r} as of "
+                        f"epoch {request.ask.as_of}, and the sweeper refused: {reply.refused}"
                     )
-                question.add(reply)
+                request.add(reply)
 
     def close(self) -> None:
         """Stop listening."""

@@ -47,8 +47,8 @@ class Memory:
         cls, boxes: Mapping[str, Box], live: Mapping[str, Live], *, done: int, watermark: int
     ) -> Memory:
         """Return the memory for this state of the boxes; computes `closes`."""
-        found = {name: box.closes(live[name], wm=watermark) for name, box in boxes.items()}
-        closes = {name: end for name, end in found.items() if end is not None}
+        ends = {name: box.closes(live[name], wm=watermark) for name, box in boxes.items()}
+        closes = {name: end for name, end in ends.items() if end is not None}
         return cls(done, watermark, live, closes)
 
 
@@ -91,7 +91,7 @@ class BoxError(ErrataError):
     Args:
         box: Name of the box.
         epoch: The epoch that it processed.
-        told: The failure and the tuple.
+        failure: The failure and the tuple.
         remedy: What the user can do.
     """
 
@@ -99,25 +99,26 @@ class BoxError(ErrataError):
         self,
         box: str,
         epoch: int,
-        told: str,
+        failure: str,
         *,
         remedy: str = "correct the function, or keep such tuples from it",
     ) -> None:
         self.box, self.epoch = box, epoch
-        super().__init__(f"box {box!r}, epoch {epoch}: {told}; {remedy}")
+        super().__init__(f"box {box!r}, epoch {epoch}: {failure}; {remedy}")
 
 
 @contextmanager
-def _told_of(box: str, epoch: int) -> Iterator[None]:
+def _as_box_error(box: str, epoch: int) -> Iterator[None]:
     """Re-raise the failure of a user's function with its box and epoch."""
     try:
         yield
     except UserFunctionError as error:
-        told = "; ".join([str(error), *getattr(error, "__notes__", [])])
-        raise BoxError(box, epoch, told) from error
+        failure = "; ".join([str(error), *getattr(error, "__notes__", [])])
+        raise BoxError(box, epoch, failure) from error
 
 
-Questions = Generator[list[Ask], list[pl.DataFrame], EpochResult]
+EpochSteps = Generator[list[Ask], list[pl.DataFrame], EpochResult]
+"""Yields requests for history, is sent the replies, and returns the result of an epoch."""
 
 
 class ScopeRun:
@@ -132,7 +133,7 @@ class ScopeRun:
     def __init__(self, plan: CompiledPlan, scope: Scope, *, partition: int) -> None:
         self.plan, self.scope, self.partition = plan, scope, partition
         self.boxes = {name: plan.boxes[name] for name in scope.boxes}
-        self.keeping = {n: b for n, b in self.boxes.items() if not b.is_stateless}
+        self.stateful = {n: b for n, b in self.boxes.items() if not b.is_stateless}
         self.graph, self.order = (
             Graph.of({name: box.inputs for name, box in self.boxes.items()}),
             ORDERS[scope.order],
@@ -159,9 +160,9 @@ class ScopeRun:
         *,
         memory: Memory,
         watermark: int,
-        own: Mapping[str, list[pl.DataFrame]],
+        uncommitted: Mapping[str, list[pl.DataFrame]],
         committed: int,
-    ) -> Questions:
+    ) -> EpochSteps:
         """Process one epoch; yields requests for history and is sent the replies.
 
         The steps, in this order:
@@ -179,33 +180,33 @@ class ScopeRun:
             inputs: Its revisions by input arc.
             memory: State after the epoch before.
             watermark: wm(epoch).
-            own: By arc, this task's revisions since `committed`, in the order of epochs.
-            committed: Last epoch that this task committed. Own arcs are asked as of this epoch, and
-                `own` is applied to the answer.
+            uncommitted: By arc, this task's revisions since `committed`, in the order of epochs.
+            committed: Last epoch that this task committed. The history of arcs that the task
+                writes is requested as of this epoch, and `uncommitted` is applied to the reply.
         """
         netted = {name: self._net(name, revisions) for name, revisions in inputs.items()}
-        made = {name: revisions for name, revisions in netted.items() if revisions.height}
+        changes = {name: revisions for name, revisions in netted.items() if revisions.height}
         live, closes = dict(memory.live), dict(memory.closes)
-        result = EpochResult(Memory(epoch, watermark, live, closes), made)
+        result = EpochResult(Memory(epoch, watermark, live, closes), changes)
         counts = result.counts
         running: dict[str, tuple[Answers, Need]] = {}
         nothing_kept = Live()
-        order = self.order(self.graph, self._active(made, closes, watermark))
+        order = self.order(self.graph, self._active(changes, closes, watermark))
 
         def advance(name: str, run: Answers, answers: list[pl.DataFrame] | None) -> None:
-            with _told_of(name, epoch):
+            with _as_box_error(name, epoch):
                 try:
                     running[name] = run, next(run) if answers is None else run.send(answers)
                 except StopIteration as stop:
                     outcome: Outcome = stop.value
-                    if name in self.keeping:
+                    if name in self.stateful:
                         live[name] = outcome.live
                         closes.pop(name, None)
-                        end = self.keeping[name].closes(outcome.live, wm=watermark)
+                        end = self.stateful[name].closes(outcome.live, wm=watermark)
                         if end is not None:
                             closes[name] = end
                     result.take(name, outcome)
-                    order.done(self.numbers[name], emitted=name in made)
+                    order.done(self.numbers[name], emitted=name in changes)
                 else:
                     order.wait(self.numbers[name])
 
@@ -213,34 +214,33 @@ class ScopeRun:
             for number in iter(order.next, None):
                 name = self.names[number]
                 box = self.boxes[name]
-                given = [made.get(arc, self.nothing[arc]) for arc in box.inputs]
-                if box.is_stateless and not any(revisions.height for revisions in given):
+                box_inputs = [changes.get(arc, self.nothing[arc]) for arc in box.inputs]
+                if box.is_stateless and not any(revisions.height for revisions in box_inputs):
                     order.done(number, emitted=False)  # the static order runs idle boxes too
                     continue
                 kept = live.get(name, nothing_kept)
-                run = box.process(*given, live=kept, wm_before=memory.watermark, wm=watermark)
+                run = box.process(*box_inputs, live=kept, wm_before=memory.watermark, wm=watermark)
                 advance(name, run, None)
             if not running:
                 return result
-            asked = list(running.items())
-            asks = [self._asks(name, need, epoch, committed) for name, (_, need) in asked]
-            replies = yield [ask for put in asks for ask in put]
-            left = iter(replies)
+            waiting = list(running.items())
+            asks = [self._asks(name, need, epoch, committed) for name, (_, need) in waiting]
+            replies = iter((yield [ask for of_box in asks for ask in of_box]))
             running = {}
-            for (name, (run, need)), put in zip(asked, asks, strict=True):
+            for (name, (run, need)), of_box in zip(waiting, asks, strict=True):
                 key = str(CountKey("requests", name))
                 counts[key] = counts.get(key, 0) + 1
-                answers = list(islice(left, len(put)))
+                answers = list(islice(replies, len(of_box)))
                 if need.kind == RESULTS:
-                    found = [self._results(name, answers[0], own)]
+                    history = [self._results(name, answers[0], uncommitted)]
                 else:
                     answers = [
-                        self._with_own(ask.arc, answer, own, made)
-                        for ask, answer in zip(put, answers, strict=True)
+                        self._with_uncommitted(ask.arc, answer, uncommitted, changes)
+                        for ask, answer in zip(of_box, answers, strict=True)
                     ]
-                    with _told_of(name, epoch):
-                        found = self.inputs(name, answers, watermark=watermark)
-                advance(name, run, found)
+                    with _as_box_error(name, epoch):
+                        history = self.inputs(name, answers, watermark=watermark)
+                advance(name, run, history)
 
     def _active(
         self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int
@@ -263,17 +263,17 @@ class ScopeRun:
     ) -> list[pl.DataFrame]:
         """Return a box's inputs on this partition, from what its anchors replayed."""
         path = self.plan.paths[name]
-        found = path.inputs(replayed, wm=watermark)
+        inputs = path.inputs(replayed, wm=watermark)
         if not path.everywhere:
-            return found
+            return inputs
         spreads = [Spread(arc, self.plan.placement.partitions[arc.name]) for arc in path.targets]
         return [
             tuples.filter(spread.places(tuples) == self.partition)
-            for spread, tuples in zip(spreads, found, strict=True)
+            for spread, tuples in zip(spreads, inputs, strict=True)
         ]
 
     def _asks(self, name: str, need: Need, epoch: int, committed: int) -> list[Ask]:
-        """Return the questions to the connection points that cover a need."""
+        """Return the requests to connection points that cover a need."""
         if need.kind == INPUTS:
             return [
                 Ask(
@@ -290,23 +290,23 @@ class ScopeRun:
         self,
         name: str,
         tuples: pl.DataFrame,
-        own: Mapping[str, list[pl.DataFrame]],
+        uncommitted: Mapping[str, list[pl.DataFrame]],
     ) -> pl.DataFrame:
         """Return stored results with this task's revisions since its last commit applied.
 
-        Another scope, further down, may store them; it has seen committed revisions only.
+        A downstream scope may store them; it has read committed revisions only.
         """
-        return overlay(tuples, self.boxes[name].stored, own.get(name, []))
+        return overlay(tuples, self.boxes[name].stored, uncommitted.get(name, []))
 
-    def _with_own(
+    def _with_uncommitted(
         self,
         anchor: str,
         tuples: pl.DataFrame,
-        own: Mapping[str, list[pl.DataFrame]],
-        made: Mapping[str, pl.DataFrame],
+        uncommitted: Mapping[str, list[pl.DataFrame]],
+        changes: Mapping[str, pl.DataFrame],
     ) -> pl.DataFrame:
-        """Return an anchor's replayed tuples with this task's own newer revisions applied."""
+        """Return an anchor's replayed tuples with this task's newer revisions applied."""
         if anchor not in self.boxes:
             return tuples
-        since = [*own.get(anchor, []), made.get(anchor, self.nothing[anchor])]
+        since = [*uncommitted.get(anchor, []), changes.get(anchor, self.nothing[anchor])]
         return overlay(tuples, self.plan.topology.arcs[anchor], since)

@@ -15,14 +15,14 @@ from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import Ask
 from errata.processors.plan.scope import Scope
 from errata.processors.tasks import rebuild
+from errata.processors.tasks.attempt import RecordsByTopic
 from errata.processors.tasks.dead_letters import (
-    Posted,
+    dead_letter_records,
+    dead_letters_of_tuples,
     fail_on_refused,
-    letters_of_tuples,
-    posted,
-    tally_letters,
+    tally_dead_letters,
 )
-from errata.processors.tasks.replay_client import Answering, ReplayClient, ReplayRefusedError
+from errata.processors.tasks.replay_client import Fetch, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
 from errata.processors.tasks.task import Task
@@ -65,9 +65,9 @@ class ScopeTask(Task):
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
         self._open_inputs(done=self.report.done, resume=self.report.resume)
         done, wm = self.report.done, self.report.watermark
-        live = {name: box.no_live() for name, box in self.run.keeping.items()}
+        live = {name: box.no_live() for name, box in self.run.stateful.items()}
         if done >= 0:
-            since = {name: box.live_from_ms(wm) for name, box in self.run.keeping.items()}
+            since = {name: box.live_from_ms(wm) for name, box in self.run.stateful.items()}
             kept = {name: from_ms for name, from_ms in since.items() if from_ms is not None}
             asks = [
                 Ask(anchor.arc.name, done, anchor.ranges_from(from_ms), anchor.everywhere)
@@ -81,9 +81,9 @@ class ScopeTask(Task):
                 return
             for name in kept:
                 replayed = list(islice(answers, len(self.plan.paths[name].anchors)))
-                found = self.run.inputs(name, replayed, watermark=wm)
-                live[name] = self.run.keeping[name].restore(*found, wm=wm)
-        self.memory = Memory.of(self.run.keeping, live, done=done, watermark=wm)
+                inputs = self.run.inputs(name, replayed, watermark=wm)
+                live[name] = self.run.stateful[name].restore(*inputs, wm=wm)
+        self.memory = Memory.of(self.run.stateful, live, done=done, watermark=wm)
         yield True
 
     def _open_inputs(self, *, done: int, resume: Mapping[TopicPartition, int]) -> None:
@@ -100,30 +100,30 @@ class ScopeTask(Task):
             reader.close()
         super().close()
 
-    def _answers(self, asks: list[Ask], epoch: int) -> Answering:
-        """Fetch the answers; a question as of before the first epoch has an empty one, unasked."""
-        put = [ask for ask in asks if ask.as_of >= 0]
-        found: list[pl.DataFrame] = []
-        if put:
-            found = yield from self._reading_ahead(
-                self.replays.answers(put, task=self.name, attempt=self.report.attempt, epoch=epoch)
+    def _answers(self, asks: list[Ask], epoch: int) -> Fetch:
+        """Fetch the answers; before the first epoch they are empty, and not requested."""
+        sent = [ask for ask in asks if ask.as_of >= 0]
+        replies = iter(list[pl.DataFrame]())
+        if sent:
+            fetch = self.replays.fetch(
+                sent, task=self.name, attempt=self.report.attempt, epoch=epoch
             )
-        given = iter(found)
+            replies = iter((yield from self._reading_ahead(fetch)))
         return [
-            next(given)
+            next(replies)
             if ask.as_of >= 0
             else pl.DataFrame(schema=physical(self.plan.topology.arcs[ask.arc].fields))
             for ask in asks
         ]
 
-    def _reading_ahead(self, answering: Answering) -> Answering:
+    def _reading_ahead(self, fetch: Fetch) -> Fetch:
         """Read and decode input while the answers are awaited.
 
         Reports are read too: the sweepers may have moved to a new version of the plan.
         """
         try:
             while True:
-                next(answering)
+                next(fetch)
                 self.view.poll()
                 yield any([reader.poll() for reader in self.inputs.values()])
         except StopIteration as stop:
@@ -140,7 +140,7 @@ class ScopeTask(Task):
         2. Process the epochs up to it that bring input or close a window, oldest first
            (`_process`). Sweepers send the history that boxes lack; nothing is produced meanwhile.
         3. If history of such an epoch is gone, rebuild the task in one epoch (`_rebuild`).
-        4. Without such an epoch, write tombstones, or a report if the last one gets old (`_rest`).
+        4. Without such an epoch, write tombstones, or a report if the last one gets old (`_idle`).
         5. Commit the results of all epochs in one transaction (`Attempt.commit`), with a report of
            the last one.
         6. Keep the memory of the last epoch.
@@ -155,11 +155,11 @@ class ScopeTask(Task):
             yield from self._rebuild(str(error))
             return
         if not results:
-            yield from self._rest(frontier)
+            yield from self._idle(frontier)
             return
         last = results[-1].memory
-        records, counts = self._told(results)
-        report = self._reported(last, counts, settled_ms=self._settled(last.done))
+        records, counts = self._dead_letters(results)
+        report = self._report_after(last, counts, settled_ms=self._settled(last.done))
         emissions = [
             emission
             for result in results
@@ -170,15 +170,20 @@ class ScopeTask(Task):
         yield from self.commit(emissions, report, records=records)
         self.memory = last
 
-    def _told(self, results: Sequence[EpochResult]) -> tuple[Posted, dict[str, int]]:
+    def _dead_letters(
+        self, results: Sequence[EpochResult]
+    ) -> tuple[RecordsByTopic, dict[str, int]]:
         """Return the dead letters of some epochs as records, and the counts of their report."""
-        dead = letters_of_tuples(self.shared, results, partition=self.partition, report=self.report)
+        dead_letters = dead_letters_of_tuples(
+            self.shared, results, partition=self.partition, report=self.report
+        )
         counts = Counter(self.report.counts)
-        for found in (*(result.counts for result in results), tally_letters(dead)):
-            counts.update(found)
-        return posted(self.shared, dead), dict(counts)
+        for result in results:
+            counts.update(result.counts)
+        counts.update(tally_dead_letters(dead_letters))
+        return dead_letter_records(self.shared, dead_letters), dict(counts)
 
-    def _rest(self, frontier: int) -> Iterator[bool]:
+    def _idle(self, frontier: int) -> Iterator[bool]:
         """Write tombstones, or a report if one is due, while no epoch brings anything.
 
         Peers infer the progress of an idle task. But history is kept only as of its last report,
@@ -194,11 +199,13 @@ class ScopeTask(Task):
         memory = replace(
             self.memory, done=done, watermark=self.view.watermark(self.name, upto=done)
         )
-        report = self._reported(memory, self.report.counts, settled_ms=self.report.settled_ms)
+        report = self._report_after(memory, self.report.counts, settled_ms=self.report.settled_ms)
         yield from self.commit([], report)
         self.memory = memory
 
-    def _reported(self, memory: Memory, counts: Mapping[str, int], *, settled_ms: int) -> Report:
+    def _report_after(
+        self, memory: Memory, counts: Mapping[str, int], *, settled_ms: int
+    ) -> Report:
         """Return the report after these epochs, and drop them from the inputs."""
         return replace(
             self.report,
@@ -228,7 +235,7 @@ class ScopeTask(Task):
         for _ in self.read_reports():
             yield True
         if self.is_superseded:
-            raise FencedError(f"task {self.name}: a newer life of it has taken over; {why}")
+            raise FencedError(f"task {self.name}: a newer attempt has taken over; {why}")
         rebuild.check(self.plan, self.scope, why=why)
         log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
         self._open_inputs(done=-1, resume={})
@@ -238,27 +245,27 @@ class ScopeTask(Task):
                 reader.poll()
             yield False
         wm = self.view.watermark(self.name, upto=epoch)
-        made, result = self._recomputed(epoch, wm)
+        recomputed, result = self._recomputed(epoch, wm)
         if result.refused:
             _, before = self._recomputed(self.report.done, self.report.watermark)
-            result = rebuild.beyond(result, before)
+            result = rebuild.only_new_refusals(result, before)
         if self.shared.on_error == STOP:
             fail_on_refused(self.plan, result)
         emissions = []
         for name in self.scope.outputs:
             codec, arc = self.shared.codec(name), self.plan.topology.arcs[name]
             place = TopicPartition(codec.topic, self.partition)
-            found = yield from history(self.cluster, codec, place, 0)
-            own = self.view.covered(found.filter(pl.col("task") == self.name))
-            emitted = frames.fold(own, arc.identity, list(arc.fields))
+            written = yield from history(self.cluster, codec, place, 0)
+            covered = self.view.covered(written.filter(pl.col("task") == self.name))
+            emitted = frames.fold(covered, arc.identity, list(arc.fields))
             settled_ms = self.report.settled_ms
-            changed = rebuild.difference(arc, emitted, made[name], settled=settled_ms)
+            changed = rebuild.difference(arc, emitted, recomputed[name], settled=settled_ms)
             emissions += self._emissions(name, changed, epoch)
-            if box := self.run.keeping.get(name):
+            if box := self.run.stateful.get(name):
                 result.count(name, box.kinds(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
-        records, counts = self._told([result])
-        report = self._reported(result.memory, counts, settled_ms=self._settled(epoch))
+        records, counts = self._dead_letters([result])
+        report = self._report_after(result.memory, counts, settled_ms=self._settled(epoch))
         yield from self.commit(emissions, report, records=records)
         self.memory = result.memory
 
@@ -272,8 +279,8 @@ class ScopeTask(Task):
 
     def _settled(self, epoch: int) -> int:
         """Return the event time before which no output tuple can be revised after an epoch."""
-        found = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
-        return max(min(found, default=NEVER), self.report.settled_ms)
+        times_ms = [self.view.settled(arc, upto=epoch) for arc in self.scope.outputs]
+        return max(min(times_ms, default=NEVER), self.report.settled_ms)
 
     def _process(self, frontier: int) -> Generator[bool, None, list[EpochResult]]:
         """Return the results of some complete epochs, oldest first; [] if there is nothing to do.
@@ -282,36 +289,36 @@ class ScopeTask(Task):
         """
         if frontier <= self.report.done:
             return []
-        found = [reader.epochs(frontier) for reader in self.inputs.values()]
-        given = sorted({epoch for own in found for epoch in own})[:EPOCHS_A_COMMIT]
-        upto = given[-1] if len(given) == EPOCHS_A_COMMIT else frontier
+        epochs = sorted({epoch for i in self.inputs.values() for epoch in i.epochs(frontier)})
+        epochs = epochs[:EPOCHS_A_COMMIT]
+        upto = epochs[-1] if len(epochs) == EPOCHS_A_COMMIT else frontier
         memory, rows = self.memory, 0
-        epoch = self._following(given, memory, upto)
+        epoch = self._next_epoch(epochs, memory, upto)
         if epoch is None:
             return []
         taken = {arc: reader.take(upto) for arc, reader in self.inputs.items()}
         results: list[EpochResult] = []
-        own: dict[str, list[pl.DataFrame]] = {}
+        uncommitted: dict[str, list[pl.DataFrame]] = {}
         line = self.view.line(self.scope.name)
         while epoch is not None and rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
-            given = [later for later in given if later > epoch]
+            epochs = [later for later in epochs if later > epoch]
             inputs = {arc: frame.filter(pl.col("epoch") == epoch) for arc, frame in taken.items()}
             wm = max(memory.watermark, line.at(epoch))
-            result = yield from self._epoch(epoch, inputs, memory, wm, own)
+            result = yield from self._epoch(epoch, inputs, memory, wm, uncommitted)
             memory, rows = result.memory, rows + sum(map(len, inputs.values()))
             results.append(result)
             for arc, revisions in result.revisions.items():
-                own.setdefault(arc, []).append(revisions)
-            epoch = self._following(given, memory, upto)
+                uncommitted.setdefault(arc, []).append(revisions)
+            epoch = self._next_epoch(epochs, memory, upto)
         return results
 
-    def _following(self, given: list[int], memory: Memory, upto: int) -> int | None:
+    def _next_epoch(self, epochs: list[int], memory: Memory, upto: int) -> int | None:
         """Return the next epoch that brings input or closes a window; None if none is known."""
         closing = self.view.frontiers.closing(
             self.name, after=memory.done, closes=self.run.closes(memory)
         )
         closings = [] if closing is None or closing > upto else [closing]
-        return min([*given[:1], *closings], default=None)
+        return min([*epochs[:1], *closings], default=None)
 
     def _epoch(
         self,
@@ -319,10 +326,15 @@ class ScopeTask(Task):
         inputs: dict[str, pl.DataFrame],
         memory: Memory,
         wm: int,
-        own: dict[str, list[pl.DataFrame]],
+        uncommitted: dict[str, list[pl.DataFrame]],
     ) -> Generator[bool, None, EpochResult]:
         run = self.run.epoch(
-            epoch, inputs, memory=memory, watermark=wm, own=own, committed=self.report.done
+            epoch,
+            inputs,
+            memory=memory,
+            watermark=wm,
+            uncommitted=uncommitted,
+            committed=self.report.done,
         )
         try:
             asks = next(run)

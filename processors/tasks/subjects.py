@@ -34,11 +34,12 @@ class IncompatibleSchemaError(ErrataError):
 
     def __init__(self, network: str, verdicts: list[Verdict]) -> None:
         self.verdicts = verdicts
-        told = (f"\n{v.subject} ({v.level}): {'; '.join(v.reasons)}" for v in verdicts)
+        lines = (f"\n{v.subject} ({v.level}): {'; '.join(v.reasons)}" for v in verdicts)
         super().__init__(
-            f"network {network!r} can't be deployed: the registry has other schemas that its own "
-            "do not go with; keep those fields as they were, give the network or the sink's topic "
-            f"another name, or take the subject out of the registry{''.join(told)}"
+            f"network {network!r} can't be deployed: the registry has other schemas, with "
+            "which its own are not compatible; keep those fields as they were, give the network or "
+            "the sink's topic another name, or remove the subject from the registry"
+            + "".join(lines)
         )
 
 
@@ -48,23 +49,23 @@ def planned(plan: CompiledPlan) -> dict[str, dict[str, Any]]:
     They are those of all arcs, of sinks in Avro, of reports, requests, replies and dead letters.
     Arcs without a topic have schemas too: dead letters hold their tuples.
     """
-    found = _Noted({})
+    collected = _SchemaCollector({})
     for name, arc in plan.topology.arcs.items():
         if not arc.sink:
-            ArcCodec(arc, plan.deployment.topic(name), found)
+            ArcCodec(arc, plan.deployment.topic(name), collected)
     for sink in plan.topology.sinks:
-        Outgoing(plan.topology.arcs[sink.arc], sink.topic, sink.envelope, sink.format, found)
-    found.register(f"{names.progress_topic(plan.network)}-value", reports.SCHEMA)
-    found.register(f"{names.dead_letters_topic(plan.network)}-value", dead_letter.SCHEMA)
-    for asked in plan.replayed_points():
-        found.register(f"{plan.deployment.requests(asked)}-value", replay.REQUEST_SCHEMA)
+        Outgoing(plan.topology.arcs[sink.arc], sink.topic, sink.envelope, sink.format, collected)
+    collected.register(f"{names.progress_topic(plan.network)}-value", reports.SCHEMA)
+    collected.register(f"{names.dead_letters_topic(plan.network)}-value", dead_letter.SCHEMA)
+    for arc_name in plan.replayed_points():
+        collected.register(f"{plan.deployment.requests(arc_name)}-value", replay.REQUEST_SCHEMA)
     for scope in plan.topology.scopes.values():
         if plan.replayed_points_of(scope):
-            found.register(f"{plan.deployment.replies(scope)}-value", replay.REPLY_SCHEMA)
-    return found.schemas
+            collected.register(f"{plan.deployment.replies(scope)}-value", replay.REPLY_SCHEMA)
+    return collected.schemas
 
 
-def judged(plan: CompiledPlan, registry: JudgingRegistry) -> list[Verdict]:
+def verdicts(plan: CompiledPlan, registry: JudgingRegistry) -> list[Verdict]:
     """Return the registry's verdict on each schema of a plan.
 
     Raises:
@@ -80,7 +81,7 @@ def check(plan: CompiledPlan, registry: JudgingRegistry) -> None:
         IncompatibleSchemaError: If it would refuse one.
         ClusterError: If it can't be used.
     """
-    refused = [verdict for verdict in judged(plan, registry) if verdict.kind == INCOMPATIBLE]
+    refused = [verdict for verdict in verdicts(plan, registry) if verdict.kind == INCOMPATIBLE]
     if refused:
         raise IncompatibleSchemaError(plan.network, refused)
 
@@ -95,7 +96,7 @@ def register(plan: CompiledPlan, registry: Registry) -> None:
         registry.register(subject, schema)
 
 
-class _Noted:
+class _SchemaCollector:
     """A `Registry` that collects schemas instead of registering them."""
 
     def __init__(self, schemas: dict[str, dict[str, Any]]) -> None:

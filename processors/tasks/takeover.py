@@ -72,8 +72,8 @@ class Takeover(Task):
         shared: State shared by the tasks of the process.
         task: The task.
         outputs: The arcs whose shadowed records are rewritten.
-        to: Fingerprint of the plan that it is moved to.
-        come: Fingerprint of the plan that it comes from.
+        to_plan: Fingerprint of the plan that it is moved to.
+        from_plan: Fingerprint of the plan that it comes from.
         transactions: Those of all tasks of a job on Spark; None: it opens its own.
     """
 
@@ -83,18 +83,18 @@ class Takeover(Task):
         task: TaskId,
         *,
         outputs: tuple[str, ...],
-        to: str,
-        come: str,
+        to_plan: str,
+        from_plan: str,
         transactions: Transactions | None = None,
     ) -> None:
         super().__init__(shared, task, outputs=outputs)
-        self.plan_name = mark(to)
-        self.accepted = {"", come, mark(to)}
-        self._given = transactions
+        self.plan_name = mark(to_plan)
+        self.accepted = {"", from_plan, mark(to_plan)}
+        self._transactions = transactions
 
     def connect(self) -> Transactions:
         """Return the transactions of this attempt; older attempts are fenced."""
-        return super().connect() if self._given is None else self._given
+        return super().connect() if self._transactions is None else self._transactions
 
     def claim(self) -> Iterator[bool]:
         """Fence the running attempt; from here on the task's report says that it is being moved."""
@@ -141,8 +141,8 @@ class Takeover(Task):
         codec = self.shared.codec(arc)
         meta = Meta(self.name, self.report.attempt, epoch)
         keys, values = codec.encode(inserts, meta)
-        places = inserts["partition"].to_list()
-        transactions.produce(codec.topic, partitions=places, keys=keys, values=values)
+        partitions = inserts["partition"].to_list()
+        transactions.produce(codec.topic, partitions=partitions, keys=keys, values=values)
 
 
 def contents(shared: Shared, arc: str, *, fields: Fields) -> Generator[bool, None, pl.DataFrame]:
@@ -156,8 +156,8 @@ def contents(shared: Shared, arc: str, *, fields: Fields) -> Generator[bool, Non
     codec, kind, parts = shared.codec(arc), shared.plan.topology.arcs[arc], []
     for partition in range(shared.plan.placement.partitions[arc]):
         place = TopicPartition(codec.topic, partition)
-        found = yield from history(shared.cluster, codec, place, 0)
-        last = frames.last(shared.view.covered(found), kind.identity)
+        revisions = yield from history(shared.cluster, codec, place, 0)
+        last = frames.last(shared.view.covered(revisions), kind.identity)
         parts.append(last.filter(pl.col("op") != frames.DELETE))
     absent = {frames.BEFORE + name: field.dtype for name, field in fields.items()}
     for name, field in fields.items():

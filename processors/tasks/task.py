@@ -21,8 +21,8 @@ from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition, Transactions
 
-ASK_AGAIN_S = 5.0
-"""Time after which a waiting task tries again: for a registry's answer, or for disk space."""
+RETRY_S = 5.0
+"""Time after which a waiting task tries again, in s: for a registry's answer, or for disk space."""
 
 
 class WrongPlanError(ErrataError):
@@ -46,10 +46,10 @@ class Task:
         self.attempt = Attempt(shared, task)
         self.compaction = CompactionGuard(self.attempt, outputs)
         self.started = False
-        self.waits = ""
+        self.waits_for = ""
         """The fault that it waits for others to repair; "" if none."""
-        self._again_s = 0.0
-        self._refuted: InvalidReport | None = None
+        self._retry_s = 0.0
+        self._overridden: InvalidReport | None = None
         self.plan_name = self.plan.fingerprint
         self.accepted = {"", self.plan_name}
 
@@ -73,7 +73,7 @@ class Task:
             self.started = True
             yield False
             while True:
-                yield from self._refute()
+                yield from self._override_forged()
                 yield from self.step()
         finally:
             self.attempt.is_committing = False
@@ -112,7 +112,7 @@ class Task:
         yield from self.compaction.rewrite_shadowed()
         yield from self.start()
 
-    def _refute(self) -> Iterator[bool]:
+    def _override_forged(self) -> Iterator[bool]:
         """Report again, with an attempt above all others, after a forged report for this task.
 
         Otherwise the forged report would stay the newest record of its key for as long as the task
@@ -120,22 +120,22 @@ class Task:
         written that far.
         """
         forged = self.view.invalid.get(self.name)
-        if forged is None or forged is self._refuted:
+        if forged is None or forged is self._overridden:
             return
-        self._refuted = forged
+        self._overridden = forged
         claimed = forged.report.attempt if forged.report is not None else 0
         attempt = max(self.report.attempt, claimed) + 1
         self.attempt.open().begin()
         yield from self.attempt.finish(replace(self.report, attempt=attempt))
 
-    def wait(self, why: str) -> None:
+    def wait(self, reason: str) -> None:
         """Wait until others repair a fault; an empty reason ends the waiting."""
-        self.waits, self._again_s = why, monotonic() + ASK_AGAIN_S
+        self.waits_for, self._retry_s = reason, monotonic() + RETRY_S
 
     @property
     def is_waiting(self) -> bool:
         """Whether it waits and must not try again yet."""
-        return bool(self.waits) and monotonic() < self._again_s
+        return bool(self.waits_for) and monotonic() < self._retry_s
 
     def connect(self) -> Transactions:
         """Return the transactions of this attempt; older attempts are fenced."""
@@ -184,5 +184,5 @@ class Task:
             records: By topic, further keys and values for its partition 0.
         """
         keys = yield from self.attempt.commit(emissions, report, records=records or {})
-        for emission, own in zip(emissions, keys, strict=True):
-            self.compaction.committed(emission, own)
+        for emission, record_keys in zip(emissions, keys, strict=True):
+            self.compaction.committed(emission, record_keys)

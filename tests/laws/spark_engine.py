@@ -176,7 +176,7 @@ class SparkJob:
             need = next(run)
             while True:
                 asks = questions(self.job, need, batch)
-                replayed = yield from self.replays.answers(
+                replayed = yield from self.replays.fetch(
                     asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
                 )
                 path = self.job.plan.paths[self.job.name]

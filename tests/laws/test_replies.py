@@ -95,7 +95,7 @@ def test_blocks_of_two_answers_never_make_one():
         task = next(t for p in simulation.processes for t in p.tasks if t.name == "a.0")
         assert isinstance(task, ScopeTask)
         ranges = pl.DataFrame({"from_ms": [0], "to_ms": [9]})
-        waiting = task.replays.answers([Ask("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5)
+        waiting = task.replays.fetch([Ask("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5)
         next(waiting)
 
         def reply(answer: int, block: int) -> None:

@@ -27,7 +27,7 @@ JOINS = [
     Mutant(
         "sides that are partitioned by other fields are taken to lie together",
         "processors/compile/join.py",
-        "if not by or tuple(map(its.get, by)) != right.partition_by:",
+        "if not by or tuple(map(right_key.get, by)) != right.partition_by:",
         "if not by:",
         network=WITH_JOINS,
     ),

@@ -74,7 +74,7 @@ PROTOCOL = [
     Mutant(
         "what was emitted in the same transaction is forgotten",
         "processors/tasks/scope_run.py",
-        "return overlay(tuples, self.boxes[name].stored, own.get(name, []))",
+        "return overlay(tuples, self.boxes[name].stored, uncommitted.get(name, []))",
         "return overlay(tuples, self.boxes[name].stored, [])",
     ),
     Mutant(

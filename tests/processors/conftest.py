@@ -12,7 +12,7 @@ class Clock:
 
     def pass_on(self) -> None:
         """Let so much time pass that a task that waits tries again."""
-        self.now_s += task.ASK_AGAIN_S
+        self.now_s += task.RETRY_S
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_tasks_that_work_are_ready_one_that_starts_or_waits_is_not(driver: Drive
     ingest, scope = driver.tasks
     assert waits(driver, *driver.tasks) == []
     scope.started = False
-    ingest.waits = "the registry gives no answer"
+    ingest.waits_for = "the registry gives no answer"
     assert waits(driver, *driver.tasks) == [
         "task ingest.trades.0 waits: the registry gives no answer",
         "task trades.0 is starting",

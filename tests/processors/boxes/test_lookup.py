@@ -193,7 +193,7 @@ def _needed():
         (lambda: network(on={"size": "old"}), "'size' long of 'trades' and 'old' string of"),
         (lambda: network(on={"key": "old", "symbol": "old"}), "each field of on once"),
         (lambda: network(how="outer"), "how='inner' or how='left'"),
-        (lambda: network(alias="trades"), "a name of its own for 'renames'"),
+        (lambda: network(alias="trades"), "another alias for 'renames' than its input's name"),
         (lambda: network(fields={"key": "renames.new"}), "identity and event time of its input"),
         (lambda: network(fields={"at": "renames.at"}), "identity and event time of its input"),
         (lambda: network(fields={"bad": "new"}), "'new'"),

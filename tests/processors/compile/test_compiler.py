@@ -328,4 +328,4 @@ def test_a_circle_of_scopes_is_refused():
     one = source(net).where("one", "true", scope="x")
     one.where("two", "true", scope="y").where("three", "true", scope="x")
     (fault,) = faults(net)
-    assert "without a circle" in fault.need
+    assert "without a cycle" in fault.need

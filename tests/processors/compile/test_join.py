@@ -144,7 +144,7 @@ def test_an_aggregate_over_a_join_is_revised():
         (lambda: two(on=["lost"]), "on among the fields"),
         (lambda: two(on=[]), "fields to join on"),
         (lambda: two(how="outer"), "how='inner' or how='left'"),
-        (lambda: two(fields={"at": "n.x"}), "results under names of their own"),
+        (lambda: two(fields={"at": "n.x"}), "results under other names than the join's fields"),
         (lambda: two(bad="m.x"), r"m\.x"),
         (lambda: two(bad="x"), "'x'"),
         (lambda: two(keep="1d", partitions=0), "partitions above 0"),

@@ -245,7 +245,7 @@ def refused(declare: Any, **options: Any) -> str:
         ({"offset": -1}, "offset= as a whole number from 1"),
         ({"offset": 1.5}, "offset= as a whole number from 1"),
         ({"by": ["venue"]}, "'venue'"),
-        ({"fields": {"price": "price"}}, "results under names of their own"),
+        ({"fields": {"price": "price"}}, "results under other names than its input's fields"),
         ({"fields": {"was": "size"}}, "size"),
         ({"fields": {"was": "sum(price)"}}, "an expression for 'was'"),
         ({"partitions": 0}, "partitions above 0"),

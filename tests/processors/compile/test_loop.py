@@ -195,7 +195,7 @@ def refused(declare):
             lambda x: x.aggregate("b", window=None, emit="on_update", place="spark", n="count(*)"),
             "no place= within a loop",
         ),
-        (lambda x: x.map("b", more="old"), "and no others; found 'more' of 'b' besides"),
+        (lambda x: x.map("b", more="old"), "and no others; found 'more' of 'b' as well"),
         (lambda x: x.map("b", new="length(old)"), "'new' string; found int of 'b'"),
         (lambda x: x.map("b", new="nullif(new, 'x')"), "'new' string; found string? of 'b'"),
         (

@@ -64,7 +64,7 @@ def keys(driver: Driver, arc: str) -> list[str]:
 
 
 def waiting(driver: Driver) -> list[str]:
-    return [task.name for task in driver.tasks if task.waits]
+    return [task.name for task in driver.tasks if task.waits_for]
 
 
 def test_what_is_known_goes_on_and_what_is_not_waits_and_is_taken_in_later(

@@ -127,5 +127,5 @@ def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
             next(life)
         driver.sweepers["trades"].store.raise_floor(10**9)
         driver.send("trades", trade("d", 3, 9))
-        with pytest.raises(FencedError, match="a newer life of it has taken over"):
+        with pytest.raises(FencedError, match="a newer attempt has taken over"):
             driver.close_epoch()

@@ -41,8 +41,8 @@ def scope_run(plan: Plan, order: str) -> ScopeRun:
 
 
 def begun(run: ScopeRun, watermark: int) -> Memory:
-    live = {name: box.no_live() for name, box in run.keeping.items()}
-    return Memory.of(run.keeping, live, done=0, watermark=watermark)
+    live = {name: box.no_live() for name, box in run.stateful.items()}
+    return Memory.of(run.stateful, live, done=0, watermark=watermark)
 
 
 def inserted(*values: int) -> dict[str, pl.DataFrame]:
@@ -55,7 +55,7 @@ def inserted(*values: int) -> dict[str, pl.DataFrame]:
 
 def epoch(run: ScopeRun, inputs, memory: Memory, watermark: int):
     return run.epoch(
-        memory.done + 1, inputs, memory=memory, watermark=watermark, own={}, committed=0
+        memory.done + 1, inputs, memory=memory, watermark=watermark, uncommitted={}, committed=0
     )
 
 

@@ -83,4 +83,4 @@ def test_an_incompatible_schema_is_told_before_anything_is_registered():
     assert [verdict.subject for verdict in raised.value.verdicts] == ["n.upstream-key"]
     assert "n.upstream-key (BACKWARD): field 'desk' was int, is string" in str(raised.value)
     subjects.register(plan(), registry)
-    assert {v.kind for v in subjects.judged(plan(), registry)} == {"same"}
+    assert {v.kind for v in subjects.verdicts(plan(), registry)} == {"same"}
