@@ -30,7 +30,7 @@ class WrongPlanError(ErrataError):
 
 
 class Task:
-    """One task; `life` is one attempt of it.
+    """One task; each run of its loop is an attempt.
 
     Args:
         shared: State shared by the tasks of the process.

@@ -63,7 +63,7 @@ def test_two_aggregates_in_the_scope_of_a_job_are_refused():
     net, _ = network(scope="one")
     stream = net.source("t", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
     stream.aggregate("other", by=["n"], window=tumbling("1m"), scope="one", c="count(*)")
-    with pytest.raises(NetworkError, match="only filters and maps in front of it"):
+    with pytest.raises(NetworkError, match="no other boxes but filters and maps upstream"):
         compile_network(net)
 
 
