@@ -6,7 +6,7 @@ import pytest
 
 from errata.demo.audit.verdict import audit
 from errata.demo.run import END_LIMIT_S, START_LIMIT_S, await_until, stage
-from tests.demo.killing import moments, played
+from tests.errata.demo.killing import moments, played
 
 TAPE_S = 40.0
 KILLS = 3

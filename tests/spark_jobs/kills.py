@@ -14,7 +14,7 @@ from pathlib import Path
 
 from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.run import END_LIMIT_S, START_LIMIT_S, await_until, stage
-from tests.demo.killing import moments, played
+from tests.errata.demo.killing import moments, played
 from tests.spark_jobs.cluster import SparkCluster, spark_cluster
 
 ROOT = Path(__file__).parents[2]

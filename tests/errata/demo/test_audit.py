@@ -12,8 +12,8 @@ from errata.demo.audit.verdict import TOPICS, Verdict, judge
 from errata.topics import settings
 from errata.topics.admin import create_topics
 from errata.topics.settings import TopicSpec
-from tests.demo import hand_made as made
-from tests.demo.hand_made import (
+from tests.errata.demo import hand_made as made
+from tests.errata.demo.hand_made import (
     DOWNSTREAM,
     FIRST,
     LETTERS,
