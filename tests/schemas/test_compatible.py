@@ -55,7 +55,7 @@ def test_what_can_be_read(reader, writer):
     ("reader", "writer", "told"),
     [
         ("int", "long", "field 'x' was long, is int"),
-        ("long", ["null", "long"], "field 'x' could be null, and can't any more"),
+        ("long", ["null", "long"], "field 'x' was nullable, is not"),
         (["null", "string"], "long", "field 'x' was long, is null or string"),
         (MICROS, MILLIS, "field 'x' was timestamp-millis, is timestamp-micros"),
         ({"type": "map", "values": "int"}, {"type": "map", "values": "string"},
