@@ -3,7 +3,7 @@
 A decoded batch is a frame with ``__row`` (row number in the batch), ``op``, both sides of the
 declared fields, ``has_before`` (the record states its original) and ``has_after``. A record that
 fails a check is refused, with the reason of the first failed check. A format builds the columns
-(`Made`) and gives an envelope a reader of tuples and one of revisions.
+(`ColumnBuilder`) and gives an envelope a reader of tuples and one of revisions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Decoded:
     Args:
         frame: A row for each decoded record, in order; ``__row`` is its row in the batch.
         refused: The refused records.
-        passed: Number of skipped records, which concern no tuple.
+        passed: Number of skipped records, which describe no tuple.
         absent: Rows in the batch of records whose value is null.
     """
 
@@ -126,11 +126,11 @@ def valued(
         >>> valued([b"a", None])
         (array([0]), [b'a'], [1])
     """
-    found = [value for value in values if value is not None]
-    if len(found) == len(values):
-        return np.arange(len(values)), found, []
-    there = np.fromiter(map(is_not, values, repeat(None)), np.bool_, len(values))
-    return np.flatnonzero(there), found, np.flatnonzero(~there).tolist()
+    present = [value for value in values if value is not None]
+    if len(present) == len(values):
+        return np.arange(len(values)), present, []
+    is_present = np.fromiter(map(is_not, values, repeat(None)), np.bool_, len(values))
+    return np.flatnonzero(is_present), present, np.flatnonzero(~is_present).tolist()
 
 
 def no_tuples(fields: Fields) -> pl.DataFrame:
@@ -173,13 +173,13 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     first = pl.coalesce(
         [pl.when(bad.fill_null(False)).then(number) for number, (_, _, bad) in enumerate(faults)]
     )
-    judged = frame.with_columns(first.alias("__fault"))
-    bad = judged.filter(pl.col("__fault").is_not_null())
+    checked = frame.with_columns(first.alias("__fault"))
+    bad = checked.filter(pl.col("__fault").is_not_null())
     refused = [
         Refusal(row, faults[fault][0], faults[fault][1])
         for row, fault in bad.select(ROW, "__fault").iter_rows()
     ]
-    good = judged.filter(pl.col("__fault").is_null()) if refused else judged
+    good = checked.filter(pl.col("__fault").is_null()) if refused else checked
     # null out sides that the op does not have
     sides = [
         pl.when(op != frames.INSERT).then(pl.col(frames.BEFORE + n)).alias(frames.BEFORE + n)
@@ -197,12 +197,12 @@ _SHOWN = 60
 
 
 @dataclass
-class Made:
+class ColumnBuilder:
     """The columns built so far from the records of a batch.
 
     Args:
         columns: By name, all of one height.
-        faults: By row in these columns.
+        faults: Text by row in these columns.
     """
 
     columns: dict[str, pl.Series] = field(default_factory=dict)
@@ -217,9 +217,9 @@ class Made:
     def checked(
         self,
         name: str,
-        made: pl.Series,
+        converted: pl.Series,
         *,
-        given: pl.Series,
+        original: pl.Series,
         kind: FieldType,
         places: npt.NDArray[np.int64] | None = None,
         hint: str = "",
@@ -228,20 +228,20 @@ class Made:
 
         Args:
             name: Name of the field, for the fault.
-            made: The converted values, null where conversion failed.
-            given: The original values.
+            converted: The converted values, null where conversion failed.
+            original: The original values.
             kind: The declared type.
-            places: The row of each value, if not all records have one.
+            places: The row of each value; None if every record has one.
             hint: Text to add to the fault.
         """
-        if made.null_count() > given.null_count():
-            for i in (made.is_null() & given.is_not_null()).arg_true().to_list():
-                found = str(given[i])[:_SHOWN]
+        if converted.null_count() > original.null_count():
+            for i in (converted.is_null() & original.is_not_null()).arg_true().to_list():
+                shown = str(original[i])[:_SHOWN]
                 place = i if places is None else int(places[i])
                 self.faults.setdefault(
-                    place, f"{name!r} needs {kind.required}, found {found}{hint}"
+                    place, f"{name!r} needs {kind.required}, found {shown}{hint}"
                 )
-        return made
+        return converted
 
     def decoded(self, rows: npt.NDArray[np.int64], **more: pl.Series) -> Decoded:
         """Return the good records and the refused ones.

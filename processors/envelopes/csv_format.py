@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from errata.processors.envelopes.batch import Decoded, Made, Refusal
+from errata.processors.envelopes.batch import ColumnBuilder, Decoded, Refusal
 from errata.processors.envelopes.texts import decoded, parsed
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields
@@ -45,15 +45,17 @@ class CsvFormat:
         rows = good.arg_true().to_numpy()
         need = f"not UTF-8, or no line of {len(self.fields)} well-formed cells"
         refused = [Refusal(row, UNDECODABLE, need) for row in (~good).arg_true().to_list()]
-        made = Made()
+        builder = ColumnBuilder()
         cells = _cells(lines.filter(good), list(self.fields))
         for name, kind in self.fields.items():
-            given = cells[name]
+            original = cells[name]
             if kind.kind not in ("string", "bytes"):  # others: a quoted empty cell is null
-                given = given.zip_with((given != "").fill_null(False), given.clear(1))
-            made.columns[name] = made.checked(name, parsed(given, kind), given=given, kind=kind)
-        done = made.decoded(rows)
-        return Decoded(done.frame, refused + done.refused)
+                original = original.zip_with((original != "").fill_null(False), original.clear(1))
+            builder.columns[name] = builder.checked(
+                name, parsed(original, kind), original=original, kind=kind
+            )
+        batch = builder.decoded(rows)
+        return Decoded(batch.frame, refused + batch.refused)
 
 
 def _cells(lines: pl.Series, names: list[str]) -> pl.DataFrame:

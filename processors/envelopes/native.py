@@ -26,8 +26,8 @@ class Native:
 
     def decode(self, batch: Batch) -> Decoded:
         """Return the revisions of a batch; a record without a value is refused."""
-        rows, values, void = valued(batch.values)
-        found = self.revisions(values).placed(rows)
-        void += found.absent
-        refused = [Refusal(row, UNDECODABLE, "no value: a tombstone") for row in void]
-        return Decoded(found.frame, found.refused + refused)
+        rows, values, absent = valued(batch.values)
+        decoded = self.revisions(values).placed(rows)
+        absent += decoded.absent
+        refused = [Refusal(row, UNDECODABLE, "no value: a tombstone") for row in absent]
+        return Decoded(decoded.frame, decoded.refused + refused)

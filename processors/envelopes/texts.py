@@ -79,12 +79,12 @@ def rescaled(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Seri
     result = pl.Series([None], dtype=pl.Int128).new_from_index(0, len(unscaled))
     shifts = kind.scale - scales.cast(pl.Int64)
     for shift in shifts.drop_nulls().unique().to_list():
-        here = (shifts == shift).fill_null(False)
+        has_shift = (shifts == shift).fill_null(False)
         if abs(shift) <= MAX_PRECISION:
             moved = _shifted(unscaled, shift, kind)
         else:  # only zero fits
             moved = _where(unscaled == 0, unscaled)
-        result = moved.zip_with(here, result)
+        result = moved.zip_with(has_shift, result)
     return result
 
 
@@ -170,16 +170,16 @@ def _instant(texts: pl.Series, kind: FieldType) -> pl.Series:
     valid = (hour < 24) & (minute < 60) & (second < 60) & (ahead < 24) & (more < 60)
     offset = (ahead * 60 + more) * ((sign == "-").fill_null(False).cast(pl.Int64) * -2 + 1)
     total = ((days * 24 + hour) * 60 + minute - offset) * 60 + second
-    found = _where(valid, total * 1_000_000 + micros) // _PER_MICRO[kind.kind]
-    return whole.zip_with(whole.is_not_null(), found)
+    instants = _where(valid, total * 1_000_000 + micros) // _PER_MICRO[kind.kind]
+    return whole.zip_with(whole.is_not_null(), instants)
 
 
 def _uuid(texts: pl.Series, kind: FieldType) -> pl.Series:
     lower = texts.str.to_lowercase()
-    found = _where(lower.str.contains(_UUID), lower)
-    if (found.str.len_bytes() == 36).all():
-        return found
-    return found.str.replace(_UUID_PARTS, "$1-$2-$3-$4-$5")
+    uuids = _where(lower.str.contains(_UUID), lower)
+    if (uuids.str.len_bytes() == 36).all():
+        return uuids
+    return uuids.str.replace(_UUID_PARTS, "$1-$2-$3-$4-$5")
 
 
 _READ = cast(
