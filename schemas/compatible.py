@@ -23,7 +23,7 @@ _NAMED = ("record", "enum", "fixed")
 _NOT_AVRO = SchemaParseException, ValueError, KeyError, TypeError, AttributeError, RecursionError
 
 
-def unreadable(reader: Any, writer: Any) -> list[str]:
+def incompatibilities(reader: Any, writer: Any) -> list[str]:
     """Return why data of a writer's schema can't be read with a reader's; [] if it can.
 
     Two decimals must have the same precision and scale, and two logical types must be the same.
@@ -36,9 +36,9 @@ def unreadable(reader: Any, writer: Any) -> list[str]:
         >>> def record(*fields):
         ...     return {"type": "record", "name": "R", "fields": list(fields)}
         >>> x, y = {"name": "x", "type": "long"}, {"name": "y", "type": ["null", "long"]}
-        >>> unreadable(record(x, y | {"default": None}), record(x))
+        >>> incompatibilities(record(x, y | {"default": None}), record(x))
         []
-        >>> unreadable(record(x, y), record(x))
+        >>> incompatibilities(record(x, y), record(x))
         ["field 'y' is new and has no default"]
     """
     pair = _Pair()

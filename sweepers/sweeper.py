@@ -103,9 +103,9 @@ class Sweeper:
         """Why it neither answers nor reads on; "" if it does."""
         self.retry_ms = 0
 
-    def _start_over(self, why: str) -> None:
+    def _start_over(self, reason: str) -> None:
         """Drop the copy: the topic no longer holds the records that follow it."""
-        log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, why)
+        log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, reason)
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         self._open()

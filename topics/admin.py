@@ -1,4 +1,4 @@
-"""What the brokers of a cluster are asked as an administrator asks: about topics and rights.
+"""Administrative requests to the brokers of a cluster, about topics and rights.
 
 Lists the topics and their settings, creates those of a network, and rejects existing ones that
 would break a law. Checks at startup whether this client has the rights that it will need: otherwise

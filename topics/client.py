@@ -331,7 +331,7 @@ _PROBE_S = 0.5
 _PORT = 9092
 
 _API_VERSIONS = pack(">ihhih", 10, 18, 0, 0, -1)
-"""Length, API key, version, correlation id, no client id: every broker answers it, to anybody."""
+"""Length, API key, version, correlation id, no client id: every broker answers any client."""
 
 
 class Mismatch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-from errata.schemas.compatible import unreadable
+from errata.schemas.compatible import incompatibilities
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import Cluster, ClusterError, Reader, TopicPartition, catch_up
 from errata.topics.names import SCHEMAS_TOPIC
@@ -169,7 +169,7 @@ class SchemaRegistry:
             return Verdict(subject, SAME)
         if latest is None:
             return Verdict(subject, NEW)
-        reasons = tuple(unreadable(schema, latest[1]))
+        reasons = tuple(incompatibilities(schema, latest[1]))
         if reasons:
             return Verdict(subject, INCOMPATIBLE, "BACKWARD", reasons)
         return Verdict(subject, COMPATIBLE)
@@ -195,7 +195,7 @@ class SchemaRegistry:
         return None
 
     def _await(self, subject: str, schema_id: int) -> None:
-        """Read until our own record appears: all records before it have been read then."""
+        """Read until the record just sent appears: all records before it have been read then."""
         for _attempt in range(100):
             self._read()
             if (subject, schema_id) in self._subjects:

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 from weakref import finalize
 
-from errata.schemas.compatible import unreadable
+from errata.schemas.compatible import incompatibilities
 from errata.topics.cluster import Cluster, ClusterError
 from errata.topics.refused import RefusedError
 from errata.topics.registry import (
@@ -125,7 +125,7 @@ class RegistryServer:
             return Verdict(subject, COMPATIBLE)
         # The server reports that, not why; the likely reason is Avro's rules applied to the latest
         # schema.
-        differences = unreadable(schema, latest[1]) or unreadable(latest[1], schema)
+        differences = incompatibilities(schema, latest[1]) or incompatibilities(latest[1], schema)
         reasons = tuple(differences) or ("an older version of the subject does not fit",)
         return Verdict(subject, INCOMPATIBLE, self._level(subject), reasons)
 

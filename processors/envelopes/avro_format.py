@@ -19,12 +19,18 @@ from errata.processors.envelopes.batch import (
     ColumnBuilder,
     Decoded,
     Refusal,
-    joined,
+    join_parts,
+    no_revisions,
     no_tuples,
-    nothing,
 )
-from errata.processors.envelopes.connect import MEANINGS, VARIABLE, ZONED, instant, is_instant
-from errata.processors.envelopes.texts import parsed, rescaled
+from errata.processors.envelopes.connect import (
+    MEANINGS,
+    VARIABLE,
+    ZONED,
+    convert_instants,
+    is_instant,
+)
+from errata.processors.envelopes.texts import parse, rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import decode, framing
 from errata.schemas.decode import Decoder
@@ -54,13 +60,13 @@ class BySchema:
         unframed = framing.unframe(values)
         if unframed.only_id is not None:
             return self._read(unframed.only_id, unframed.bodies)
-        refused = [Refusal(row, UNDECODABLE, why) for row, why in unframed.rejected]
+        refused = [Refusal(row, UNDECODABLE, reason) for row, reason in unframed.rejected]
         parts = [Decoded(self.empty.frame, refused)]
         for schema_id in sorted(set(unframed.schema_ids.tolist()) - {framing.UNFRAMED}):
             rows = np.flatnonzero(unframed.schema_ids == schema_id)
             bodies = [unframed.bodies[row] for row in rows.tolist()]
-            parts.append(self._read(schema_id, bodies).placed(rows))
-        return joined(parts)
+            parts.append(self._read(schema_id, bodies).with_rows(rows))
+        return join_parts(parts)
 
     def _read(self, schema_id: int, bodies: Sequence[bytes]) -> Decoded:
         read = self._reader(schema_id)
@@ -103,14 +109,14 @@ class AvroFormat:
         ops: Mapping[str, int],
         connector: bool = False,
     ) -> None:
-        flat = partial(tuples_of, fields=fields, missing=identity)
+        flat = partial(tuple_reader, fields=fields, missing=identity)
         self.tuples = BySchema(registry, flat, Decoded(no_tuples(fields), [])).read
-        empty = Decoded(nothing(fields), [])
+        empty = Decoded(no_revisions(fields), [])
 
         def sided(schema: Any) -> Read:
             if connector and is_control_schema(schema):
                 return lambda bodies: Decoded(empty.frame, [], passed=len(bodies))
-            return revisions_of(schema, fields, identity=identity, ops=ops)
+            return revision_reader(schema, fields, identity=identity, ops=ops)
 
         self.revisions = BySchema(registry, sided, empty).read
 
@@ -138,14 +144,14 @@ def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
         return _decimal(leaf, kind)
     if kind.kind.startswith("timestamp-"):
         if leaf.kind == "string" and meaning == ZONED:
-            return lambda values: parsed(values, kind)
+            return lambda values: parse(values, kind)
         if leaf.kind == "long" and is_instant(meaning):
-            return lambda values: instant(values, meaning, kind)
+            return lambda values: convert_instants(values, meaning, kind)
         return None
     if kind.kind == "date":
         return _as_it_is if leaf.kind == "int" and meaning == "date" else None
     if kind.kind == "uuid":
-        return (lambda values: parsed(values, kind)) if leaf.kind == "string" else None
+        return (lambda values: parse(values, kind)) if leaf.kind == "string" else None
     if kind.kind == "string":
         return _symbols(leaf) if leaf.kind == "enum" else _plain(leaf, {"string"})
     if meaning and leaf.kind != "string":
@@ -156,7 +162,7 @@ def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
     return _plain(leaf, {kind.kind})
 
 
-def described(leaf: Leaf) -> str:
+def type_name(leaf: Leaf) -> str:
     """Return a writer's type as text for errors."""
     digits = f"({leaf.precision},{leaf.scale})" if leaf.logical == "decimal" else ""
     return (leaf.logical or leaf.kind) + digits + (f" ({leaf.semantic})" if leaf.semantic else "")
@@ -177,7 +183,7 @@ def _symbols(leaf: Leaf) -> Convert:
 
 def _decimal(leaf: Leaf, kind: FieldType) -> Convert | None:
     if leaf.kind == VARIABLE:
-        return lambda values: rescaled(
+        return lambda values: rescale(
             values.struct.field("value"), values.struct.field("scale"), kind
         )
     if leaf.logical != "decimal" or leaf.scale > kind.scale:
@@ -187,7 +193,7 @@ def _decimal(leaf: Leaf, kind: FieldType) -> Convert | None:
         return None
     if known and leaf.scale == kind.scale:
         return _as_it_is
-    return lambda values: rescaled(
+    return lambda values: rescale(
         values, pl.Series([leaf.scale]).new_from_index(0, len(values)), kind
     )
 
@@ -202,7 +208,7 @@ class WriterSchemaError(ErrataError):
     """A writer's schema lacks what the source declares."""
 
 
-def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
+def tuple_reader(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
     """Return the reader of one writer's tuples, one column per field.
 
     Args:
@@ -225,7 +231,7 @@ def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> 
     return lambda bodies: _decoded(decoder.decode_each(bodies), adders)
 
 
-def revisions_of(
+def revision_reader(
     schema: Any, fields: Fields, *, identity: Collection[str], ops: Mapping[str, int]
 ) -> Read:
     """Return the reader of one writer's revisions: op as a code, and both sides.
@@ -292,7 +298,7 @@ def _decoded(decoded: decode.Decoded, adders: Sequence[AddColumn]) -> Decoded:
     for add in adders:
         add(builder, decoded.frame)
     batch = builder.decoded(decoded.good)
-    refused = [Refusal(row, UNDECODABLE, why) for row, why in decoded.bad]
+    refused = [Refusal(row, UNDECODABLE, reason) for row, reason in decoded.bad]
     return replace(batch, refused=refused + batch.refused) if refused else batch
 
 
@@ -308,7 +314,7 @@ def _field_adder(
         return lambda builder, frame: builder.add_constant(column, None, kind.dtype, frame.height)
     convert = conversion(leaf, kind)
     if convert is None:
-        raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {described(leaf)}")
+        raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {type_name(leaf)}")
 
     def add(builder: ColumnBuilder, frame: pl.DataFrame) -> None:
         original = frame[column]

@@ -72,7 +72,7 @@ class Decoded:
     passed: int = 0
     absent: tuple[int, ...] = ()
 
-    def placed(self, rows: npt.NDArray[np.int64]) -> Decoded:
+    def with_rows(self, rows: npt.NDArray[np.int64]) -> Decoded:
         """Return the batch with row numbers mapped through `rows`, which has one for each row."""
         places = pl.Series(rows, dtype=pl.Int64).gather(self.frame[ROW])
         return replace(
@@ -83,7 +83,7 @@ class Decoded:
         )
 
 
-def joined(parts: Sequence[Decoded]) -> Decoded:
+def join_parts(parts: Sequence[Decoded]) -> Decoded:
     """Join parts of one batch; there must be at least one."""
     if len(parts) == 1:
         return parts[0]
@@ -102,12 +102,12 @@ def columns(fields: Fields) -> dict[str, type[pl.DataType]]:
     return {ROW: pl.Int64, **frames.schema(fields), **sides}
 
 
-def nothing(fields: Fields) -> pl.DataFrame:
+def no_revisions(fields: Fields) -> pl.DataFrame:
     """Return a decoded batch of no records."""
     return pl.DataFrame(schema=columns(fields))
 
 
-def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
+def with_all_columns(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
     """Return a batch of revisions with all columns; missing ones become null or false."""
     lacking = [
         pl.lit(False if name in ("has_before", "has_after") else None, kind).alias(name)
@@ -117,13 +117,13 @@ def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(*lacking).select(list(columns(fields)))
 
 
-def valued(
+def split_nulls(
     values: Sequence[bytes | None],
 ) -> tuple[npt.NDArray[np.int64], list[bytes], list[int]]:
     """Return the row numbers of the values that are not None, the values, and the other rows.
 
     Example:
-        >>> valued([b"a", None])
+        >>> split_nulls([b"a", None])
         (array([0]), [b'a'], [1])
     """
     present = [value for value in values if value is not None]
@@ -255,7 +255,7 @@ class ColumnBuilder:
             return Decoded(frame, [])
         good = np.ones(len(rows), np.bool_)
         good[list(self.faults)] = False
-        refused = [Refusal(int(rows[i]), UNDECODABLE, why) for i, why in self.faults.items()]
+        refused = [Refusal(int(rows[i]), UNDECODABLE, reason) for i, reason in self.faults.items()]
         return Decoded(frame.filter(pl.Series(good)), refused)
 
 

@@ -44,7 +44,7 @@ def is_instant(meaning: str) -> bool:
     return meaning in _NANOS_PER
 
 
-def instant(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
+def convert_instants(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
     """Convert instants to the unit of a type, truncating; null beyond the year 9999.
 
     Args:
@@ -53,7 +53,8 @@ def instant(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
         kind: A timestamp type.
 
     Example:
-        >>> instant(pl.Series([1_999]), "timestamp-micros", FieldType("timestamp-millis")).to_list()
+        >>> kind = FieldType("timestamp-millis")
+        >>> convert_instants(pl.Series([1_999]), "timestamp-micros", kind).to_list()
         [1]
     """
     source_nanos, target_nanos = _NANOS_PER[meaning], _NANOS_PER[kind.kind]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from errata.processors.envelopes.batch import ColumnBuilder, Decoded, Refusal
-from errata.processors.envelopes.texts import decoded, parsed
+from errata.processors.envelopes.texts import decode_utf8, parse
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields
 
@@ -39,7 +39,7 @@ class CsvFormat:
 
     def tuples(self, values: Sequence[bytes]) -> Decoded:
         """Return the decoded lines and the refused ones."""
-        lines = decoded(pl.Series(values, dtype=pl.Binary))
+        lines = decode_utf8(pl.Series(values, dtype=pl.Binary))
         lines = lines.str.strip_suffix("\n").str.strip_suffix("\r")
         good = (lines.str.contains(self._line) & (lines != "")).fill_null(False)
         rows = good.arg_true().to_numpy()
@@ -52,7 +52,7 @@ class CsvFormat:
             if kind.kind not in ("string", "bytes"):  # others: a quoted empty cell is null
                 original = original.zip_with((original != "").fill_null(False), original.clear(1))
             builder.columns[name] = builder.checked(
-                name, parsed(original, kind), original=original, kind=kind
+                name, parse(original, kind), original=original, kind=kind
             )
         batch = builder.decoded(rows)
         return Decoded(batch.frame, refused + batch.refused)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.envelopes.batch import ROW, Batch, Decoded, Refusal, Revisions, valued
+from errata.processors.envelopes.batch import ROW, Batch, Decoded, Refusal, Revisions, split_nulls
 from errata.processors.envelopes.keys import Keys
 from errata.processors.envelopes.upsert import identities
 from errata.processors.wire.dead_letter import TRUNCATE
@@ -54,8 +54,8 @@ class Debezium:
         A ``before`` with the key alone, as databases send by default, is no original: it has no
         values to compare with the arc's.
         """
-        rows, values, absent = valued(batch.values)
-        decoded = self.revisions(values).placed(rows)
+        rows, values, absent = split_nulls(batch.values)
+        decoded = self.revisions(values).with_rows(rows)
         passed = decoded.passed + len(absent) + len(decoded.absent)
         frame, refused = decoded.frame, decoded.refused
         truncated = frame.filter(pl.col("op") == _TRUNCATED)[ROW].to_list()

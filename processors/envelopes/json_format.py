@@ -28,12 +28,18 @@ from errata.processors.envelopes.batch import (
     ColumnBuilder,
     Decoded,
     Refusal,
-    joined,
+    join_parts,
+    no_revisions,
     no_tuples,
-    nothing,
 )
-from errata.processors.envelopes.connect import DECIMAL, VARIABLE, Block, instant, is_instant
-from errata.processors.envelopes.texts import decoded, parsed, rescaled
+from errata.processors.envelopes.connect import (
+    DECIMAL,
+    VARIABLE,
+    Block,
+    convert_instants,
+    is_instant,
+)
+from errata.processors.envelopes.texts import decode_utf8, parse, rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.decode import unscaled
 from errata.schemas.fields import Fields, FieldType
@@ -70,7 +76,7 @@ class JsonFormat:
     def __init__(self, fields: Fields, *, ops: Mapping[str, int], connector: bool = False) -> None:
         self.tuples = ByBlock(partial(TupleReader, fields), no_tuples(fields)).read
         sided = partial(RevisionReader, fields, ops=ops, connector=connector)
-        self.revisions = ByBlock(sided, nothing(fields)).read
+        self.revisions = ByBlock(sided, no_revisions(fields)).read
 
 
 @dataclass
@@ -96,21 +102,21 @@ class ByBlock:
         rows = rows[good]
         blocks = list(map(bytes, map(attrgetter("schema"), envelopes)))
         payloads = list(map(bytes, map(attrgetter("payload"), envelopes)))
-        void = np.fromiter(map(b"null".__eq__, payloads), np.bool_, len(payloads))
-        parts = [Decoded(self.empty, [], absent=tuple(rows[void].tolist()))]
+        is_null = np.fromiter(map(b"null".__eq__, payloads), np.bool_, len(payloads))
+        parts = [Decoded(self.empty, [], absent=tuple(rows[is_null].tolist()))]
         numbers = {block: number for number, block in enumerate(dict.fromkeys(blocks))}
-        of = np.fromiter(map(numbers.__getitem__, blocks), np.int64, len(blocks))
+        block_numbers = np.fromiter(map(numbers.__getitem__, blocks), np.int64, len(blocks))
         for block, number in numbers.items():
-            indexes = np.flatnonzero((of == number) & ~void)
+            indexes = np.flatnonzero((block_numbers == number) & ~is_null)
             texts = [payloads[i] for i in indexes.tolist()]
-            parts.append(self._reader(block).read(texts).placed(rows[indexes]))
+            parts.append(self._reader(block).read(texts).with_rows(rows[indexes]))
         others = np.ones(len(values), np.bool_)
         others[rows] = False
         plain = np.flatnonzero(others)
         if len(plain):
             texts = [values[row] for row in plain.tolist()]
-            parts.append(self._reader(b"").read(texts).placed(plain))
-        return joined(parts)
+            parts.append(self._reader(b"").read(texts).with_rows(plain))
+        return join_parts(parts)
 
     def _reader(self, block: bytes) -> Reader:
         if block not in self.readers:
@@ -205,7 +211,7 @@ class JsonTuples:
             pairs = [(None, None) if v is None else (v.scale, v.value) for v in values]
             original = pl.Series([value for _, value in pairs], dtype=pl.Binary)
             scales = pl.Series([scale for scale, _ in pairs], dtype=pl.Int64)
-            return original, rescaled(_unscaled(original), scales, kind), ""
+            return original, rescale(_unscaled(original), scales, kind), ""
         if kind.kind != "float":
             original = pl.Series(values, dtype=kind.dtype)
             return original, original, ""
@@ -217,7 +223,7 @@ class JsonTuples:
         self, name: str, kind: FieldType, pieces: pl.Series
     ) -> tuple[pl.Series, pl.Series, str]:
         """Parse pieces of JSON (numbers, texts, null); return them, their values, and a hint."""
-        original = decoded(pieces).fill_null("\ufffd")  # not UTF-8: matches no type
+        original = decode_utf8(pieces).fill_null("\ufffd")  # not UTF-8: matches no type
         null = original.is_in(["null", ""])
         if null.any():
             original = original.zip_with(~null, original.clear(1))
@@ -229,13 +235,13 @@ class JsonTuples:
         if kind.kind == "decimal" and meaning == DECIMAL:
             coded = texts.zip_with(quoted.fill_null(False), texts.clear(1))
             scale = pl.Series([self.block.scales[name]]).new_from_index(0, len(texts))
-            column = rescaled(_unscaled(parsed(coded, FieldType("bytes"))), scale, kind)
-            return original, column.zip_with(coded.is_not_null(), parsed(texts, kind)), ""
+            column = rescale(_unscaled(parse(coded, FieldType("bytes"))), scale, kind)
+            return original, column.zip_with(coded.is_not_null(), parse(texts, kind)), ""
         if kind.kind.startswith("timestamp-") and is_instant(meaning):
-            counted = parsed(texts, FieldType("long"))
-            return original, instant(counted, meaning, kind), f", which is a {meaning}"
+            counted = parse(texts, FieldType("long"))
+            return original, convert_instants(counted, meaning, kind), f", which is a {meaning}"
         hint = _HINT if kind.kind == "decimal" and quoted.any() else ""
-        return original, parsed(texts, kind), hint
+        return original, parse(texts, kind), hint
 
 
 def _unscaled(binary: pl.Series) -> pl.Series:
@@ -351,7 +357,7 @@ class DuplicateFields:
             texts: The objects.
             field_count: Number of fields of all structs together.
         """
-        column = decoded(pl.Series(texts, dtype=pl.Binary))
+        column = decode_utf8(pl.Series(texts, dtype=pl.Binary))
         if int(column.str.count_matches(self._pattern).sum()) == field_count:
             return
         for place, text in enumerate(texts):

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.processors.envelopes.avro_format import BySchema, Read, tuples_of
+from errata.processors.envelopes.avro_format import BySchema, Read, tuple_reader
 from errata.processors.envelopes.batch import (
     ROW,
     ColumnBuilder,
     Decoded,
     Refusal,
-    joined,
+    join_parts,
     no_tuples,
-    valued,
+    split_nulls,
 )
 from errata.processors.envelopes.connect import Block
 from errata.processors.envelopes.json_format import ByBlock, TupleReader
-from errata.processors.envelopes.texts import decoded, parsed
+from errata.processors.envelopes.texts import decode_utf8, parse
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import framing
 from errata.schemas.fields import FieldType
@@ -50,7 +50,7 @@ class Keys:
 
     def read(self, keys: Sequence[bytes | None]) -> Decoded:
         """Return the identities, one column per field, and refusals of keys without one."""
-        rows, present, without_key = valued(keys)
+        rows, present, without_key = split_nulls(keys)
         parts = [Decoded(self.empty, _refused(without_key, "is missing"))]
         column = pl.Series(present, dtype=pl.Binary)
         framed = column.bin.starts_with(b"\0") & (column.bin.size() >= framing.HEAD_BYTES)
@@ -62,8 +62,8 @@ class Keys:
         ):
             indexes = chosen.arg_true().to_numpy()
             if len(indexes):
-                parts.append(read([present[i] for i in indexes.tolist()]).placed(rows[indexes]))
-        identities = joined(parts)
+                parts.append(read([present[i] for i in indexes.tolist()]).with_rows(rows[indexes]))
+        identities = join_parts(parts)
         nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
         incomplete = identities.frame.filter(nameless)[ROW].to_list()
         refused = _refused(identities.absent, "is null") + _refused(
@@ -77,13 +77,13 @@ class Keys:
             return Decoded(self.empty, _refused(range(len(keys)), reason))
         ((name, kind),) = self.identity.items()
         original, builder = pl.Series(keys, dtype=pl.Binary), ColumnBuilder()
-        column = parsed(decoded(original), kind)
+        column = parse(decode_utf8(original), kind)
         builder.columns[name] = builder.checked(name, column, original=original, kind=kind)
         return builder.decoded(np.arange(len(keys)))
 
 
-def _refused(rows: Sequence[int], why: str) -> list[Refusal]:
-    return [Refusal(row, UNDECODABLE, _NEED + why) for row in rows]
+def _refused(rows: Sequence[int], reason: str) -> list[Refusal]:
+    return [Refusal(row, UNDECODABLE, _NEED + reason) for row in rows]
 
 
 def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
@@ -92,7 +92,7 @@ def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
     if kind != "record" and len(identity) == 1:
         (name,) = identity
         schema = {"type": "record", "name": "Key", "fields": [{"name": name, "type": schema}]}
-    return tuples_of(schema, identity)
+    return tuple_reader(schema, identity)
 
 
 class _JsonKeys(TupleReader):

@@ -30,7 +30,7 @@ _UUID_PARTS = r"^(.{8})-?(.{4})-?(.{4})-?(.{4})-?(.{12})$"
 _PER_MICRO = {"timestamp-micros": 1, "timestamp-millis": 1000}
 
 
-def parsed(texts: pl.Series, kind: FieldType) -> pl.Series:
+def parse(texts: pl.Series, kind: FieldType) -> pl.Series:
     """Parse texts into the physical type of a field; null where a text does not fit.
 
     Numbers are written as in JSON (decimals may also have a + and leading zeros), booleans as true,
@@ -39,20 +39,20 @@ def parsed(texts: pl.Series, kind: FieldType) -> pl.Series:
     are 32 hexadecimal digits, in any case, with or without hyphens.
 
     Example:
-        >>> parsed(pl.Series(["1.50", "1.505", "-2e3"]), FieldType.parse("decimal(9,2)")).to_list()
+        >>> parse(pl.Series(["1.50", "1.505", "-2e3"]), FieldType.parse("decimal(9,2)")).to_list()
         [150, None, -200000]
-        >>> parsed(pl.Series(["1970-01-01T01:00+01:00", "5"]), FieldType("timestamp-millis")
+        >>> parse(pl.Series(["1970-01-01T01:00+01:00", "5"]), FieldType("timestamp-millis")
         ...     ).to_list()
         [0, 5]
     """
     return _READ[kind.kind](texts, kind)
 
 
-def decoded(pieces: pl.Series) -> pl.Series:
+def decode_utf8(pieces: pl.Series) -> pl.Series:
     r"""Decode bytes as UTF-8 texts; null where they are not UTF-8.
 
     Example:
-        >>> decoded(pl.Series([b"a", b"\xff"])).to_list()
+        >>> decode_utf8(pl.Series([b"a", b"\xff"])).to_list()
         ['a', None]
     """
     try:
@@ -68,7 +68,7 @@ def decoded(pieces: pl.Series) -> pl.Series:
         return pl.Series(pc.if_else(pa.array(bad), nothing, array).cast(pa.large_string()))
 
 
-def rescaled(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Series:
+def rescale(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Series:
     """Convert decimals of differing scales to unscaled integers of one type; null if not fitting.
 
     Args:
@@ -142,7 +142,7 @@ def _decimal(texts: pl.Series, kind: FieldType) -> pl.Series:
     else:
         places = pl.Series([0], dtype=pl.Int64).new_from_index(0, len(texts))
     unscaled = numbers.cast(pl.Int128, strict=False)
-    return rescaled(unscaled, places if exponents is None else places - exponents, kind)
+    return rescale(unscaled, places if exponents is None else places - exponents, kind)
 
 
 def _days(texts: pl.Series) -> pl.Series:

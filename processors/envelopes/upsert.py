@@ -15,9 +15,9 @@ from errata.processors.envelopes.batch import (
     Decoded,
     Refusal,
     Tuples,
-    completed,
-    joined,
-    valued,
+    join_parts,
+    split_nulls,
+    with_all_columns,
 )
 from errata.processors.envelopes.keys import Keys
 from errata.schemas.fields import Fields
@@ -46,14 +46,14 @@ class Upsert:
         Reconciling with the arc turns inserts of known identities into replaces. Identity fields
         that the value lacks are read from the key.
         """
-        rows, values, absent = valued(batch.values)
-        decoded = self.tuples(values).placed(rows)
+        rows, values, absent = split_nulls(batch.values)
+        decoded = self.tuples(values).with_rows(rows)
         absent += decoded.absent
         tuples, refused = self._named(decoded.frame, batch.keys)
         parts = [Decoded(entering(self.fields, tuples), decoded.refused + refused)]
         if absent:
             parts.append(deletes(self.fields, self.keys, sorted(absent), batch.keys))
-        return joined(parts)
+        return join_parts(parts)
 
     def _named(
         self, tuples: pl.DataFrame, keys: Sequence[bytes | None]
@@ -76,7 +76,7 @@ class Upsert:
 
 def identities(keys: Keys, rows: Sequence[int], all_keys: Sequence[bytes | None]) -> Decoded:
     """Return the identities in the keys of some records of a batch."""
-    return keys.read([all_keys[row] for row in rows]).placed(np.array(rows, np.int64))
+    return keys.read([all_keys[row] for row in rows]).with_rows(np.array(rows, np.int64))
 
 
 def deletes(
@@ -86,4 +86,4 @@ def deletes(
     from_keys = identities(keys, rows, all_keys)
     frame = from_keys.frame.rename({name: BEFORE + name for name in keys.identity})
     frame = frame.with_columns(pl.lit(DELETE, pl.UInt8).alias("op"))
-    return Decoded(completed(fields, frame), from_keys.refused)
+    return Decoded(with_all_columns(fields, frame), from_keys.refused)

@@ -64,8 +64,8 @@ class Intake:
             batch = Batch(*([column[row] for row in chosen] for column in batch))
         decoded = self.envelope.decode(batch)
         checked = check(self.arc, self._timed(decoded.frame))
-        refused += Decoded(checked.frame, decoded.refused + checked.refused).placed(rows).refused
-        frame = split_moves(self.arc, checked.placed(rows).frame)
+        refused += Decoded(checked.frame, decoded.refused + checked.refused).with_rows(rows).refused
+        frame = split_moves(self.arc, checked.with_rows(rows).frame)
         frame = frame.with_columns(
             pl.Series(KEY, self._keys(self.codec.identities(frame)), dtype=pl.Binary)
         )
