@@ -266,7 +266,7 @@ class Connection:
             )
         if code in CODES and right is not None:
             return self.refusal(missing_right(code, right))
-        failed = f"{self._servers} refused a request for {what}: {self.clean(error)}"
+        failed = f"a request for {what} to {self._servers} failed: {self.clean(error)}"
         if code in CODES:
             return RefusedError(f"{failed}; give this user the right, see `errata acls NET`")
         return ClusterError(f"{failed}; see the broker's log")
