@@ -28,7 +28,7 @@ from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.dead_letter import decode as decode_letter
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
-from errata.sweepers.sweeper import Beside, Sweeper
+from errata.sweepers.sweeper import LocalSweepers, Sweeper
 from errata.topics import names
 from errata.topics.cluster import Records, TopicPartition
 from errata.topics.memory import MemoryCluster
@@ -141,7 +141,7 @@ class Driver:
             )
             for name, source in plan.topology.sources.items()
         }
-        replays = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
+        replays = LocalSweepers({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
         self.tasks: list[Task] = [*self.ingests.values()]
         for scope in plan.topology.scopes.values():
             owned, place = plan.topology.owned(scope.name), folder / f"index.{scope.name}"

@@ -38,7 +38,7 @@ PROTOCOL = [
     Mutant(
         "a slow reader goes on where a fast one is",
         "processors/arcs/arc_topic.py",
-        "if chunk.last >= self.position and sum(len(c.records) for c in found) < limit:",
+        "if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:",
         "if chunk is feed.chunks[-1] and chunk.last >= self.position:",
     ),
     Mutant(
