@@ -137,7 +137,7 @@ def _box(plan: Plan, name: str) -> dict[str, Any]:
         found |= {"place": "spark", "horizon_ms": plan.spark[name]}
     return found | {
         "mode": choice.mode,
-        "asked": choice.asked,
+        "asked": choice.requested,
         "reason": choice.reason,
         "modes": {
             mode: {"legal": mode not in choice.illegal, "why": choice.illegal.get(mode, why)}
