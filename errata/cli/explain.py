@@ -140,7 +140,7 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
         found |= {"place": "spark", "horizon_ms": plan.topology.spark[name]}
     return found | {
         "mode": choice.mode,
-        "asked": choice.asked,
+        "asked": choice.requested,
         "reason": choice.reason,
         "modes": {
             mode: {"legal": mode not in choice.illegal, "why": choice.illegal.get(mode, why)}

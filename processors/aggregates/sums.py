@@ -73,7 +73,7 @@ class LongAverage(IntegerTotal):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the averages."""
         total = states["total"]
-        quotient, remainder, count = self.divided(states)
+        quotient, remainder, count = self.divide(states)
         # One IEEE division rounds once if doubles represent both operands exactly.
         small = total.cast(pl.Float64) / count.cast(pl.Float64)
         # A larger total has an average of 2**53 / count or more: with 64 binary places that is at
@@ -104,7 +104,7 @@ class DecimalAverage(IntegerTotal):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the averages."""
         digits = self.result.scale - self.argument.scale
-        quotient, remainder, count = self.divided(states)
+        quotient, remainder, count = self.divide(states)
         shift = whole(10**digits)
         scaled = remainder * shift
         places = scaled // count

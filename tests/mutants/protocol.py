@@ -12,8 +12,8 @@ PROTOCOL = [
     Mutant(
         "a maximum that is lowered while its window is open is not replayed",
         "processors/boxes/aggregate.py",
-        "lowered = after.filter(~self.exact(after)).select(self.keys)",
-        "lowered = after.filter(~self.exact(after) & was_told).select(self.keys)",
+        "inexact = after.filter(~self.exact(after)).select(self.keys)",
+        "inexact = after.filter(~self.exact(after) & was_due).select(self.keys)",
         network=RANDOM,
     ),
     Mutant(
