@@ -45,7 +45,7 @@ def acls(
 
     The deployer creates topics, registers schemas and writes the plan. Scopes, sweepers of
     connection points, readers and operators need fewer rights. Only the undeployer deletes. Needs
-    no cluster, except with --deployed. A process that sweeps beside (--sweep-beside, `errata up`)
+    no cluster, except with --deployed. A process with --sweep-beside, as `errata up` starts them,
     needs both roles.
 
     JSON: a line for each role, with its rules as in Strimzi's KafkaUser.

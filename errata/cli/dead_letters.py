@@ -77,7 +77,9 @@ def list_dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None
 def show(net: NetworkArgument, place: PlaceArgument, as_json: JsonOption = False) -> None:
     """Show one refused record: the reason, and its key and value as bytes, as text and decoded."""
     with deployed(net) as deployment:
-        dead_letter = _at(list(committed_dead_letters(deployment.cluster, deployment.plan)), place)
+        dead_letter = _dead_letter_at(
+            list(committed_dead_letters(deployment.cluster, deployment.plan)), place
+        )
         plain = _line(dead_letter)
         decoder = PlainDecoder(deployment.registry)
         plain["key_decoded"], plain["value_decoded"] = decoder.decode(
@@ -167,14 +169,14 @@ def _chosen(
     known = list(dict.fromkeys(dead_letter.reason for dead_letter in dead_letters))
     for reason in reasons:
         deployment.known("dead letter with reason", reason, known)
-    wanted = [_at(dead_letters, place) for place in places]
+    wanted = [_dead_letter_at(dead_letters, place) for place in places]
     named = [x for x in dead_letters if x.reason in reasons or x in wanted]
     if tuple_of_box := next((x for x in named if x.is_of_box), None):
         raise NoRecordError(tuple_of_box)
     return [x for x in dead_letters if x in named or (every and not x.is_of_box)]
 
 
-def _at(dead_letters: list[DeadLetter], place: str) -> DeadLetter:
+def _dead_letter_at(dead_letters: list[DeadLetter], place: str) -> DeadLetter:
     """Return the dead letter of the refused record at a place.
 
     Raises:

@@ -215,7 +215,7 @@ def _print(explained: dict[str, Any]) -> None:
                 box["scope"],
                 box.get("mode"),
                 box.get("anchor"),
-                "for ever"
+                "forever"
                 if box.get("radius_ms", 0) >= FOREVER_MS
                 else as_duration(box.get("radius_ms")),
                 as_duration(box["keep_ms"]),

@@ -40,7 +40,7 @@ _COLUMNS = (
 def status_(
     net: NetworkArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again twice a second, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Refresh twice a second until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

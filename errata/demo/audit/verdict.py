@@ -56,11 +56,11 @@ class Verdict:
 
     def lines(self) -> list[str]:
         """Return the verdict as lines of text."""
-        aged = [f"  {op} of {key}" for reason, op, key in self._why(TOO_OLD)]
+        aged = [f"  {op} of {key}" for reason, op, key in self._refused_for(TOO_OLD)]
         return [
             f"{self.surviving} trades survive; {self.results} results recomputed, twice emitted"
             + (f", and {self.bars} bars on Spark" if self.bars else ""),
-            f"{len(self._why(UNKNOWN))} revisions of unknown trades refused",
+            f"{len(self._refused_for(UNKNOWN))} revisions of unknown trades refused",
             f"{len(aged)} refused for age",
             *aged,
             f"modes: {len(self.mode_differences)} differences",
@@ -69,7 +69,7 @@ class Verdict:
             *(f"  {line}" for line in self.differences),
         ]
 
-    def _why(self, reason: str) -> list[tuple[str, str, str]]:
+    def _refused_for(self, reason: str) -> list[tuple[str, str, str]]:
         return [refusal for refusal in self.refused.values() if refusal[0] == reason]
 
 
