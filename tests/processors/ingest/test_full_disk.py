@@ -125,9 +125,9 @@ def test_a_new_life_on_a_full_disk_waits_too(
 
 def again(driver: Driver, number: int) -> None:
     """Kill a task, and start its next life."""
-    driver.lives[number].close()
-    driver.lives[number] = driver.tasks[number].life()
-    for _ in driver.lives[number]:
+    driver.attempts[number].close()
+    driver.attempts[number] = driver.tasks[number].life()
+    for _ in driver.attempts[number]:
         if driver.tasks[number].started:
             break
 
