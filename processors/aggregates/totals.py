@@ -96,7 +96,7 @@ class IntegerTotal(Signed):
         """Add the values that enter, or subtract those that leave."""
         step = operator.add if sign > 0 else operator.sub
         sums = zip(self.parts, self._sums(groups, values, height=states.height), strict=True)
-        return self._normalized([step(states[name], some) for name, some in sums])
+        return self._normalized([step(states[name], change) for name, change in sums])
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add counts and totals."""

@@ -212,8 +212,8 @@ class Aggregate(Windowed):
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Process one epoch's revisions; yields what it needs and is sent the answer."""
-        (some,), names = revisions, list(self.input.fields)
-        leaving, entering = frames.leaving(some, names), frames.entering(some, names)
+        (changes,), names = revisions, list(self.input.fields)
+        leaving, entering = frames.leaving(changes, names), frames.entering(changes, names)
         if live.tuples is None:
             states = live.states.filter(self._is_kept(live.states, wm_before))
             run = self.move(leaving, entering, states=states, wm_before=wm_before, wm=wm)

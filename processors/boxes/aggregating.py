@@ -90,7 +90,7 @@ class Aggregating(Box):
         """Whether it keeps all states and its whole input."""
         return self.mode == RESIDENT
 
-    def nothing(self, count: int) -> pl.DataFrame:
+    def initial_states(self, count: int) -> pl.DataFrame:
         """Return the states of empty contents, without their keys."""
         columns = [pl.repeat(0, count, dtype=pl.Int64, eager=True).alias(ROWS)]
         for state in self.states:
@@ -99,7 +99,7 @@ class Aggregating(Box):
 
     def empty(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Return the states of empty contents."""
-        return keys.select(self.keys).with_columns(self.nothing(keys.height).get_columns())
+        return keys.select(self.keys).with_columns(self.initial_states(keys.height).get_columns())
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
         """Whether a result can be emitted from each state."""

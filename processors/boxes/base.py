@@ -472,11 +472,11 @@ def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFr
     return frames.between(*side(before), *side(after))
 
 
-def undo_revisions(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+def undo_revisions(arc: Arc, content: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
     """Return the tuples as they were before some revisions."""
     identity, names = list(arc.identity), list(arc.fields)
     touched = frames.identities(revisions, identity)
-    remaining = now.join(touched, on=identity, how="anti", nulls_equal=True)
+    remaining = content.join(touched, on=identity, how="anti", nulls_equal=True)
     return pl.concat([remaining, frames.leaving(revisions, names)])
 
 

@@ -129,8 +129,8 @@ class Counting(Aggregating, Ordered):
             )
         used, first, end = _compacted(tuples, first, end)
         rows = pl.Series(np.arange(used.height, dtype=np.uint32))
-        states_of_rows = self._change(self.nothing(used.height), used, rows, rows, 1)
-        merged = unions(states_of_rows, self.nothing(1), first, end, self._merged)
+        states_of_rows = self._change(self.initial_states(used.height), used, rows, rows, 1)
+        merged = unions(states_of_rows, self.initial_states(1), first, end, self._merged)
         states = pl.concat([keys.select(self.keys), merged], how="horizontal")
         results, failures = self.emitted(states)
         failed_states = states[list(failures)].with_columns(

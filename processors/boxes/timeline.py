@@ -83,10 +83,10 @@ class Timeline:
 
     def _codes(self, groups: pl.Series | None, instants: Rows) -> Rows:
         """Return numbers that sort by group and instant."""
-        places = np.searchsorted(self._instants, instants)
+        positions = np.searchsorted(self._instants, instants)
         if groups is None:
-            return places
-        codes: Rows = groups.cast(pl.Int64).to_numpy() * (len(self._instants) + 1) + places
+            return positions
+        codes: Rows = groups.cast(pl.Int64).to_numpy() * (len(self._instants) + 1) + positions
         return codes
 
 

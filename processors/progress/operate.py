@@ -176,7 +176,7 @@ def validate(
         ("holds a new capability", progress.internals),
         ("has sent a message", progress.produceds),
     )
-    for what, batches in reported:
+    for action, batches in reported:
         for port, batch in enumerate(batches):
             for time, diff in batch:
                 if diff <= 0 or held(port).less_equal(time):
@@ -190,7 +190,9 @@ def validate(
                         f"it has consumed no message that leads to this output at {time!r} or "
                         f"before, and holds {capabilities} at it"
                     )
-                    raise ProgressError(operator, port=port, time=time, what=what, support=support)
+                    raise ProgressError(
+                        operator, port=port, time=time, what=action, support=support
+                    )
 
 
 def _consumed(progress: Progress[T], connectivity: Connectivity[T], port: int, time: T) -> bool:

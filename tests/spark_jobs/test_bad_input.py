@@ -34,7 +34,7 @@ def network(**options):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"partitions": 3}, "no partitions= with place='spark'"),
+        ({"partitions": 3}, "no partitions= beside place='spark'"),
         ({"mode": "downstream"}, "mode='adaptive' or mode='upstream' with place='spark'"),
         ({"horizon": "soon"}, "a duration for horizon"),
     ],
@@ -48,7 +48,7 @@ def test_a_horizon_without_spark_is_refused():
     net = Network("told")
     source = net.source("s", fields=FIELDS, identity=["key"], event_time="at", keep="1d")
     source.aggregate("a", by=["n"], window=tumbling("1m"), horizon="1h", c="count(*)")
-    with pytest.raises(NetworkError, match="horizon= with place='spark' only"):
+    with pytest.raises(NetworkError, match="horizon= beside place='spark' only"):
         compile_network(net)
 
 
