@@ -72,7 +72,7 @@ class Share:
     def no_tuples(self) -> pl.DataFrame:
         """Return an empty frame of tuples, with the columns of blocks."""
         fields = self.job.box.input.fields
-        columns = {name: fields[name].dtype for name in self.job.box.looked_at}
+        columns = {name: fields[name].dtype for name in self.job.box.columns_read}
         return pl.DataFrame(schema={**columns, SIGN: pl.Int8()})
 
     def no_results(self) -> pl.DataFrame:
@@ -123,7 +123,7 @@ class Share:
         after = self._near(outcome.live.states)
         changed = tuples.height > 0 or after.height != states.height
         own = self._own(outcome.revisions)
-        counts = {**outcome.counts, **box.kinds(own, wm_before=batch.wm_before)}
+        counts = {**outcome.counts, **box.count_results(own, wm_before=batch.wm_before)}
         return Done(after, changed, own, counts, dead)
 
     def start(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> Done:
@@ -142,7 +142,7 @@ class Share:
         dead = self._letters(batch, refused, settled=batch.settled_before)
         made, states = self._in_slab(results, ""), self._near(live.states)
         revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
-        counts = box.kinds(revised, wm_before=batch.wm_before)
+        counts = box.count_results(revised, wm_before=batch.wm_before)
         return Done(states, True, revised, counts, dead)
 
     def _letters(

@@ -19,7 +19,7 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.errors import ErrataError
-from errata.sweepers.sweeper import Beside, Service, Sweeper
+from errata.sweepers.sweeper import LocalSweepers, Service, Sweeper
 from errata.topics.groups import Membership
 
 log = logging.getLogger("errata")
@@ -98,7 +98,7 @@ class Parts:
         if scope in self.beside:
             near = self._near(found, partition)
             sweepers = [sweeper for own in near.values() for sweeper in own.values()]
-            replays = Beside(near, partition=partition)
+            replays = LocalSweepers(near, partition=partition)
         else:
             replays = TopicReplayClient(self.shared, scope=scope, partition=partition)
         return [ScopeTask(self.shared, found, partition=partition, replays=replays), *sweepers]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.run import END_LIMIT_S, START_LIMIT_S, await_until, stage
-from tests.demo.killing import moments, played
+from tests.errata.demo.killing import moments, played
 from tests.spark_jobs.cluster import SparkCluster, spark_cluster
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
         stage(said.append, spark=True, spark_options=options(cluster)) as on,
     ):
         on.supervisor.start()
-        await_until(on, on.ready, limit_s=4 * START_LIMIT_S, what="start")
+        await_until(on, on.not_started, limit_s=4 * START_LIMIT_S, what="start")
 
         def kill(kind: str) -> bool:
             if kind == WORKER:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from errata.demo.audit.expected import recompute, windows
-from tests.demo.hand_made import MINUTE, NOON, Decimal, trade
+from tests.errata.demo.hand_made import MINUTE, NOON, Decimal, trade
 
 #  11:40          12:00     12:10          12:20     12:30
 #    |--------------|---------)              |         |
