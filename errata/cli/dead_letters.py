@@ -14,7 +14,7 @@ from errata.cli.output import as_time, for_people, print_lines, print_table
 from errata.client import rows
 from errata.client.rows import PlainDecoder
 from errata.client.sending import Parcel, deliver
-from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.dead_letter import DeadLetter, decode_value
@@ -155,7 +155,7 @@ class NoRecordError(ErrataError):
 
 
 def _chosen(
-    found: Deployment,
+    found: DeployedNetwork,
     letters: list[DeadLetter],
     *,
     every: bool,
@@ -164,7 +164,7 @@ def _chosen(
 ) -> list[DeadLetter]:
     known = list(dict.fromkeys(letter.reason for letter in letters))
     for reason in reasons:
-        found.known("dead letter with reason", reason, known)
+        found.require_known("dead letter with reason", reason, known)
     wanted = [_at(letters, place) for place in places]
     named = [x for x in letters if x.reason in reasons or x in wanted]
     if tuple_of_box := next((x for x in named if x.is_of_box), None):

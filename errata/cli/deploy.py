@@ -22,9 +22,9 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.plan import show
 from errata.cli.spark import ConfOption, MasterOption, given_settings
-from errata.deploy.deployment import Deployment, deploy_first, make_topics
-from errata.deploy.preview import look, users_of
-from errata.deploy.versions import Coming, coming
+from errata.deploy.deployment import DeployedNetwork, deploy_first, make_topics
+from errata.deploy.preview import preview_version, users_of
+from errata.deploy.versions import NextVersion, plan_next
 from errata.processors.plan import deployed
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
@@ -68,11 +68,11 @@ def deploy(
     cluster = connect(place)
     try:
         schemas = registry(cluster, place.registry)
-        found, copied = coming(network, cluster, schemas), dict[str, int]()
+        found, copied = plan_next(network, cluster, schemas), dict[str, int]()
         old, plan = found.old, found.plan
         if for_people() and not as_json:
             there = present_topics(place.kafka)
-            show(look(found, users_of(network, there), there, place, schemas))
+            show(preview_version(found, users_of(network, there), there, place, schemas))
         subjects.check(plan, schemas)
         if found.changes and not yes and for_people() and sys.stdin.isatty():
             typer.confirm(
@@ -85,17 +85,17 @@ def deploy(
             with has_jobs if old.topology.spark else nullcontext() as session:
                 make_topics(plan, place, cluster)
                 subjects.register(plan, schemas)
-                where = Deployment(cluster, old, schemas, place.kafka)
+                where = DeployedNetwork(cluster, old, schemas, place.kafka)
                 copied = move(where, old, plan, place=place, session=session).copied
         else:  # recreate what has been lost
             make_topics(plan, place, cluster)
             subjects.register(plan, schemas)
-        _tell(Coming(old, plan, found.changes), copied, as_json=as_json)
+        _tell(NextVersion(old, plan, found.changes), copied, as_json=as_json)
     finally:
         cluster.close()
 
 
-def _tell(found: Coming, copied: dict[str, int], *, as_json: bool) -> None:
+def _tell(found: NextVersion, copied: dict[str, int], *, as_json: bool) -> None:
     plan = found.plan
     changes = []
     for change in found.changes:
@@ -137,7 +137,7 @@ def spark_session(
 
 
 def move(
-    found: Deployment,
+    found: DeployedNetwork,
     old: CompiledPlan,
     new: CompiledPlan,
     *,
@@ -177,7 +177,7 @@ def move(
         )
         shown = bar.add_task("")
         for busy in switch.run():
-            bar.update(shown, description=switch.now)
+            bar.update(shown, description=switch.step)
             if not busy:
                 time.sleep(IDLE_S)
     return switch

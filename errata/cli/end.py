@@ -31,7 +31,9 @@ def end(
     """
     with deployed(net) as found:
         cluster, plan = found.cluster, found.plan
-        ends = declare_end(cluster, plan, found.known("source", source, plan.topology.sources))
+        ends = declare_end(
+            cluster, plan, found.require_known("source", source, plan.topology.sources)
+        )
         view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
         while view.ends.get(source) != ends:  # the end counts once it can be read
             view.poll()

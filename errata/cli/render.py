@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.deploy.versions import coming
+from errata.deploy.versions import plan_next
 from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
@@ -19,7 +19,7 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
 from errata.render.compose import compose_file
 from errata.render.containers import code_of, labels, roles
-from errata.render.kubernetes import Wanted, manifests, topic_resources
+from errata.render.kubernetes import Parameters, manifests, topic_resources
 from errata.render.yaml import to_yaml
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
@@ -123,7 +123,7 @@ def render(
         if what is What.K8S:
             label = labels([network.name])[network.name]
             given, hidden = settings or f"{label}-settings", secrets or f"{label}-secrets"
-            wanted = Wanted(network.name, code, image, given, hidden, disk)
+            wanted = Parameters(network.name, code, image, given, hidden, disk)
             found = [*manifests(wanted, processes)]
     told = f"{_MADE} {what} {net}`: change the network, or the options, and make it again.\n"
     text = told + "---\n".join(map(to_yaml, found))
@@ -157,7 +157,7 @@ def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        found = coming(network, cluster, registry(cluster, place.registry))
+        found = plan_next(network, cluster, registry(cluster, place.registry))
     finally:
         cluster.close()
     plans = [plan for plan in (found.old, found.plan) if plan is not None]

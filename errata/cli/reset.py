@@ -10,7 +10,7 @@ from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
-from errata.deploy.reset import Remains, give_up, remains
+from errata.deploy.reset import Remains, delete_remains, remains
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
 from errata.settings.place import read_settings
@@ -72,7 +72,7 @@ def reset(
             "first, or give --force if they are gone"
         )
     _confirm(found.network, yes)
-    for done in give_up(found, place):
+    for done in delete_remains(found, place):
         typer.echo(done, err=True)
 
 

@@ -21,7 +21,7 @@ from errata.cli.tail import told
 from errata.client import rows
 from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.client.what_if import Content, consequences, content_of
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.intake import Intake
 from errata.processors.plan.source import Source
@@ -186,7 +186,7 @@ def revise(
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
     with deployed(net) as found:
         kind = found.plan.topology.sources[
-            found.known("source", source, found.plan.topology.sources)
+            found.require_known("source", source, found.plan.topology.sources)
         ]
         given = given_fields(kind, tuple_, set_ or [])
         identity = given_identity(kind, given, key or [])
@@ -218,7 +218,7 @@ def revise(
 class _Reader:
     """Decodes the user's tuple as ingest decodes a record."""
 
-    def __init__(self, found: Deployment, source: Source) -> None:
+    def __init__(self, found: DeployedNetwork, source: Source) -> None:
         self.source, self.codec = source, found.codec(source.arc.name)
         self._intake = Intake(replace(source, envelope="native", format="json"), self.codec)
 
@@ -279,7 +279,11 @@ def _revision(
 
 
 def place_of(
-    found: Deployment, source: Source, revision: pl.DataFrame, last: pl.DataFrame, asked: int | None
+    found: DeployedNetwork,
+    source: Source,
+    revision: pl.DataFrame,
+    last: pl.DataFrame,
+    asked: int | None,
 ) -> tuple[TopicPartition, str]:
     """Return the partition of the source's topic to send to, and how it was determined.
 
@@ -320,7 +324,7 @@ def _show(source: Source, line: dict[str, Any], sent: dict[str, Any], *, people:
 
 
 def _show_consequences(
-    found: Deployment,
+    found: DeployedNetwork,
     progress: Progress,
     source: Source,
     content: Content,

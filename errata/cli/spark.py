@@ -11,12 +11,12 @@ from errata.cli.app import NetworkArgument, command
 from errata.deploy import rights as needs
 from errata.deploy.deployment import prepare
 from errata.observe import metrics
-from errata.observe.port import told
+from errata.observe.port import serving
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.run.stopping import Stop
 from errata.settings.loading import load
-from errata.settings.logs import about
+from errata.settings.logs import context
 from errata.settings.place import connect, read_settings
 from errata.spark_jobs.session import by_value, check_packages, open_session
 from errata.topics.registry_server import registry
@@ -77,7 +77,7 @@ def spark(
 
     with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()
-        pulse = port.enter_context(told(place.listen))
+        pulse = port.enter_context(serving(place.listen))
         cluster = connect(place)
         rights: list[Sole] = []
         session = None
@@ -110,10 +110,10 @@ def spark(
 
             def ended() -> bool:
                 if pulse.turn():
-                    pulse.tell((), metrics.work(shared, names, (), ()))
+                    pulse.update((), metrics.work(shared, names, (), ()))
                 return stop()
 
-            about["network"], pulse.doing = plan.network, f"{', '.join(boxes)} on Spark"
+            context["network"], pulse.doing = plan.network, f"{', '.join(boxes)} on Spark"
             stop.running = True
             run_jobs(
                 shared,

@@ -17,7 +17,7 @@ from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, depl
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.client import rows
 from errata.client.reading import Tail
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import current
 from errata.processors.wire.report import INTERVAL_MS
 from errata.run.stopping import Stop
@@ -65,7 +65,7 @@ def tail(
     changed.
     """
     with Stop() as stop, deployed(net) as found:
-        kind = found.plan.topology.arcs[found.written(arc)]
+        kind = found.plan.topology.arcs[found.require_topic(arc)]
         over_from = _intact_from(found, arc, from_beginning) if complete else None
         progress = current(found.cluster, found.plan)
         reading = Tail(progress, found.codec(arc), from_beginning=from_beginning)
@@ -84,9 +84,9 @@ def tail(
         raise typer.Exit(stop.status)
 
 
-def _intact_from(found: Deployment, arc: str, from_beginning: bool) -> int:
+def _intact_from(found: DeployedNetwork, arc: str, from_beginning: bool) -> int:
     """Return the epoch since which an arc's topic still has all revisions."""
-    is_compacted, kept_ms = found.kept(arc) if from_beginning else (False, 0)
+    is_compacted, kept_ms = found.retention(arc) if from_beginning else (False, 0)
     return (time.time_ns() // 1_000_000 - kept_ms) // INTERVAL_MS if is_compacted else 0
 
 

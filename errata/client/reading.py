@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from errata.client import rows
-from errata.deploy.deployment import Deployment, as_it_runs, open_network
+from errata.deploy.deployment import DeployedNetwork, as_it_runs, open_network
 from errata.observe.diagnosis import holder
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
@@ -91,7 +91,7 @@ def read(
     """
     place = read_settings(overlaid(os.environ, settings or {}))
     with as_it_runs(open_network(arc.network, place)) as found:
-        reader = _reader(found, found.written(arc.name))
+        reader = _reader(found, found.require_topic(arc.name))
         view = Reports(found.cluster, plan=found.plan)
         view.catch_up()
         with closing(ArcProgress(reader, view)) as progress:
@@ -111,7 +111,7 @@ class _Reader(ArcReader):
         return self.here
 
 
-def _reader(found: Deployment, arc: str) -> _Reader:
+def _reader(found: DeployedNetwork, arc: str) -> _Reader:
     found.require_order([arc])
     plan, recorder = found.plan, Recorder(found.registry)
     recorder.look_up(plan, [arc])
@@ -121,7 +121,7 @@ def _reader(found: Deployment, arc: str) -> _Reader:
         plan.placement.partitions[arc],
         found.kafka,
         recorder.ids,
-        *found.kept(arc),
+        *found.retention(arc),
         found.cluster,
     )
 

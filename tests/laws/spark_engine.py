@@ -93,7 +93,7 @@ class SparkJob:
         """What holds the transactions of this attempt."""
         return self.reports
 
-    def life(self) -> Generator[bool, None, None]:
+    def steps(self) -> Generator[bool, None, None]:
         try:
             yield from self.reports.begin()
             self.job = self.reports.job

@@ -8,7 +8,7 @@ import pytest
 
 from errata import Network
 from errata.cli.revise import place_of
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.processors.compile.compiler import compile_network
 from errata.schemas import revisions as frames
 from errata.schemas.partition import partitions
@@ -186,7 +186,7 @@ def placed(
     plan = compile_network(net).placed({"prices": count})
     cluster = MemoryCluster()
     cluster.create(names.SCHEMAS_TOPIC, 1)
-    found = Deployment(cluster, plan, SchemaRegistry(cluster), {})
+    found = DeployedNetwork(cluster, plan, SchemaRegistry(cluster), {})
     source = plan.topology.sources["prices"]
     row = {"op": 0, "after.key": "foobar", "after.at": 1}
     revision = pl.DataFrame([row], schema=frames.schema(source.arc.fields))
