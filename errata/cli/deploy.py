@@ -120,13 +120,13 @@ def spark_session(
 ) -> Iterator[Any]:
     """Open a Spark session for the jobs of a network."""
     from errata.spark_jobs.session import (  # pyspark may be missing
-        by_value,
         check_packages,
         open_session,
+        pickle_by_value,
     )
 
     check_packages()
-    by_value(load(net))
+    pickle_by_value(load(net))
     log = _home(plan, place) / "spark.deploy.log"
     name = f"errata deploy {plan.network}"
     session = open_session(master=master, settings=settings, name=name, log=log)
@@ -199,14 +199,16 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     """Return a function that runs jobs on Spark with the checkpoints of `errata spark`."""
 
     def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
-        from errata.spark_jobs.run import Options, Sole, run_jobs
+        from errata.spark_jobs.run import DriverLock, Options, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
         old = shared.plan  # which would end
         plan = replace(old, deployment=replace(old.deployment, version=version))
         own = replace(shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={})
         folder = _home(plan, place) / f"spark.v{shared.plan.deployment.version}"
-        rights = [Sole(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes]
+        rights = [
+            DriverLock(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes
+        ]
         try:
             for right in rights:  # wait until drivers of the old version have ended
                 right.wait()

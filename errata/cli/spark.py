@@ -18,7 +18,7 @@ from errata.run.stopping import Stop
 from errata.settings.loading import load
 from errata.settings.logs import context
 from errata.settings.place import connect, read_settings
-from errata.spark_jobs.session import by_value, check_packages, open_session
+from errata.spark_jobs.session import check_packages, open_session, pickle_by_value
 from errata.topics.registry_server import registry
 
 MasterOption = Annotated[
@@ -73,13 +73,18 @@ def spark(
     """
     settings = given_settings(conf)
     check_packages()
-    from errata.spark_jobs.run import Options, Sole, check_boxes, run_jobs  # these need PySpark
+    from errata.spark_jobs.run import (  # these need PySpark
+        DriverLock,
+        Options,
+        check_boxes,
+        run_jobs,
+    )
 
     with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()
         pulse = port.enter_context(serving(place.listen))
         cluster = connect(place)
-        rights: list[Sole] = []
+        rights: list[DriverLock] = []
         session = None
         try:
             plan = prepare(network, place, cluster)
@@ -90,8 +95,10 @@ def spark(
             for name in boxes:
                 cluster.require(needs.of_scope(plan, plan.topology.scope_of(name)))
             # Join before Spark starts: the group notices a dead driver while Java starts.
-            rights = [Sole(cluster, plan.network, plan.topology.scope_of(name)) for name in boxes]
-            by_value(network)
+            rights = [
+                DriverLock(cluster, plan.network, plan.topology.scope_of(name)) for name in boxes
+            ]
+            pickle_by_value(network)
             home = place.state / plan.network / plan.deployment.id
             session = open_session(
                 master=master,

@@ -160,7 +160,7 @@ def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
     own, sources = plan.topology.scope_of(arc), set(plan.topology.sources_of[arc])
     for scope in plan.topology.scopes:
         if scope == own or set(plan.topology.sources_behind(scope)) == sources:
-            told = view.watermark_then(scope, epoch)
+            told = view.watermark_at(scope, epoch)
             return told if told is not None and NEVER < told < FOREVER else None
     return None
 

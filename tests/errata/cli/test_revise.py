@@ -164,7 +164,7 @@ def test_an_unknown_source_is_told_with_the_known_ones(driver: Driver, errata: E
     done = errata("revise", "tape.py", "sums", "delete", "--key", "a")
     assert (done.status, done.err) == (
         1,
-        "errata: network 'figure' has no source 'sums': prices\n",
+        "errata: network 'figure' has no source 'sums'; it has: prices\n",
     )
     assert Path("tape.py").exists()
 

@@ -118,7 +118,7 @@ def test_people_read_when_an_epoch_is_over(driver: Driver, errata: Errata, peopl
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["nothing"], 1, "network 'figure' has no arc 'nothing': it has prices, sums"),
+        (["nothing"], 1, "network 'figure' has no arc 'nothing'; it has: prices, sums"),
         (["sums", "--limit", "0"], 2, ""),
     ],
 )
