@@ -50,22 +50,22 @@ def register(session: Any) -> Any:
             return FORMAT
 
         def schema(self) -> StructType:
-            asked = Options.of(self.options)
-            return asked.open(environ, folder).schema(asked.content)
+            options = Options.of(self.options)
+            return options.open(environ, folder).schema(options.content)
 
         def reader(self, schema: StructType) -> BatchReader:
-            asked = Options.of(self.options)
-            opened = asked.open(environ, folder)
-            return BatchReader(opened, asked.content, asked.as_of, asked.first)
+            options = Options.of(self.options)
+            opened = options.open(environ, folder)
+            return BatchReader(opened, options.content, options.as_of, options.first)
 
         def streamReader(self, schema: StructType) -> StreamReader:
-            asked = Options.of(self.options)
-            if asked.content == TABLE or asked.as_of is not None:
+            options = Options.of(self.options)
+            if options.content == TABLE or options.as_of is not None:
                 raise OptionError(
-                    f'a stream gives revisions: it needs .option("content", "{REVISIONS}"), and '
+                    f'a stream reads revisions: it needs .option("content", "{REVISIONS}"), and '
                     "takes no as_of"
                 )
-            return StreamReader(asked.open(environ, folder), asked.first)
+            return StreamReader(options.open(environ, folder), options.first)
 
     session.dataSource.register(ArcSource)
     return session
@@ -92,30 +92,30 @@ class Options:
     settings: Mapping[str, str]
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
+    def of(cls, options: Mapping[str, str]) -> Options:
         """Return Spark's options; their names may have any case.
 
         Raises:
             OptionError: If one is missing, unknown or malformed.
         """
-        found = {name.lower(): value for name, value in given.items()}
-        settings = Hiding({n: v for n, v in found.items() if n.startswith(_SETTINGS)})
-        unknown = sorted(found.keys() - settings.keys() - _NAMES)
+        lowered = {name.lower(): value for name, value in options.items()}
+        settings = Hiding({n: v for n, v in lowered.items() if n.startswith(_SETTINGS)})
+        unknown = sorted(lowered.keys() - settings.keys() - _NAMES)
         if unknown:
             raise OptionError(
                 f"format {FORMAT!r} has no option {', '.join(map(repr, unknown))}: it has network, "
                 "arc, content, as_of, startingEpoch, kafka.* and schema_registry.*"
             )
         for name in ("network", "arc"):
-            if not found.get(name):
+            if not lowered.get(name):
                 raise OptionError(f'format {FORMAT!r} needs .option("{name}", ...)')
-        content = found.get("content", TABLE)
+        content = lowered.get("content", TABLE)
         if content not in (TABLE, REVISIONS):
             raise OptionError(f"option content needs {TABLE!r} or {REVISIONS!r}, found {content!r}")
-        as_of, first = _epoch(found, "as_of"), _epoch(found, "startingepoch")
+        as_of, first = _epoch(lowered, "as_of"), _epoch(lowered, "startingepoch")
         if content == TABLE and first is not None:
             raise OptionError(f"option startingEpoch is for {REVISIONS}; a table takes as_of")
-        return cls(found["network"], found["arc"], content, as_of, first, settings)
+        return cls(lowered["network"], lowered["arc"], content, as_of, first, settings)
 
     def open(self, environ: Mapping[str, str], folder: Path) -> Opened:
         """Return the arc that the options name.
@@ -130,8 +130,8 @@ class Options:
         )
 
 
-def _epoch(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name, _EARLIEST if name == "startingepoch" else None)
+def _epoch(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name, _EARLIEST if name == "startingepoch" else None)
     if text is None or (name == "startingepoch" and text.lower() == _EARLIEST):
         return None
     if not (text.isascii() and text.isdigit()):

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from errata.client import rows
-from errata.client.recorded import Borrowed
+from errata.client.recorded import OverlayRegistry
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.declarations import EARLIEST
@@ -25,10 +25,10 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import DEAD_LETTER, ON_ERROR, Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
-from errata.processors.wire.dead_letter import decode as decode_letter
+from errata.processors.wire.dead_letter import decode as decode_dead_letter
 from errata.schemas import framing
 from errata.schemas.errors import ErrataError
-from errata.sweepers.sweeper import Beside, Sweeper
+from errata.sweepers.sweeper import LocalSweepers, Sweeper
 from errata.topics import names
 from errata.topics.cluster import Records, TopicPartition
 from errata.topics.memory import MemoryCluster
@@ -40,18 +40,18 @@ LAG_MS = 2**60  # nothing is compacted here
 
 
 class UnknownNameError(ErrataError):
-    """A source or arc was named that the network does not have."""
+    """The network has no source or arc of a name."""
 
 
 class OnErrorError(ErrataError):
     """The choice for refused tuples is neither of the two.
 
     Args:
-        found: The choice.
+        choice: The choice.
     """
 
-    def __init__(self, found: str) -> None:
-        super().__init__(f"on_error needs to be {' or '.join(ON_ERROR)}, found {found!r}")
+    def __init__(self, choice: str) -> None:
+        super().__init__(f"on_error needs to be {' or '.join(ON_ERROR)}, found {choice!r}")
 
 
 class Driver:
@@ -123,7 +123,7 @@ class Driver:
         view = View(cluster, plan=plan)
         schemas: Registry = SchemaRegistry(cluster)
         if self._live is not None:
-            schemas = Borrowed(schemas, self._live)
+            schemas = OverlayRegistry(schemas, self._live)
         self.shared = shared = Shared(cluster, plan, schemas, view, LAG_MS, on_error=self._on_error)
         folder = Path(self._folder.name)
         self.sweepers = {
@@ -141,7 +141,7 @@ class Driver:
             )
             for name, source in plan.topology.sources.items()
         }
-        replays = Beside({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
+        replays = LocalSweepers({arc: {0: sweeper} for arc, sweeper in self.sweepers.items()})
         self.tasks: list[Task] = [*self.ingests.values()]
         for scope in plan.topology.scopes.values():
             owned, place = plan.topology.owned(scope.name), folder / f"index.{scope.name}"
@@ -150,13 +150,13 @@ class Driver:
                 if owned is None
                 else OwnerTask(shared, owned, partition=0, folder=place)
             )
-        self.lives = [task.steps() for task in self.tasks]
+        self.attempts = [task.steps() for task in self.tasks]
         self.inputs = {
             arc: ArcInput(view, shared.codec(arc), 0, done=-1, resume=0)
             for arc in plan.topology.topics
         }
-        for life, task in zip(self.lives, self.tasks, strict=True):
-            for _ in life:  # up to the first step of the loop
+        for attempt, task in zip(self.attempts, self.tasks, strict=True):
+            for _ in attempt:  # up to the first step of the loop
                 if task.started:
                     break
 
@@ -200,7 +200,9 @@ class Driver:
     def _source(self, name: str) -> Any:
         if name not in self.plan.topology.sources:
             known = ", ".join(self.plan.topology.sources)
-            raise UnknownNameError(f"network {self.plan.network!r} has no source {name!r}: {known}")
+            raise UnknownNameError(
+                f"network {self.plan.network!r} has no source {name!r}: it has {known}"
+            )
         return self.plan.topology.sources[name]
 
     def _run(self) -> None:
@@ -208,8 +210,8 @@ class Driver:
         quiet = 0
         while quiet < 2:
             busy = False
-            for life in self.lives:
-                while next(life):
+            for attempt in self.attempts:
+                while next(attempt):
                     busy = True
             for sweeper in self.sweepers.values():
                 busy |= sweeper.follow()
@@ -219,11 +221,11 @@ class Driver:
 
     def revisions(self, arc: str) -> list[dict[str, Any]]:
         """Return an arc's revisions since the last call, with their epochs, oldest first."""
-        seen = self._history(arc)
-        fresh = seen.filter(pl.col("epoch") > self._shown.get(arc, -1))
-        if fresh.height:
-            self._shown[arc] = int(fresh["epoch"].max())  # type: ignore[arg-type]
-        return rows.revisions(self.plan.topology.arcs[arc], fresh)
+        history = self._history(arc)
+        new = history.filter(pl.col("epoch") > self._shown.get(arc, -1))
+        if new.height:
+            self._shown[arc] = int(new["epoch"].max())  # type: ignore[arg-type]
+        return rows.revisions(self.plan.topology.arcs[arc], new)
 
     def table(self, arc: str) -> list[dict[str, Any]]:
         """Return an arc's current content, by identity."""
@@ -233,7 +235,9 @@ class Driver:
     def _history(self, arc: str) -> pl.DataFrame:
         if arc not in self.inputs:
             known = ", ".join(self.inputs)
-            raise UnknownNameError(f"network {self.plan.network!r} has no arc {arc!r}: {known}")
+            raise UnknownNameError(
+                f"network {self.plan.network!r} has no arc {arc!r}: it has {known}"
+            )
         source = self.inputs[arc]
         self.shared.view.poll()
         while source.poll():
@@ -247,10 +251,10 @@ class Driver:
         """Return the dead letters, oldest first."""
         place = TopicPartition(names.dead_letters_topic(self.plan.network), 0)
         reader = self.cluster.reader({place: 0})
-        found: list[Records] = reader.poll()
+        batches: list[Records] = reader.poll()
         return [
-            decode_letter(value[framing.HEAD_BYTES :])
-            for records in found
+            decode_dead_letter(value[framing.HEAD_BYTES :])
+            for records in batches
             for value in records.values
             if value is not None
         ]
@@ -261,8 +265,8 @@ class Driver:
 
     def close(self) -> None:
         """Release all resources; safe to call twice."""
-        for life in self.lives:
-            life.close()
+        for attempt in self.attempts:
+            attempt.close()
         for sweeper in self.sweepers.values():
             sweeper.close()
         self.cluster.close()

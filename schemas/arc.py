@@ -29,9 +29,9 @@ class Arc:
             an exclusive window end.
         partition_by: The fields whose hash gives the partition; may be none (one partition is
             used).
-        keep_ms: How much event time stays asked for; None if the arc is not a connection point.
-        exchange: Whether all tasks of its scope write to each of its partitions; its readers net
-            it.
+        keep_ms: How much event time can be replayed; None if the arc is not a connection point.
+        exchange: Whether all tasks of its scope write to each of its partitions; its readers then
+            compute the net revisions.
         sink: Whether it is only written to sinks, and has no topic of its own.
     """
 
@@ -65,7 +65,7 @@ def visible(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
     """Drop the hidden fields, and the revisions that change only hidden fields.
 
     Args:
-        arc: What the revisions are of.
+        arc: The arc of the revisions.
         revisions: A frame of revisions; all its columns stay.
     """
     same = pl.all_horizontal(

@@ -106,11 +106,11 @@ class RevisionCodec:
         """Return an Avro body for each revision.
 
         Args:
-            revisions: A frame of revisions; the side that an op does not have is not looked at.
+            revisions: A frame of revisions; the side that an op does not have is ignored.
             task: The writing task.
             attempt: Its attempt.
             epoch: The epoch of all of them; None to take the column ``epoch``.
-            head: What goes before each body.
+            head: Bytes to put before each body.
 
         Raises:
             UnencodableError: If a value does not fit its field.
@@ -126,7 +126,7 @@ class RevisionCodec:
         """Return the frame of revisions, plus the columns ``task``, ``attempt`` and ``epoch``.
 
         Raises:
-            UndecodableError: If one is bad; it names the first.
+            UndecodableError: If a body is bad; it names the first.
         """
         decoded = self.decode_each(bodies)
         if decoded.bad:
@@ -148,10 +148,10 @@ def as_revisions(decoded: Decoded) -> Decoded:
         decoded: Records of a revision schema, whose ops are in the order of `revisions.OPS`.
     """
     op, before, after = (decoded.frame[name].to_numpy() for name in ("op", *_SIDES))
-    fine = (before == (op != INSERT)) & (after == (op != DELETE))
-    if fine.all():
+    valid = (before == (op != INSERT)) & (after == (op != DELETE))
+    if valid.all():
         return decoded._replace(frame=decoded.frame.drop(_SIDES))
-    reason = "op contradicts which of before and after are there"
-    bad = [(index, reason) for index in decoded.good[~fine].tolist()]
-    frame = decoded.frame.filter(pl.Series(fine)).drop(_SIDES)
-    return Decoded(frame, decoded.good[np.flatnonzero(fine)], sorted(decoded.bad + bad))
+    reason = "op does not match which of before and after are present"
+    bad = [(index, reason) for index in decoded.good[~valid].tolist()]
+    frame = decoded.frame.filter(pl.Series(valid)).drop(_SIDES)
+    return Decoded(frame, decoded.good[np.flatnonzero(valid)], sorted(decoded.bad + bad))

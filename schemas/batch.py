@@ -3,9 +3,9 @@
 A fault is marked on its record, whose cursor is then parked at the record's end: reading continues
 for all records, within the buffer, and the values of a record with a fault are meaningless.
 
-Values that nobody wants are skipped in all records at once. Arrays and maps have to be walked item
-by item, the k-th item of all records together. The expansion of a few bytes is bounded: a record
-may have at most 10,000 such items.
+Values that no column needs are skipped in all records at once. Arrays and maps have to be walked
+item by item, the k-th item of all records together. The expansion of a few bytes is bounded: a
+record may have at most 10,000 such items.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Joined(Sequence[bytes]):
 
     Args:
         buffer: All bytes, padded on both sides.
-        starts: Where each string starts.
-        ends: Where each ends.
+        starts: Position of each string's first byte.
+        ends: Position after each string's last byte.
 
     Example:
         >>> list(Joined.of([b"abc", b"x"]).after(1))
@@ -93,11 +93,11 @@ class Batch:
 
     Args:
         buffer: Bytes of all records, padded on both sides.
-        at: Where each record is read next.
-        ends: Where each record ends.
+        at: Position of each record's next byte in the buffer.
+        ends: Position after each record's last byte.
         fault: Per record the index in `reasons` of its first fault; 0 if it has none.
-        reasons: What the faults are; shared with parts of the batch.
-        items: How many items of arrays and maps have been passed over in each record.
+        reasons: Texts of the faults; shared with parts of the batch.
+        items: How many items of arrays and maps have been skipped in each record.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -232,9 +232,9 @@ def pass_over(shape: Shape, batch: Batch, field: str) -> None:
     """Move the cursors of a batch past a value of this shape.
 
     Args:
-        shape: What is there.
-        batch: The records; marked with a fault where it is not.
-        field: Its name, for the fault.
+        shape: The shape of the value.
+        batch: The records; one without such a value is marked with a fault.
+        field: Name of the field, for the fault.
     """
     width = shape.width
     if width is not None:

@@ -23,7 +23,7 @@ _NAMED = ("record", "enum", "fixed")
 _NOT_AVRO = SchemaParseException, ValueError, KeyError, TypeError, AttributeError, RecursionError
 
 
-def unreadable(reader: Any, writer: Any) -> list[str]:
+def incompatibilities(reader: Any, writer: Any) -> list[str]:
     """Return why data of a writer's schema can't be read with a reader's; [] if it can.
 
     Two decimals must have the same precision and scale, and two logical types must be the same.
@@ -36,9 +36,9 @@ def unreadable(reader: Any, writer: Any) -> list[str]:
         >>> def record(*fields):
         ...     return {"type": "record", "name": "R", "fields": list(fields)}
         >>> x, y = {"name": "x", "type": "long"}, {"name": "y", "type": ["null", "long"]}
-        >>> unreadable(record(x, y | {"default": None}), record(x))
+        >>> incompatibilities(record(x, y | {"default": None}), record(x))
         []
-        >>> unreadable(record(x, y), record(x))
+        >>> incompatibilities(record(x, y), record(x))
         ["field 'y' is new and has no default"]
     """
     pair = _Pair()
@@ -47,7 +47,7 @@ def unreadable(reader: Any, writer: Any) -> list[str]:
         written = parse_schema(writer, named_schemas=pair.writers, _write_hint=False)
         return list(dict.fromkeys(pair.faults(read, written, "")))
     except _NOT_AVRO as error:
-        return [f"a schema of them is not Avro: {error}"]
+        return [f"one of the schemas is not Avro: {error}"]
 
 
 @dataclass
@@ -56,23 +56,25 @@ class _Pair:
 
     readers: dict[str, Any] = field(default_factory=dict)
     writers: dict[str, Any] = field(default_factory=dict)
-    _met: set[tuple[str, str]] = field(default_factory=set)
+    _visited: set[tuple[str, str]] = field(default_factory=set)
 
     def faults(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
         """Yield the reasons why a type can't be read as another."""
-        reader, writer = _meant(reader, self.readers), _meant(writer, self.writers)
+        reader, writer = _resolved(reader, self.readers), _resolved(writer, self.writers)
         if isinstance(writer, list):
             for branch in writer:
                 faults = list(self.faults(reader, branch, place))
-                gone = branch == "null" and faults
-                yield from [f"{_at(place)} could be null, and can't any more"] if gone else faults
+                null_was_dropped = branch == "null" and faults
+                yield from (
+                    [f"{_described(place)} was nullable, is not"] if null_was_dropped else faults
+                )
         elif isinstance(reader, list):
             yield from self._one_of(reader, writer, place)
         elif reader["type"] != writer["type"]:
             if reader["type"] not in _PROMOTED.get(writer["type"], ()):
-                yield f"{_at(place)} was {_shown(writer)}, is {_shown(reader)}"
-        elif _differ(_meaning(reader), _meaning(writer)):
-            yield f"{_at(place)} was {_shown(writer)}, is {_shown(reader)}"
+                yield f"{_described(place)} was {_shown(writer)}, is {_shown(reader)}"
+        elif _differ(_logical_type(reader), _logical_type(writer)):
+            yield f"{_described(place)} was {_shown(writer)}, is {_shown(reader)}"
         elif reader["type"] in _NAMED:
             yield from self._named(reader, writer, place)
         elif reader["type"] == "array":
@@ -81,55 +83,55 @@ class _Pair:
             yield from self.faults(reader["values"], writer["values"], f"{place}{{}}")
 
     def _one_of(self, branches: list[Any], writer: Any, place: str) -> Iterator[str]:
-        judged = [[*self.faults(branch, writer, place)] for branch in branches]
-        if not all(judged):
+        faults_by_branch = [[*self.faults(branch, writer, place)] for branch in branches]
+        if not all(faults_by_branch):
             return
-        meant = [_meant(branch, self.readers)["type"] for branch in branches]
-        if writer["type"] in meant:  # a fault inside is more precise
-            yield from judged[meant.index(writer["type"])]
+        types = [_resolved(branch, self.readers)["type"] for branch in branches]
+        if writer["type"] in types:  # a fault inside is more precise
+            yield from faults_by_branch[types.index(writer["type"])]
         else:
-            yield f"{_at(place)} was {_shown(writer)}, is {_shown(branches)}"
+            yield f"{_described(place)} was {_shown(writer)}, is {_shown(branches)}"
 
     def _named(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
-        if (reader["name"], writer["name"]) in self._met:
+        if (reader["name"], writer["name"]) in self._visited:
             return  # is being checked further up the stack
-        known = {_last(name) for name in (reader["name"], *reader.get("aliases", ()))}
-        if _last(writer["name"]) not in known:
-            yield f"{_at(place)} was named {writer['name']!r}, is {reader['name']!r}"
+        known = {_short_name(name) for name in (reader["name"], *reader.get("aliases", ()))}
+        if _short_name(writer["name"]) not in known:
+            yield f"{_described(place)} was named {writer['name']!r}, is {reader['name']!r}"
         elif reader["type"] == "fixed":
             if reader["size"] != writer["size"]:
-                yield f"{_at(place)} had {writer['size']} bytes, has {reader['size']}"
+                yield f"{_described(place)} had {writer['size']} bytes, has {reader['size']}"
         elif reader["type"] == "enum":
-            gone = [name for name in writer["symbols"] if name not in reader["symbols"]]
-            if gone and "default" not in reader:
-                yield f"{_at(place)} lacks the symbols {', '.join(gone)}"
+            removed = [name for name in writer["symbols"] if name not in reader["symbols"]]
+            if removed and "default" not in reader:
+                yield f"{_described(place)} lacks the symbols {', '.join(removed)}"
         else:
-            self._met.add((reader["name"], writer["name"]))
+            self._visited.add((reader["name"], writer["name"]))
             yield from self._fields(reader, writer, place)
-            self._met.discard((reader["name"], writer["name"]))
+            self._visited.discard((reader["name"], writer["name"]))
 
     def _fields(self, reader: Any, writer: Any, place: str) -> Iterator[str]:
         written = {each["name"]: each for each in writer["fields"]}
         for each in reader["fields"]:
             names = (each["name"], *each.get("aliases", ()))
-            there = next((written[name] for name in names if name in written), None)
+            writer_field = next((written[name] for name in names if name in written), None)
             inner = f"{place}.{each['name']}" if place else each["name"]
-            if there is not None:
-                yield from self.faults(each["type"], there["type"], inner)
+            if writer_field is not None:
+                yield from self.faults(each["type"], writer_field["type"], inner)
             elif "default" not in each:
                 yield f"field {inner!r} is new and has no default"
 
 
-def _meant(schema: Any, named: dict[str, Any]) -> Any:
+def _resolved(schema: Any, named: dict[str, Any]) -> Any:
     """Return a type as a dict with a `type`, or a list of branches."""
     if isinstance(schema, str):
         return named.get(schema, {"type": schema})
     if isinstance(schema, dict) and isinstance(schema["type"], dict | list):
-        return _meant(schema["type"], named)
+        return _resolved(schema["type"], named)
     return named.get(schema["type"], schema) if isinstance(schema, dict) else schema
 
 
-def _meaning(schema: Any) -> tuple[Any, ...]:
+def _logical_type(schema: Any) -> tuple[Any, ...]:
     """Return the logical part of a type, beyond its encoding; () if there is none."""
     logical = schema.get("logicalType")
     if logical == "decimal":
@@ -151,9 +153,9 @@ def _shown(schema: Any) -> str:
     return str(kind if isinstance(kind, str) else _shown(kind))
 
 
-def _at(place: str) -> str:
-    return f"field {place!r}" if place else "the whole"
+def _described(place: str) -> str:
+    return f"field {place!r}" if place else "the schema"
 
 
-def _last(name: str) -> str:
+def _short_name(name: str) -> str:
     return name.rpartition(".")[2]

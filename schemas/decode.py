@@ -25,7 +25,7 @@ class UndecodableError(ErrataError):
         self.index, self.reason = index, reason
         super().__init__(
             f"record {index} of the batch can't be decoded: {reason}; "
-            "decode_each gives the others, this one belongs in the dead letters"
+            "decode_each returns the others; write this one to the dead letters"
         )
 
 
@@ -57,7 +57,7 @@ class Decoder:
 
     Args:
         schema: The writer's schema, as parsed JSON.
-        wanted: The columns to read; others are passed over, whatever they are. None: all.
+        wanted: The columns to read; others are skipped, whatever their type. None for all.
 
     Raises:
         UnsupportedSchemaError: If it is not a flat record (`schemas.layout`), or has no fields.
@@ -81,7 +81,7 @@ class Decoder:
         """Return a row for each record.
 
         Raises:
-            UndecodableError: If one is bad; it names the first.
+            UndecodableError: If a record is bad; it names the first.
         """
         decoded = self.decode_each(bodies)
         if decoded.bad:
@@ -242,8 +242,8 @@ def unscaled(values: Sequence[bytes]) -> tuple[pl.Series, list[int]]:
         [-128, 0]
     """
     batch = Batch.of(values)
-    found = pl.Series(_big_endian(batch, batch.at, batch.ends - batch.at, "")).cast(pl.Int128)
-    return found, np.flatnonzero(batch.fault).tolist()
+    numbers = pl.Series(_big_endian(batch, batch.at, batch.ends - batch.at, "")).cast(pl.Int128)
+    return numbers, np.flatnonzero(batch.fault).tolist()
 
 
 def _big_endian(batch: Batch, starts: Ints, lengths: Ints, field: str) -> Ints | pl.Series:
@@ -300,7 +300,7 @@ def malformed(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> np
 
     Args:
         data: Bytes of the strings, one after the other.
-        offsets: Where each begins and, last, where the last one ends.
+        offsets: Start of each string in `data`, and the end of the last one.
 
     Example:
         >>> malformed(np.frombuffer(b"a\xc3\xa9\xc3", np.uint8), np.array([0, 3, 4])).tolist()
@@ -321,6 +321,6 @@ def malformed(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> np
         lead = np.flatnonzero(data[:-1] == first)
         bad[lead] |= (data[lead + 1] < low) | (data[lead + 1] > high)
     bad |= continues & ~claimed
-    found = np.zeros(len(offsets) - 1, np.bool_)
-    found[owner[bad]] = True
-    return found
+    is_malformed = np.zeros(len(offsets) - 1, np.bool_)
+    is_malformed[owner[bad]] = True
+    return is_malformed

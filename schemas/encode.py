@@ -30,9 +30,9 @@ class Piece(NamedTuple):
     written: Bits
 
 
-def branch(there: Bits, null_at: int) -> Piece:
+def branch(present: Bits, null_at: int) -> Piece:
     """Return the index into a union of null and a type."""
-    index = np.where(there, 2 * (1 - null_at), 2 * null_at)
+    index = np.where(present, 2 * (1 - null_at), 2 * null_at)
     return _piece(index.astype(np.uint8)[None], None)
 
 
@@ -149,13 +149,13 @@ class Encoder:
         """Return a record for each row of the frame.
 
         Args:
-            frame: The rows; what it holds of a record that is said not to be there is ignored.
-            head: What goes before each record.
+            frame: The rows; fields of an absent nested record are ignored.
+            head: Bytes to put before each record.
             constants: Values of top-level fields for all rows, instead of columns.
 
         Raises:
             UnencodableError: If a value is null, too large or has too many digits for its field, or
-                a record comes out at more than 1 MB; it names the first such row of the first such
+                a record takes more than 1 MB; it names the first such row of the first such
                 field.
         """
         if not len(frame):
@@ -199,21 +199,21 @@ def _where(present: pl.Series, field: Nested, frame: pl.DataFrame) -> pa.LargeBi
     """Encode a nested record in the rows that have it; it takes no bytes in the others."""
     rows = frame.select(leaf.name for leaf in field.leaves).filter(present)
     try:
-        found = _joined([p for leaf in field.leaves for p in _field(leaf, rows)], rows.height)
+        encoded = _joined([p for leaf in field.leaves for p in _field(leaf, rows)], rows.height)
     except UnencodableError as error:
         index = int(present.arg_true()[error.index])
         raise UnencodableError(index, error.field, error.reason) from None
     lengths = np.zeros(frame.height, np.int64)
-    lengths[present.to_numpy()] = np.diff(_offsets(found))
-    return _binary(lengths, found.buffers()[2])
+    lengths[present.to_numpy()] = np.diff(_offsets(encoded))
+    return _binary(lengths, encoded.buffers()[2])
 
 
-def _leaf(leaf: Leaf, given: pl.Series) -> Iterator[Part]:
+def _leaf(leaf: Leaf, original: pl.Series) -> Iterator[Part]:
     """Encode a leaf of all rows."""
-    column = given if given.dtype == leaf.dtype else given.cast(leaf.dtype, strict=False)
-    if column.null_count() > given.null_count():
-        bad = (column.is_null() & given.is_not_null()).to_numpy()
-        _refuse(leaf, bad, given, f"does not fit {leaf.dtype}")
+    column = original if original.dtype == leaf.dtype else original.cast(leaf.dtype, strict=False)
+    if column.null_count() > original.null_count():
+        bad = (column.is_null() & original.is_not_null()).to_numpy()
+        _refuse(leaf, bad, original, f"does not fit {leaf.dtype}")
     if leaf.coding == "decimal":
         column = _narrowed(leaf, column)
     array = column.rechunk().to_arrow()
@@ -221,7 +221,7 @@ def _leaf(leaf: Leaf, given: pl.Series) -> Iterator[Part]:
     if leaf.null_at is not None:
         yield branch(np.ones(len(array), np.bool_) if written is None else written, leaf.null_at)
     elif written is not None and leaf.kind != "null":
-        _refuse(leaf, ~written, given, "is null, but the field is required")
+        _refuse(leaf, ~written, original, "is null, but the field is required")
     if leaf.coding in ("string", "bytes"):
         yield from _text(array.cast(pa.large_binary()), written)
     elif leaf.coding != "null":
@@ -232,7 +232,7 @@ def _leaf(leaf: Leaf, given: pl.Series) -> Iterator[Part]:
             low, high = leaf.bounds
             outside = (value < low) | (value > high)
             outside = outside if written is None else outside & written
-            _refuse(leaf, outside, given, f"is not between {low} and {high}")
+            _refuse(leaf, outside, original, f"is not between {low} and {high}")
         yield from FIXED[leaf.coding](value, written)
 
 
@@ -247,10 +247,10 @@ def _narrowed(leaf: Leaf, column: pl.Series) -> pl.Series:
     return column.cast(pl.Decimal(38, 0), strict=False)
 
 
-def _refuse(leaf: Leaf, bad: Bits, given: pl.Series, reason: str) -> None:
+def _refuse(leaf: Leaf, bad: Bits, values: pl.Series, reason: str) -> None:
     if bad.any():
         index = int(bad.argmax())
-        raise UnencodableError(index, leaf.name, f"{given[index]!r} {reason}")
+        raise UnencodableError(index, leaf.name, f"{values[index]!r} {reason}")
 
 
 def _values(array: pa.Array) -> npt.NDArray[Any]:

@@ -64,7 +64,7 @@ def json_tuple(fields: Fields, *, prefix: str = "") -> pl.Expr:
     """Return tuples as JSON objects.
 
     Args:
-        fields: Which, in this order.
-        prefix: What the columns' names begin with.
+        fields: The members, in this order.
+        prefix: Prefix of the columns' names.
     """
     return json_object({n: json_value(pl.col(prefix + n), kind) for n, kind in fields.items()})

@@ -64,13 +64,13 @@ class Leaf:
         name: Column name: ``field``, or ``outer.field`` inside a record.
         kind: Avro's primitive type, ``enum``, ``fixed``, or ``variable-decimal``: Debezium's record
             of a scale and an unscaled value.
-        logical: Avro's logical type where it is one that is understood, else "".
-        precision: Digits of a decimal; more than 38 where Connect does not know how many.
+        logical: Avro's logical type if Errata supports it, else "".
+        precision: Digits of a decimal; more than 38 if Connect does not know the number.
         scale: Digits after the point of a decimal.
         size: Bytes of a fixed.
         symbols: Symbols of an enum; the column holds their indexes.
         null_at: Index of null in the field's union; None if the field is never null.
-        semantic: What Kafka Connect calls the value (``connect.name``), "" if nothing.
+        semantic: Kafka Connect's name of the type (``connect.name``), "" if there is none.
     """
 
     name: str
@@ -161,13 +161,12 @@ def layout_of(schema: object, *, wanted: Collection[str] | None = None) -> Layou
 
     Args:
         schema: The schema.
-        wanted: Columns that are asked for; all others are passed over, whatever they are. None: all
-            are.
+        wanted: Columns to read; all others are skipped, whatever their type. None for all.
 
     Raises:
-        UnsupportedSchemaError: If it is malformed; has more than 1,000 fields; among what is wanted
-            has arrays, maps, fixed, unions of more than null and one type, or records deeper than
-            one level; or nests deeper than 16 levels in what is not.
+        UnsupportedSchemaError: If the schema is malformed or has more than 1,000 fields; if a
+            column to read is an array, a map, a fixed, a union of more than null and one type, or
+            deeper than one level; or if a skipped field nests deeper than 16 levels.
 
     Example:
         >>> array = {"type": "array", "items": "long"}
@@ -188,7 +187,7 @@ class _Resolver:
         self.wanted = None if wanted is None else frozenset(wanted)
         self.outer = {name.partition(".")[0] for name in wanted or () if "." in name}
 
-    def _asked(self, name: str) -> bool:
+    def _is_wanted(self, name: str) -> bool:
         return self.wanted is None or name in self.wanted
 
     def top(self, schema: object) -> Layout:
@@ -199,7 +198,7 @@ class _Resolver:
 
     def _fields(self, record: dict[str, Any], space: str) -> Iterator[Leaf | Nested | Skipped]:
         for name, schema in self._members(record, ""):
-            if not self._asked(name) and name not in self.outer:
+            if not self._is_wanted(name) and name not in self.outer:
                 yield Skipped(name, self._shape(schema, space, name, 0))
                 continue
             plain, null_at = _without_null(schema, name)
@@ -213,7 +212,7 @@ class _Resolver:
     def _nested(self, record: dict[str, Any], space: str, outer: str) -> Iterator[Leaf | Skipped]:
         for name, schema in self._members(record, outer):
             place = f"{outer}.{name}"
-            if not self._asked(place):
+            if not self._is_wanted(place):
                 yield Skipped(place, self._shape(schema, space, place, 1))
                 continue
             plain, null_at = _without_null(schema, place)

@@ -121,19 +121,21 @@ def net(revisions: pl.DataFrame, identity: Sequence[str], names: Sequence[str]) 
         >>> net(frame, ["x"], ["x", "y"]).select("op", "before.y", "after.y").row(0)
         (2, 5, 6)
     """
-    twice = identities(revisions, identity).is_duplicated()
-    if not twice.any():
+    is_paired = identities(revisions, identity).is_duplicated()
+    if not is_paired.any():
         return revisions
-    pairs = revisions.filter(twice)
-    gone = side(pairs.filter(pl.col("op") == DELETE), BEFORE, names)
-    come = side(pairs.filter(pl.col("op") == INSERT), AFTER, names)
-    met = gone.join(come, on=list(identity), nulls_equal=True, suffix="@", maintain_order="left")
-    both = pl.repeat(True, met.height, dtype=pl.Boolean, eager=True)
-    after = met.select(
+    pairs = revisions.filter(is_paired)
+    deleted = side(pairs.filter(pl.col("op") == DELETE), BEFORE, names)
+    inserted = side(pairs.filter(pl.col("op") == INSERT), AFTER, names)
+    joined = deleted.join(
+        inserted, on=list(identity), nulls_equal=True, suffix="@", maintain_order="left"
+    )
+    both = pl.repeat(True, joined.height, dtype=pl.Boolean, eager=True)
+    after = joined.select(
         pl.col(name if name in identity else name + "@").alias(name) for name in names
     )
-    replaced = between(met.select(names), both, after, both)
-    return pl.concat([revisions.filter(~twice), replaced.select(revisions.columns)])
+    replaced = between(joined.select(names), both, after, both)
+    return pl.concat([revisions.filter(~is_paired), replaced.select(revisions.columns)])
 
 
 def coalesced(
@@ -155,14 +157,14 @@ def coalesced(
     """
     columns = ["op", *(prefix + name for prefix in (BEFORE, AFTER) for name in names)]
     named = identities(revisions, identity).rename({name: f"@{name}" for name in identity})
-    often = named.is_duplicated()
-    if not often.any():
+    is_repeated = named.is_duplicated()
+    if not is_repeated.any():
         return revisions.select(columns)
-    there = (revisions["op"] != DELETE).alias("@there")
+    exists = (revisions["op"] != DELETE).alias("@exists")
     runs = (
-        pl.concat([revisions.with_columns(there), named], how="horizontal")
-        .filter(often)
-        .sort("epoch", "@there", maintain_order=True)
+        pl.concat([revisions.with_columns(exists), named], how="horizontal")
+        .filter(is_repeated)
+        .sort("epoch", "@exists", maintain_order=True)
     )
     first = runs.unique(subset=named.columns, keep="first", maintain_order=True)
     final = first.select(named.columns).join(
@@ -172,9 +174,9 @@ def coalesced(
         nulls_equal=True,
         maintain_order="left",
     )
-    had, has = first["op"] != INSERT, final["@there"]
-    made = between(side(first, BEFORE, names), had, side(final, AFTER, names), has)
-    return pl.concat([revisions.filter(~often).select(columns), made.select(columns)])
+    had, has = first["op"] != INSERT, final["@exists"]
+    combined = between(side(first, BEFORE, names), had, side(final, AFTER, names), has)
+    return pl.concat([revisions.filter(~is_repeated).select(columns), combined.select(columns)])
 
 
 def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
@@ -185,10 +187,10 @@ def last(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
         identity: Fields that name a tuple.
     """
     named = identities(revisions, identity).rename({name: f"@{name}" for name in identity})
-    there = (revisions["op"] != DELETE).alias("@there")
+    exists = (revisions["op"] != DELETE).alias("@exists")
     return (
-        pl.concat([revisions.with_columns(there), named], how="horizontal")
-        .sort("epoch", "@there", maintain_order=True)
+        pl.concat([revisions.with_columns(exists), named], how="horizontal")
+        .sort("epoch", "@exists", maintain_order=True)
         .unique(subset=named.columns, keep="last", maintain_order=True)
         .select(revisions.columns)
     )

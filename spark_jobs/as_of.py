@@ -243,7 +243,7 @@ class Auditor:
         for name in self._recomputed(arc):
             wm = self.view.watermark_at(self.plan.topology.scope_of(name), epoch)
             box = self.plan.boxes[name]
-            if wm is None and box.waits:
+            if wm is None and box.emits_on_close:
                 raise NotAuditableError(
                     f"arc {arc!r} can't be audited as of epoch {epoch}: the reports that say "
                     f"which windows of {name!r} were closed by then are gone; take a later epoch"
@@ -284,7 +284,7 @@ class Auditor:
         if not way.is_computed:
             return self._kept_from(way.start)
         box = self.plan.boxes[way.start]
-        read = [way for a in box.above for way in ways_from(self.plan, a.arc.name)]
+        read = [way for a in box.history_inputs for way in ways_from(self.plan, a.arc.name)]
         above = max(map(self._complete_from, read))
         if box.result_delay_ms is None or above == NEVER:
             return above

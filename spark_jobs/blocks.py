@@ -81,7 +81,7 @@ class Shares:
     ) -> Iterator[tuple[int, int, bytes]]:
         """Yield bucket, slab and block of the tuples that leave and enter the input."""
         parts = [
-            frame.select(self.job.box.looked_at).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
+            frame.select(self.job.box.columns_read).with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
             for frame, sign in ((leaving, -1), (entering, 1))
         ]
         tuples = pl.concat(parts)
@@ -243,8 +243,8 @@ def _sides(
         outcome = box.revise(net)
         refused[box.arc.name], net = outcome.refused, outcome.revisions
     # checked here, not in each of the slabs of a tuple
-    leaving, _ = job.box.taken(frames.leaving(net, names))
-    entering, refused[job.name] = job.box.taken(frames.entering(net, names))
+    leaving, _ = job.box.accepted(frames.leaving(net, names))
+    entering, refused[job.name] = job.box.accepted(frames.entering(net, names))
     return leaving, entering, {box: refusals for box, refusals in refused.items() if refusals}
 
 

@@ -385,7 +385,7 @@ def log_settings(kafka: Mapping[str, str | int], topic: str) -> tuple[bool, int]
     connection, resource = Connection(kafka), ConfigResource(ResourceType.TOPIC, topic)
     answers = connection.admin.describe_configs([resource])
     right = Right(DESCRIBE_CONFIGS, TOPIC, topic)
-    entries = connection.ask(f"topic '{topic}'", answers[resource], right=right)
+    entries = connection.wait_for(f"topic '{topic}'", answers[resource], right=right)
     is_compacted = "compact" in str(entries["cleanup.policy"].value)
     key = "min.compaction.lag.ms" if is_compacted else "retention.ms"
     kept_ms = int(entries[key].value)

@@ -73,7 +73,7 @@ def walk(plan: CompiledPlan, ways: Sequence[Way]) -> Iterator[Way]:
     """Yield ways, and those by which the aggregates and joins at their starts are recomputed."""
     for way in ways:
         yield way
-        for above in plan.boxes[way.start].above if way.is_computed else ():
+        for above in plan.boxes[way.start].history_inputs if way.is_computed else ():
             yield from walk(plan, ways_from(plan, above.arc.name))
 
 
@@ -184,7 +184,7 @@ class Recomputation:
     def _computed(self, name: str, division: Division) -> Any:
         """Return the results of an aggregate or a join."""
         box, wm = self.arcs.plan.boxes[name], self.watermarks.get(name, NEVER)
-        read = box.above
+        read = box.history_inputs
         blocks = [
             self.blocks(
                 ways_from(self.arcs.plan, above.arc.name),

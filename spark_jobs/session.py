@@ -195,7 +195,9 @@ def check_java() -> Path:
         return find_java(newest=NEWEST_JAVA)
     except NoJavaError as error:
         version = importlib.metadata.version("pyspark")
-        tried = ", ".join(f"{path} is {found or 'broken'}" for path, found in error.found.items())
+        tried = ", ".join(
+            f"{path} is {found or 'broken'}" for path, found in error.releases.items()
+        )
         raise SparkMissingError(
             f"PySpark {version} runs on Java {OLDEST_JAVA} to {NEWEST_JAVA}; found: "
             f"{tried or 'none'}; install one, or set JAVA_HOME to it"

@@ -72,7 +72,7 @@ class Share:
     def no_tuples(self) -> pl.DataFrame:
         """Return an empty frame of tuples, with the columns of blocks."""
         fields = self.job.box.input.fields
-        columns = {name: fields[name].dtype for name in self.job.box.looked_at}
+        columns = {name: fields[name].dtype for name in self.job.box.columns_read}
         return pl.DataFrame(schema={**columns, SIGN: pl.Int8()})
 
     def no_results(self) -> pl.DataFrame:
@@ -124,7 +124,7 @@ class Share:
         after = self._relevant_states(outcome.live.states)
         changed = tuples.height > 0 or after.height != states.height
         revisions = self._revisions_in_slab(outcome.revisions)
-        counts = {**outcome.counts, **box.kinds(revisions, wm_before=batch.wm_before)}
+        counts = {**outcome.counts, **box.count_results(revisions, wm_before=batch.wm_before)}
         return ShareResult(after, changed, revisions, counts, dead_letters)
 
     def rebuild_states(
@@ -145,7 +145,7 @@ class Share:
         dead_letters = self._dead_letters(batch, refused, settled=batch.settled_before)
         computed, states = self._in_slab(results, ""), self._relevant_states(live.states)
         revised = rebuild.difference(arc, emitted, computed, settled=batch.settled_before)
-        counts = box.kinds(revised, wm_before=batch.wm_before)
+        counts = box.count_results(revised, wm_before=batch.wm_before)
         return ShareResult(states, True, revised, counts, dead_letters)
 
     def _dead_letters(

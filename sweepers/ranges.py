@@ -31,8 +31,8 @@ def join_keys(names: Sequence[str], arc: Arc) -> list[str]:
     to be sorted (one row always is), polars uses a merge join, which misses NaN = NaN; on two
     columns it does not. Polars also can't join on zero columns.
     """
-    alone = not names or any(arc.fields[name].kind == "double" for name in names)
-    return [*names, ONE] if alone else list(names)
+    add_constant = not names or any(arc.fields[name].kind == "double" for name in names)
+    return [*names, ONE] if add_constant else list(names)
 
 
 class Ranges:
@@ -42,11 +42,11 @@ class Ranges:
     uses binary search and joins: the cost does not grow with ranges times rows.
 
     Args:
-        asked: Columns ``from_ms`` and ``to_ms`` and any of the arc's fields, which a tuple must
-            equal (null equals null, NaN equals NaN); None asks for every tuple.
-        arc: The arc whose tuples are sought.
-        from_ms: No tuple before this is sought.
-        to_ms: No tuple at or after this is sought.
+        requested: Columns ``from_ms`` and ``to_ms`` and any of the arc's fields, which a tuple must
+            equal (null equals null, NaN equals NaN); None for every tuple.
+        arc: The arc of the tuples.
+        from_ms: Smallest event time, whatever the ranges say.
+        to_ms: Event time before which all tuples are, whatever the ranges say.
 
     Example:
         >>> from errata.schemas.fields import FieldType
@@ -54,27 +54,27 @@ class Ranges:
         >>> fields = {name: FieldType.parse(kind) for name, kind in kinds.items()}
         >>> arc = Arc("a", fields, identity=("at",), event_time="at", partition_by=())
         >>> tuples = pl.DataFrame({"at": [10, 20, 20, 30], "product": ["x", "x", "y", "x"]})
-        >>> asked = pl.DataFrame({"from_ms": [0, 15], "to_ms": [21, 31], "product": ["x", "x"]})
-        >>> Ranges(asked, arc=arc).rows(tuples).tolist()
+        >>> ranges = pl.DataFrame({"from_ms": [0, 15], "to_ms": [21, 31], "product": ["x", "x"]})
+        >>> Ranges(ranges, arc=arc).rows(tuples).tolist()
         [0, 1, 3]
     """
 
     def __init__(
         self,
-        asked: pl.DataFrame | None,
+        requested: pl.DataFrame | None,
         *,
         arc: Arc,
         from_ms: int = EARLIEST_MS,
         to_ms: int = LATEST_MS,
     ) -> None:
-        if asked is None:
-            asked = pl.DataFrame({"from_ms": [from_ms], "to_ms": [to_ms]})
+        if requested is None:
+            requested = pl.DataFrame({"from_ms": [from_ms], "to_ms": [to_ms]})
         self._arc = arc
-        self._group = [name for name in asked.columns if name not in ("from_ms", "to_ms")]
+        self._group = [name for name in requested.columns if name not in ("from_ms", "to_ms")]
         dtypes = {name: arc.fields[name].dtype for name in self._group}
         self._dtypes = pl.Schema(dtypes)
         self._keys = join_keys(self._group, arc)
-        ranges = asked.select(
+        ranges = requested.select(
             pl.col("from_ms").cast(pl.Int64).clip(lower_bound=from_ms),
             pl.col("to_ms").cast(pl.Int64).clip(upper_bound=to_ms),
             *(pl.col(name).cast(dtype) for name, dtype in dtypes.items()),
@@ -105,7 +105,7 @@ class Ranges:
         rows: Integers = np.arange(count.sum()) + np.repeat(first - count.cumsum() + count, count)
         if not self._group or not len(rows):
             return rows
-        sought = (
+        matches = (
             tuples.select(self._group)[rows]
             .cast(self._dtypes)
             .with_columns(
@@ -122,7 +122,7 @@ class Ranges:
             )
             .filter(pl.col("at_ms") < pl.col("to_ms"))
         )
-        narrowed: Integers = sought["row"].to_numpy()
+        narrowed: Integers = matches["row"].to_numpy()
         return narrowed
 
 
@@ -138,34 +138,34 @@ def _merged(ranges: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-class HistoryGoneError(ErrataError):
+class HistoryRemovedError(ErrataError):
     """The requested epoch is below the oldest one that the copy can still answer for."""
 
     def __init__(self, arc: str, *, epoch: int, floor: int) -> None:
         self.arc, self.epoch, self.floor = arc, epoch, floor
         super().__init__(
-            f"arc {arc!r} was asked for as of epoch {epoch}, but versions superseded at or before "
-            f"epoch {floor} are gone; ask as of {floor} or later"
+            f"arc {arc!r} was requested as of epoch {epoch}, but versions superseded at or before "
+            f"epoch {floor} have been removed; request epoch {floor} or later"
         )
 
 
 class NotYetCompleteError(ErrataError):
-    """The requested epoch is not complete in the copy yet; ask again later."""
+    """The requested epoch is not complete in the copy yet; repeat the request later."""
 
     def __init__(self, arc: str, *, epoch: int, upto: int) -> None:
         self.arc, self.epoch, self.upto = arc, epoch, upto
         super().__init__(
-            f"arc {arc!r} was asked for as of epoch {epoch}, but the copy is complete only up to "
-            f"epoch {upto}; ask again when it has passed"
+            f"arc {arc!r} was requested as of epoch {epoch}, but the copy is complete only up to "
+            f"epoch {upto}; repeat the request later"
         )
 
 
 class EpochOrderError(ErrataError):
     """Revisions were appended out of order: a bug of the caller."""
 
-    def __init__(self, arc: str, *, found: tuple[int, int], after: int, upto: int) -> None:
-        self.arc, self.found, self.after, self.upto = arc, found, after, upto
+    def __init__(self, arc: str, *, actual: tuple[int, int], after: int, upto: int) -> None:
+        self.arc, self.actual, self.after, self.upto = arc, actual, after, upto
         super().__init__(
             f"copy of arc {arc!r} needs epochs above {after} and up to {upto}, found "
-            f"{found[0]} to {found[1]}; leave out what was appended before"
+            f"{actual[0]} to {actual[1]}; leave out revisions that were appended before"
         )

@@ -42,12 +42,12 @@ class StoreError(ErrataError):
 
     def __init__(self, folder: Path, fault: OSError) -> None:
         self.folder = folder
-        told = _NUMBER.search(str(fault))
-        self.is_full = (int(told[1]) if told else fault.errno) in _FULL
+        match = _NUMBER.search(str(fault))
+        self.is_full = (int(match[1]) if match else fault.errno) in _FULL
         super().__init__(
-            f"the sweeper's copy in {folder} needs to read and write there, but the system says: "
-            f"{fault}; free space or mend its permissions and start again (nothing is lost: the "
-            "topic is the truth)"
+            f"the sweeper needs to read and write its copy in {folder}, but the system reports: "
+            f"{fault}; free space or correct the permissions, and start again (nothing is lost: "
+            "the copy can be read from the topic again)"
         )
 
 
@@ -89,7 +89,7 @@ class Manifest(msgspec.Struct, frozen=True):
     upto: int = -1
     resume: int = 0
     floor: int = 0
-    gone: int = -1
+    incomplete_upto: int = msgspec.field(default=-1, name="gone")
     oldest_ms: int = EARLIEST_MS
     next_file: int = 0
     segments: tuple[Segment, ...] = ()
@@ -99,11 +99,11 @@ class Segments:
     """The files of one copy.
 
     Args:
-        folder: Made if it isn't there. Only manifests and segments in it are ever removed.
-        arc: The arc it is a copy of.
+        folder: Created if missing. Only manifests and segments in it are ever removed.
+        arc: The arc that is copied.
 
     Raises:
-        StoreError: If the folder can't be made, read or emptied.
+        StoreError: If the folder can't be created, read or emptied.
     """
 
     def __init__(self, folder: Path, *, arc: Arc) -> None:
@@ -121,18 +121,18 @@ class Segments:
                 self._open()
             if self.rebuilt is not None:
                 (folder / MANIFEST).unlink(missing_ok=True)
-            self._remove_strangers()
+            self._remove_unlisted()
         except OSError as fault:
             raise StoreError(folder, fault) from fault
 
     def _open(self) -> None:
         """Load the state of an earlier process if all of it is intact and belongs to this arc."""
         try:
-            found = msgspec.json.decode((self.folder / MANIFEST).read_bytes(), type=Manifest)
-            if found.form != self.manifest.form:
+            stored = msgspec.json.decode((self.folder / MANIFEST).read_bytes(), type=Manifest)
+            if stored.form != self.manifest.form:
                 self.rebuilt = "it is a copy of another arc or of another version of this one"
                 return
-            for segment in found.segments:
+            for segment in stored.segments:
                 # Arrow's footer comes last, so a truncated file can't be opened
                 if self._map(segment).height != segment.rows:
                     self.rebuilt = f"{segment.file} is damaged"
@@ -143,7 +143,7 @@ class Segments:
                 raise
             self.rebuilt = f"it is damaged: {fault}"
             return
-        self.manifest = found
+        self.manifest = stored
 
     def map(self, segment: Segment) -> pl.DataFrame:
         """Return a segment's changes in event-time order, memory-mapped from disk.
@@ -167,8 +167,8 @@ class Segments:
         """Write frames of changes as segments and add them to `manifest`, in one atomic step.
 
         Args:
-            frames: Each in event-time order and not empty; they may be made as they are asked for.
-            manifest: The state to come, the new segments left out.
+            frames: Each in event-time order and not empty; may be a generator.
+            manifest: The new state, without the new segments.
 
         Raises:
             StoreError: If the disk refuses; then nothing has changed.
@@ -187,13 +187,13 @@ class Segments:
             self._replace(MANIFEST, lambda file: file.write(encoded))
         except OSError as fault:
             with suppress(OSError):
-                self._remove_strangers()
+                self._remove_unlisted()
             raise StoreError(self.folder, fault) from fault
         if not set(self.manifest.segments) <= set(manifest.segments):
             self._mapped.cache_clear()  # a removed file keeps its space while it is mapped
         self.manifest = manifest
         with suppress(OSError):  # costs only space; the next opening tries again
-            self._remove_strangers()
+            self._remove_unlisted()
 
     def _written(self, name: str, frame: pl.DataFrame) -> Segment:
         # pyarrow, which memory-maps the files, has no 128-bit integers
@@ -218,11 +218,11 @@ class Segments:
             os.fsync(file.fileno())
         part.replace(self.folder / name)
 
-    def _remove_strangers(self) -> None:
+    def _remove_unlisted(self) -> None:
         """Remove the files of an interrupted write or of an older state."""
-        counts = {segment.file for segment in self.manifest.segments}
+        listed = {segment.file for segment in self.manifest.segments}
         for path in [*self.folder.glob("segment-*.arrow*"), *self.folder.glob(f"{MANIFEST}.part")]:
-            if path.name not in counts:
+            if path.name not in listed:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from errata.sweepers.ranges import (
     LATEST_MS,
     ONE,
     EpochOrderError,
-    HistoryGoneError,
+    HistoryRemovedError,
     NotYetCompleteError,
     Ranges,
     join_keys,
@@ -44,10 +44,10 @@ class Store:
     at a time may use a folder.
 
     Args:
-        folder: Made if missing; emptied of our files if they are damaged or another arc's, since
-            the topic is the truth. `rebuilt` then says why.
-        arc: The arc; its laws L2 and L3 are relied on.
-        segment_rows: How many changes are gathered before they are sealed; a replace is two.
+        folder: Created if missing. Damaged files and those of another arc are removed, since the
+            copy can be read from the topic again; `rebuilt` then says why.
+        arc: The arc; laws L2 and L3 must hold for it.
+        segment_rows: How many changes are collected before they are sealed; a replace is two.
 
     Raises:
         StoreError: If the folder can't be used.
@@ -61,7 +61,7 @@ class Store:
         self.upto = self._durable.upto
         self._resume = self._durable.resume
         self.floor = self._durable.floor
-        self.gone = self._durable.gone
+        self.incomplete_upto = self._durable.incomplete_upto
         """The last epoch whose versions may be incomplete; -1 if there is none."""
         self._oldest_ms = self._durable.oldest_ms
 
@@ -87,19 +87,21 @@ class Store:
         """
         return self.upto if self._durable.upto < 0 else self._durable.upto
 
-    def append(self, revisions: pl.DataFrame, *, upto: int, resume: int, gone: int = -1) -> None:
+    def append(
+        self, revisions: pl.DataFrame, *, upto: int, resume: int, incomplete_upto: int = -1
+    ) -> None:
         """Append the revisions of complete epochs; seal the tail once it is large enough.
 
         Args:
             revisions: A frame of revisions with their ``epoch``, in any order; may be empty.
             upto: The last epoch that is complete with them, at least the one before.
             resume: Offset from which to read so as to miss nothing after epoch `upto`.
-            gone: The last epoch of which versions may be missing among them; no answer is right
-                then until `settle`.
+            incomplete_upto: The last epoch of which versions may be missing; -1 for none. Answers
+                are wrong then until `settle`.
 
         Raises:
             EpochOrderError: If an epoch is not in (previous upto, `upto`].
-            StoreError: If the disk refuses; then nothing was taken in.
+            StoreError: If the write fails; then nothing was appended.
         """
         epochs = revisions["epoch"]
         first, last = cast(
@@ -107,7 +109,7 @@ class Store:
             (self.upto + 1, upto) if epochs.is_empty() else (epochs.min(), epochs.max()),
         )
         if upto < self.upto or first <= self.upto or last > upto:
-            raise EpochOrderError(self._arc.name, found=(first, last), after=self.upto, upto=upto)
+            raise EpochOrderError(self._arc.name, actual=(first, last), after=self.upto, upto=upto)
         tail = list(self._tail)
         if len(epochs):
             tail.append(self._changes(revisions))
@@ -116,10 +118,15 @@ class Store:
             tail[-2:] = [self._in_order(tail[-2:])]
         if sum(part.height for part in tail) >= self._segment_rows:
             changes = self._cut(self._in_order(tail))
-            self._commit(changes, upto=upto, resume=resume, gone=max(gone, self.gone))
+            self._commit(
+                changes,
+                upto=upto,
+                resume=resume,
+                incomplete_upto=max(incomplete_upto, self.incomplete_upto),
+            )
             tail = []
         self._tail, self.upto, self._resume = tail, upto, resume
-        self.gone = max(gone, self.gone)
+        self.incomplete_upto = max(incomplete_upto, self.incomplete_upto)
 
     def as_of(
         self,
@@ -135,29 +142,29 @@ class Store:
             epoch: From `floor` to `upto`.
             ranges: Columns ``from_ms`` and ``to_ms`` (half-open event time) and any of the arc's
                 fields that must be equal (null equals null, NaN equals NaN); None for all.
-            from_ms: Nothing before this event time, whatever the ranges say.
-            to_ms: Nothing at or after this event time.
+            from_ms: Smallest event time, whatever the ranges say; None for no limit.
+            to_ms: Event time before which all tuples are; None for no limit.
 
         Raises:
-            HistoryGoneError: If `epoch` is below `floor`.
+            HistoryRemovedError: If `epoch` is below `floor`.
             NotYetCompleteError: If `epoch` is above `upto`.
         """
         if epoch < self.floor:
-            raise HistoryGoneError(self._arc.name, epoch=epoch, floor=self.floor)
+            raise HistoryRemovedError(self._arc.name, epoch=epoch, floor=self.floor)
         if epoch > self.upto:
             raise NotYetCompleteError(self._arc.name, epoch=epoch, upto=self.upto)
-        asked = Ranges(
+        requested = Ranges(
             ranges,
             arc=self._arc,
             from_ms=self._oldest_ms if from_ms is None else max(from_ms, self._oldest_ms),
             to_ms=LATEST_MS if to_ms is None else to_ms,
         )
-        found = [pl.DataFrame(schema=self._schema)]
-        for part in self._parts(asked):
-            rows = asked.rows(part)
+        parts = [pl.DataFrame(schema=self._schema)]
+        for part in self._parts(requested):
+            rows = requested.rows(part)
             if len(rows):
-                found.append(part[rows].filter(pl.col(EPOCH) <= epoch).cast(self._schema))
-        return self._alive(pl.concat(found)).select(list(self._arc.fields))
+                parts.append(part[rows].filter(pl.col(EPOCH) <= epoch).cast(self._schema))
+        return self._alive(pl.concat(parts)).select(list(self._arc.fields))
 
     def raise_floor(self, epoch: int) -> None:
         """Declare that no request will ask as of an epoch below this one.
@@ -166,7 +173,7 @@ class Store:
         half of the copy.
 
         Raises:
-            StoreError: If the disk refuses a rewrite; then only the promise is kept.
+            StoreError: If a rewrite fails; then the floor is raised, but nothing is removed.
         """
         self.floor = max(self.floor, epoch)
         self._rewrite_if_worth_it()
@@ -181,22 +188,24 @@ class Store:
             epoch: The last epoch of which versions may be missing; at most `upto`.
 
         Raises:
-            StoreError: If the disk refuses; then it is still to be done, in a later life too.
+            StoreError: If the write fails; then `settle` is still due, also after a restart.
         """
         if self._tail:
             changes = self._cut(self._in_order(self._tail))
-            gone = max(epoch, self.gone)
-            self._commit(changes, upto=self.upto, resume=self._resume, gone=gone)
+            incomplete_upto = max(epoch, self.incomplete_upto)
+            self._commit(
+                changes, upto=self.upto, resume=self._resume, incomplete_upto=incomplete_upto
+            )
             self._tail = []
         floor = max(self.floor, epoch)
-        self._commit(self._kept(floor), segments=(), floor=floor, gone=-1)
-        self.floor, self.gone = floor, -1
+        self._commit(self._kept(floor), segments=(), floor=floor, incomplete_upto=-1)
+        self.floor, self.incomplete_upto = floor, -1
 
     def drop_before(self, event_time_ms: int) -> None:
         """Drop tuples older than this event time: immediately from answers, gradually from disk.
 
         Raises:
-            StoreError: If the disk refuses; then they are forgotten only for answers.
+            StoreError: If the write fails; then they are dropped only from answers.
         """
         self._oldest_ms = max(self._oldest_ms, event_time_ms)
         kept = [s for s in self._durable.segments if s.last_ms >= self._oldest_ms]
@@ -250,10 +259,10 @@ class Store:
             .drop("@left", ONE)
         )
 
-    def _parts(self, asked: Ranges) -> Iterator[pl.DataFrame]:
+    def _parts(self, ranges: Ranges) -> Iterator[pl.DataFrame]:
         """Yield the frames that may hold tuples of the ranges."""
         for segment in self._durable.segments:
-            if asked.touch(segment.first_ms, segment.last_ms):
+            if ranges.touch(segment.first_ms, segment.last_ms):
                 yield self._segments.map(segment)
         yield from self._tail
 
@@ -267,8 +276,8 @@ class Store:
 
     def _commit(self, frames: Iterator[pl.DataFrame], **state: Any) -> None:
         """Write segments; the new manifest has `state`, the floor and the oldest event time."""
-        promised = {"floor": self.floor, "oldest_ms": self._oldest_ms}
-        manifest = msgspec.structs.replace(self._durable, **{**promised, **state})
+        bounds = {"floor": self.floor, "oldest_ms": self._oldest_ms}
+        manifest = msgspec.structs.replace(self._durable, **{**bounds, **state})
         self._segments.commit(frames, manifest)
 
     def _rewrite_if_worth_it(self) -> None:

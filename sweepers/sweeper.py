@@ -1,10 +1,10 @@
 """A sweeper: follows one partition of a connection point and answers requests from its copy.
 
 Borealis' sweeper puts historical tuples into the input queue of the box that requested them. This
-one returns them either directly, in the process of the task (`Beside`), or over topics, as its own
-process (`Service`). There a reply is complete or a refusal, never partial. It is sent in blocks of
-many tuples, outside any transaction. The requester recognises its replies by (task, attempt, epoch,
-number).
+one returns them either directly, in the process of the task (`LocalSweepers`), or over topics, as
+its own process (`Service`). There a reply is complete or a refusal, never partial. It is sent in
+blocks of many tuples, outside any transaction. The requester recognises its replies by (task,
+attempt, epoch, number).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from errata.processors.wire.replay import BlockError, Reply, Request, pack, unpa
 from errata.processors.wire.report import Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
-from errata.sweepers.ranges import HistoryGoneError, NotYetCompleteError
+from errata.sweepers.ranges import HistoryRemovedError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 from errata.topics import names
@@ -45,7 +45,7 @@ RETRY_MS = 1_000
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _CompleteEpochs:
     """Revisions of complete epochs, as arguments of `Store.append`."""
 
     revisions: pl.DataFrame
@@ -57,12 +57,12 @@ class Sweeper:
     """Maintains the copy of one partition of a connection point and answers from it.
 
     Args:
-        shared: What its process shares.
+        shared: State shared by the actors of the process.
         arc: Name of the connection point.
-        partition: Which partition.
-        folder: Where the copy is kept; one that is lost or damaged is read from the topic again.
+        partition: The partition.
+        folder: Folder of the copy; a lost or damaged copy is read from the topic again.
         clock_ms: The wall clock.
-        segment_rows: How many changes are gathered before they are written to the disk.
+        segment_rows: How many changes are collected before they are written to the disk.
     """
 
     def __init__(
@@ -96,16 +96,16 @@ class Sweeper:
             resume=self.store.resume,
             watch=self._watch,
         )
-        self.gone = self.store.gone
-        self.in_old = self._caught_up = False
-        self.untaken: _Taken | None = None
+        self.incomplete_upto = self.store.incomplete_upto
+        self.reads_old = self._caught_up = False
+        self.unappended: _CompleteEpochs | None = None
         self.full = ""
         """Why it neither answers nor reads on; "" if it does."""
         self.retry_ms = 0
 
-    def _start_over(self, why: str) -> None:
+    def _start_over(self, reason: str) -> None:
         """Drop the copy: the topic no longer holds the records that follow it."""
-        log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, why)
+        log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, reason)
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         self._open()
@@ -114,10 +114,12 @@ class Sweeper:
         """Note the epochs whose versions compaction may have removed before they were read."""
         horizon = self.clock_ms() - self.shared.compaction_lag_ms
         old = bisect_left(records.times_ms, horizon)
-        self.in_old = old > 0
+        self.reads_old = old > 0
         if old:
             epochs = frame.filter(pl.col("offset") <= records.offsets[old - 1])["epoch"]
-            self.gone = max(self.gone, cast(int, epochs.max()) if epochs.len() else -1)
+            self.incomplete_upto = max(
+                self.incomplete_upto, cast(int, epochs.max()) if epochs.len() else -1
+            )
 
     def follow(self) -> bool:
         """Append the epochs that have become complete; return whether anything was read.
@@ -125,7 +127,7 @@ class Sweeper:
         While the disk is full nothing is appended and no request is answered; it retries.
 
         Raises:
-            StoreError: If the disk refuses for another reason.
+            StoreError: If the disk fails for another reason.
         """
         now = self.clock_ms()
         if self.full and now < self.retry_ms:
@@ -136,18 +138,18 @@ class Sweeper:
             if not error.is_full:
                 raise
             if not self.full:
-                log.error("%s answers nobody until there is room: %s", self.name, error)
+                log.error("%s answers no requests until its disk has room: %s", self.name, error)
             self.full, self.retry_ms = str(error), now + RETRY_MS
             return False
         if self.full:
-            log.warning("%s: there is room again, it answers", self.name)
+            log.warning("%s: its disk has room again; it answers requests", self.name)
             self.full = ""
         return busy
 
     def _follow(self) -> bool:
         self.shared.view.poll()
         read = 0
-        if self.untaken is None:
+        if self.unappended is None:
             try:
                 read = self.input.poll()
             except LostOffsetError as error:
@@ -156,20 +158,29 @@ class Sweeper:
             frontier = self.input.frontier()
             if frontier > self.store.upto:
                 taken = self.input.take(frontier).drop("task", "attempt", "offset")
-                self.untaken = _Taken(taken, frontier, self.input.drop(frontier))
-        if self.untaken is not None:
-            new = self.untaken
-            self.store.append(new.revisions, upto=new.upto, resume=new.resume, gone=self.gone)
-            self.untaken = None
-        if self._unsettled() and self.store.upto >= self.gone and not (read and self.in_old):
-            self.store.settle(self.gone)
-            self.gone = -1
+                self.unappended = _CompleteEpochs(taken, frontier, self.input.drop(frontier))
+        if self.unappended is not None:
+            new = self.unappended
+            self.store.append(
+                new.revisions,
+                upto=new.upto,
+                resume=new.resume,
+                incomplete_upto=self.incomplete_upto,
+            )
+            self.unappended = None
+        if (
+            self._unsettled()
+            and self.store.upto >= self.incomplete_upto
+            and not (read and self.reads_old)
+        ):
+            self.store.settle(self.incomplete_upto)
+            self.incomplete_upto = -1
         self._report()
         return read > 0
 
     def _unsettled(self) -> bool:
         """Whether it has read records whose earlier versions compaction may have removed."""
-        return self.gone >= 0
+        return self.incomplete_upto >= 0
 
     def has_caught_up(self) -> bool:
         """Whether it has once been able to answer for every epoch that reports say is complete."""
@@ -179,24 +190,24 @@ class Sweeper:
         return self._caught_up
 
     def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
-        """Return all tuples that the ranges ask for; None while the epoch is not complete here.
+        """Return all tuples in the ranges; None while the epoch is not complete in the copy.
 
         Raises:
-            HistoryGoneError: If a complete answer can't be given any more.
+            HistoryRemovedError: If a complete answer is no longer possible.
         """
         if self.full or self._unsettled():
             return None
         meter = self.shared.meter
         try:
-            found = self.store.as_of(as_of, ranges)
+            tuples = self.store.as_of(as_of, ranges)
         except NotYetCompleteError:
             return None
-        except HistoryGoneError:
+        except HistoryRemovedError:
             meter.refused[self.arc.name] += 1
             raise
         meter.answered[self.arc.name] += 1
-        meter.tuples[self.arc.name] += found.height
-        return found
+        meter.tuples[self.arc.name] += tuples.height
+        return tuples
 
     def _report(self) -> None:
         """Report, once a second, the last sealed epoch: tombstones wait for it."""
@@ -204,7 +215,7 @@ class Sweeper:
         if now - self.reported_ms < REPORT_MS:
             return
         self.reported_ms = now
-        self.store.raise_floor(max(self.store.floor, self._asked_from()))
+        self.store.raise_floor(max(self.store.floor, self._oldest_requested()))
         if done == self.reported:
             return
         topic = names.progress_topic(self.shared.plan.network)
@@ -215,8 +226,8 @@ class Sweeper:
         self.shared.cluster.send(topic, partition=0, key=self.name.encode(), value=value)
         self.reported = done
 
-    def _asked_from(self) -> int:
-        """Return the oldest epoch that a task may still ask for."""
+    def _oldest_requested(self) -> int:
+        """Return the oldest epoch that a task may still request."""
         plan, arc = self.shared.plan, self.arc.name
         near = {name for name, choice in plan.choices.items() if choice.results == arc}
         tasks: set[str] = set()
@@ -245,7 +256,7 @@ LOOK_BACK = 100
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingRequest:
     """A request that can't be answered yet."""
 
     request: Request
@@ -256,8 +267,8 @@ class Service:
     """Serves the requests to one sweeper.
 
     Args:
-        shared: What its process shares.
-        sweeper: Whose copy it answers from.
+        shared: State shared by the actors of the process.
+        sweeper: The sweeper whose copy has the answers.
     """
 
     def __init__(self, shared: Shared, sweeper: Sweeper) -> None:
@@ -266,7 +277,7 @@ class Service:
         self.place = TopicPartition(topic, sweeper.partition)
         start = max(0, shared.cluster.end(self.place) - LOOK_BACK)
         self.reader = shared.cluster.reader({self.place: start})
-        self.waiting: list[Waiting] = []
+        self.pending: list[PendingRequest] = []
 
     def steps(self) -> Generator[bool, None, None]:
         """Follow the arc and answer requests for ever; yields whether there was work."""
@@ -287,26 +298,26 @@ class Service:
                 except BlockError as error:
                     log.warning("%s: a request of %s: %s", self.name, request.asker.task, error)
                     continue
-                self.waiting.append(Waiting(request, ranges))
+                self.pending.append(PendingRequest(request, ranges))
 
     def _answer(self) -> bool:
         """Answer every request that can be answered; drop the requests of fenced attempts."""
         view, left = self.shared.view, []
-        for one in self.waiting:
-            request = one.request
+        for pending in self.pending:
+            request = pending.request
             if request.asker.attempt < view.of(request.asker.task).attempt:
                 continue
             try:
-                tuples = self.sweeper.answer(request.as_of, one.ranges)
-            except HistoryGoneError as error:
+                tuples = self.sweeper.answer(request.as_of, pending.ranges)
+            except HistoryRemovedError as error:
                 self._reply(request, [b""], refused=str(error))
                 continue
             if tuples is None:
-                left.append(one)
+                left.append(pending)
             else:
                 self._reply(request, list(blocks(tuples)))
-        answered = len(left) < len(self.waiting)
-        self.waiting = left
+        answered = len(left) < len(self.pending)
+        self.pending = left
         return answered
 
     def _reply(self, request: Request, parts: list[bytes], *, refused: str | None = None) -> None:
@@ -337,12 +348,12 @@ def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
         yield pack(tuples.slice(start, rows))
 
 
-class Beside:
+class LocalSweepers:
     """Answers replay requests from the sweepers of the same process.
 
     Args:
-        sweepers: By name of the connection point and partition.
-        partition: That of the asking task.
+        sweepers: By name of the connection point and by partition.
+        partition: The partition of the requesting task.
     """
 
     def __init__(
@@ -354,19 +365,19 @@ class Beside:
         self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
     ) -> Generator[bool, None, list[pl.DataFrame]]:
         """Yield until all answers have arrived, then return them in order."""
-        found = []
+        results = []
         for ask in asks:
             sweepers = self.sweepers[ask.arc]
-            asked = sweepers.values() if ask.everywhere else [sweepers[self.partition]]
+            addressed = sweepers.values() if ask.everywhere else [sweepers[self.partition]]
             parts = []
-            for sweeper in asked:
+            for sweeper in addressed:
                 try:
                     while (answer := sweeper.answer(ask.as_of, ask.ranges)) is None:
                         yield sweeper.follow()
-                except HistoryGoneError as error:
+                except HistoryRemovedError as error:
                     raise ReplayRefusedError(
-                        f"task {task} asked arc {ask.arc!r}: refused, {error}"
+                        f"the replay request of task {task} to arc {ask.arc!r} was refused: {error}"
                     ) from error
                 parts.append(answer)
-            found.append(pl.concat(parts))
-        return found
+            results.append(pl.concat(parts))
+        return results

@@ -1,4 +1,4 @@
-"""What the brokers of a cluster are asked as an administrator asks: about topics and rights.
+"""Administrative requests to the brokers of a cluster, about topics and rights.
 
 Lists the topics and their settings, creates those of a network, and rejects existing ones that
 would break a law. Checks at startup whether this client has the rights that it will need: otherwise
@@ -34,7 +34,7 @@ from errata.topics.refused import (
 )
 from errata.topics.settings import TopicSpec
 
-HEARD_S = 10.0
+NEW_TOPIC_S = 10.0
 """How long the brokers of a cluster may take to learn of a new topic."""
 
 
@@ -58,7 +58,7 @@ def require_absent(settings: Settings, topics: Collection[str]) -> None:
     """Check that unlisted topics do not exist, rather than being hidden from this client.
 
     Raises:
-        RefusedError: If one may be there, but this client has no right to it.
+        RefusedError: If one may exist, but this client has no right to describe it.
         ClusterError: If the cluster can't be reached.
     """
     if not topics:
@@ -67,7 +67,7 @@ def require_absent(settings: Settings, topics: Collection[str]) -> None:
     answers = connection.admin.describe_topics(TopicCollection([*topics]))
     for name, answer in answers.items():
         with suppress(MissingTopicError):
-            connection.ask(f"topic '{name}'", answer, right=Right(DESCRIBE, TOPIC, name))
+            connection.wait_for(f"topic '{name}'", answer, right=Right(DESCRIBE, TOPIC, name))
 
 
 def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dict[str, str]]:
@@ -76,32 +76,32 @@ def topic_settings(settings: Settings, topics: Collection[str]) -> dict[str, dic
     Raises:
         ClusterError: If the cluster can't be reached, or refuses.
     """
-    return described(Connection(settings), topics) if topics else {}
+    return describe_configs(Connection(settings), topics) if topics else {}
 
 
 @retry(
     retry=retry_if_exception_type(MissingTopicError),
-    stop=stop_after_delay(HEARD_S),
+    stop=stop_after_delay(NEW_TOPIC_S),
     wait=wait_fixed(0.1),
     reraise=True,
 )
-def described(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
+def describe_configs(connection: Connection, topics: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the settings of one or more topics that a broker has listed.
 
     Any broker may answer, and it may not have learned of a new topic yet.
 
     Raises:
-        MissingTopicError: If one is not there for `HEARD_S` seconds.
+        MissingTopicError: If one does not exist after `NEW_TOPIC_S` seconds.
         ClusterError: If the cluster can't be reached, or refuses.
     """
     resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in topics}
     answers = connection.admin.describe_configs([*resources.values()])
-    found = {}
+    configs = {}
     for name, resource in resources.items():
         right = Right(DESCRIBE_CONFIGS, TOPIC, name)
-        entries = connection.ask(f"topic '{name}'", answers[resource], right=right)
-        found[name] = {key: entry.value for key, entry in entries.items()}
-    return found
+        entries = connection.wait_for(f"topic '{name}'", answers[resource], right=right)
+        configs[name] = {key: entry.value for key, entry in entries.items()}
+    return configs
 
 
 def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float = 30.0) -> None:
@@ -115,7 +115,7 @@ def delete_topics(settings: Settings, topics: Sequence[str], *, limit_s: float =
     for name, answer in answers.items():
         with suppress(MissingTopicError):
             right = Right(DELETE, TOPIC, name)
-            connection.ask(f"topic '{name}'", answer, right=right, limit_s=limit_s)
+            connection.wait_for(f"topic '{name}'", answer, right=right, limit_s=limit_s)
     deadline = monotonic() + limit_s
     while left := set(topics) & present_topics(settings).keys():
         if monotonic() > deadline:
@@ -136,7 +136,7 @@ def await_brokers(settings: Settings, *, limit_s: float, say: Callable[[str], No
     Args:
         settings: librdkafka settings of the cluster.
         limit_s: How long to wait.
-        say: Told once if there is something to wait for.
+        say: Called once, with a message, if no broker answers at first.
 
     Raises:
         SilentClusterError: If none answers in time.
@@ -148,7 +148,7 @@ def await_brokers(settings: Settings, *, limit_s: float, say: Callable[[str], No
         if limit_s <= AT_ONCE_S:
             raise
         servers = settings["bootstrap.servers"]
-        say(f"no broker answers at {servers} yet; waits for one, {limit_s:g} s at most")
+        say(f"no broker answers at {servers} yet; waiting for at most {limit_s:g} s")
         Connection(settings, reach_s=limit_s)
 
 
@@ -169,13 +169,13 @@ class TopicFault:
     topic: str
     what: str
     need: str
-    found: str
+    actual: str
     remedy: str
 
     def __str__(self) -> str:
         """Return it as a sentence."""
         return (
-            f"topic '{self.topic}' needs {self.what} {self.need}, but has {self.found}; "
+            f"topic '{self.topic}' needs {self.what} {self.need}, but has {self.actual}; "
             f"{self.remedy}"
         )
 
@@ -204,18 +204,18 @@ def create_topics(
         settings: librdkafka settings of the cluster.
         wanted: The topics.
         replication: Copies of each partition; -1 for the broker's default.
-        limit_s: How long to wait for the new ones, and before for brokers that hold their copies.
+        limit_s: How long to wait for brokers that hold the copies, and for the new topics.
         reach_s: How long the cluster may take to answer.
 
     Raises:
         TopicSettingsError: If an existing topic has other partitions or cleanup, or keeps records
-            for a shorter time than needed. Nothing is made then.
+            for a shorter time than needed. Nothing is created then.
         ClusterError: If the cluster can't be reached, or refuses.
     """
     connection = Connection(settings, reach_s=reach_s)
     present = _partitions(connection)
     missing = [spec for spec in wanted if spec.name not in present]
-    _refuse(connection, [spec for spec in wanted if spec.name in present], present)
+    _check_settings(connection, [spec for spec in wanted if spec.name in present], present)
     if not missing:
         return
     deadline = monotonic() + limit_s
@@ -223,46 +223,46 @@ def create_topics(
         NewTopic(spec.name, spec.partitions, replication, config=dict(spec.config))
         for spec in missing
     ]
-    while new := _not_made(connection, new, wait=monotonic() < deadline):
+    while new := _create(connection, new, wait=monotonic() < deadline):
         sleep(0.5)
     while not {spec.name for spec in missing} <= (present := _partitions(connection)).keys():
         if monotonic() > deadline:
             names = ", ".join(spec.name for spec in missing if spec.name not in present)
             raise ClusterError(
-                f"the cluster has made {names}, but does not list it after {limit_s:g} s; "
+                f"the cluster created {names}, but does not list them after {limit_s:g} s; "
                 "see the brokers' logs"
             )
         sleep(0.05)
-    _refuse(connection, missing, present)
+    _check_settings(connection, missing, present)
 
 
-def _not_made(connection: Connection, new: Sequence[NewTopic], *, wait: bool) -> list[NewTopic]:
+def _create(connection: Connection, new: Sequence[NewTopic], *, wait: bool) -> list[NewTopic]:
     """Create topics; return those that need more brokers, which may still be starting."""
-    left: list[NewTopic] = []
+    postponed: list[NewTopic] = []
     answers = connection.admin.create_topics(list(new))
     for topic in new:
         name = topic.topic
         try:
-            connection.ask(f"topic '{name}'", answers[name], right=Right(CREATE, TOPIC, name))
+            connection.wait_for(f"topic '{name}'", answers[name], right=Right(CREATE, TOPIC, name))
         except TopicExistsError:
-            pass  # another process was quicker: checked afterwards
+            pass  # another process created it: checked afterwards
         except TooFewBrokersError:
             if not wait:
                 raise
-            left.append(topic)
-    return left
+            postponed.append(topic)
+    return postponed
 
 
 def check_topics(settings: Settings, wanted: Sequence[TopicSpec]) -> None:
     """Check the settings of those topics that exist and that this client may describe.
 
     Raises:
-        TopicSettingsError: If one is not.
+        TopicSettingsError: If the settings of one would break a law.
         ClusterError: If the cluster can't be reached, or refuses.
     """
     connection = Connection(settings)
     present = _partitions(connection)
-    _refuse(connection, [spec for spec in wanted if spec.name in present], present)
+    _check_settings(connection, [spec for spec in wanted if spec.name in present], present)
 
 
 def faults(spec: TopicSpec, *, partitions: int, config: Mapping[str, str]) -> list[TopicFault]:
@@ -273,25 +273,25 @@ def faults(spec: TopicSpec, *, partitions: int, config: Mapping[str, str]) -> li
         >>> print(*faults(spec, partitions=2, config={"retention.ms": "-1"}))
         topic 'tape.trades' needs partitions 4, but has 2; give the arc a new name, or 2 partitions
     """
-    found: list[TopicFault] = []
+    differences: list[TopicFault] = []
     if partitions != spec.partitions:
         remedy = f"give the arc a new name, or {partitions} partitions"
-        found.append(
+        differences.append(
             TopicFault(spec.name, "partitions", str(spec.partitions), str(partitions), remedy)
         )
     for key, need in spec.config.items():
-        has = config.get(key, "")
+        actual = config.get(key, "")
         if key == "cleanup.policy":
-            broken = set(need.split(",")) != set(has.split(","))
+            broken = set(need.split(",")) != set(actual.split(","))
         elif key in _AT_LEAST:
-            broken = _amount(key, has) < _amount(key, need)
+            broken = _amount(key, actual) < _amount(key, need)
         else:
             broken = False  # no law depends on it
         if broken:
             remedy = f"alter it: kafka-configs --alter --topic {spec.name} --add-config {key}="
             remedy += f"[{need}]" if "," in need else need
-            found.append(TopicFault(spec.name, key, need, has or "none", remedy))
-    return found
+            differences.append(TopicFault(spec.name, key, need, actual or "none", remedy))
+    return differences
 
 
 def _amount(key: str, text: str) -> float:
@@ -311,18 +311,18 @@ def _partitions(connection: Connection) -> dict[str, int]:
     }
 
 
-def _refuse(
+def _check_settings(
     connection: Connection, specs: Sequence[TopicSpec], partitions: Mapping[str, int]
 ) -> None:
     names, broken = [spec.name for spec in specs], list[TopicFault]()
-    found = described(connection, names) if names else {}
+    configs = describe_configs(connection, names) if names else {}
     for spec in specs:
-        broken += faults(spec, partitions=partitions[spec.name], config=found[spec.name])
+        broken += faults(spec, partitions=partitions[spec.name], config=configs[spec.name])
     if broken:
         raise TopicSettingsError(broken)
 
 
-SURE_S = 2.0
+DELETED_AFTER_S = 2.0
 """A topic that is still missing after this time was deleted."""
 
 
@@ -336,12 +336,12 @@ def require(
 
     Args:
         connection: To the cluster.
-        rights: What it needs.
+        rights: The rights that are needed.
         limit_s: How long the answer may take; by default as long as a cluster may take to answer.
 
     Raises:
         RefusedError: If it lacks one; names it.
-        MissingTopicError: If a topic is not there.
+        MissingTopicError: If a topic does not exist.
     """
     needed = {
         name: operations
@@ -357,14 +357,16 @@ def require(
     )
     for name, operations in needed.items():
         first = Right(operations[0], TOPIC, name)
-        allowed = connection.ask(f"topic '{name}'", answers[name], right=first, limit_s=limit_s)
+        allowed = connection.wait_for(
+            f"topic '{name}'", answers[name], right=first, limit_s=limit_s
+        )
         if allowed.authorized_operations is None:
             continue  # this cluster does not report rights
-        told = {
+        granted = {
             operation.name.title().replace("_", "") for operation in allowed.authorized_operations
         }
         for operation in operations:
-            if operation not in told:
+            if operation not in granted:
                 raise connection.refusal(Right(operation, TOPIC, name))
 
 
@@ -377,12 +379,12 @@ def require_still(connection: Connection, rights: Iterable[Right]) -> None:
 
     Raises:
         RefusedError: If it lacks one; names it.
-        MissingTopicError: If a topic is not there any more.
+        MissingTopicError: If a topic no longer exists.
     """
     rights = list(rights)
     with suppress(SilentClusterError, MovingLeaderError):
         try:
-            require(connection, rights, limit_s=SURE_S)
+            require(connection, rights, limit_s=DELETED_AFTER_S)
         except MissingTopicError:
-            sleep(SURE_S)
-            require(connection, rights, limit_s=SURE_S)
+            sleep(DELETED_AFTER_S)
+            require(connection, rights, limit_s=DELETED_AFTER_S)

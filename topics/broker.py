@@ -77,8 +77,8 @@ class PortTakenError(BrokerError):
     def __init__(self, port: int) -> None:
         self.port = port
         super().__init__(
-            f"the embedded broker needs port {port} of {_HOST}, which another process has; "
-            "stop that one, or give another port (0: any free one)"
+            f"the embedded broker needs port {port} of {_HOST}, but another process listens on it; "
+            "stop that process, or choose another port (0: any free one)"
         )
 
 
@@ -89,17 +89,17 @@ class EmbeddedBroker:
     by a bare fork() keeps it alive). The first use downloads Kafka's jars.
 
     Args:
-        folder: Where the data is; kept, and used again. By default a temporary one, deleted at
+        folder: Folder of the data, which is kept. By default a temporary folder, deleted at
             exit.
         port: The port to listen on; 0 takes a free one, the same one on every later `start`.
-        overrides: Broker settings that replace our own.
-        heap: The most memory Java's heap may take, as in `-Xmx`.
+        overrides: Broker settings that replace the defaults.
+        heap: Largest size of Java's heap, as in `-Xmx`.
         limit_s: How long to wait until the broker answers.
 
     Raises:
         PortTakenError: If the port is in use.
         BrokerError: If it does not start; with the last lines of its log.
-        NoJavaError, JarsError: If Java or the jars can't be had.
+        NoJavaError, JarsError: If Java or the jars are not available.
 
     Example: ``with EmbeddedBroker() as broker: cluster = KafkaCluster(broker.settings)``
     """
@@ -194,7 +194,7 @@ class EmbeddedBroker:
             self.stop()
 
     def _configure(self, controller: int) -> None:
-        own = {
+        addresses = {
             "listeners": f"PLAINTEXT://{_HOST}:{self.port},CONTROLLER://{_HOST}:{controller}",
             "advertised.listeners": f"PLAINTEXT://{_HOST}:{self.port}",
             "controller.quorum.voters": f"1@{_HOST}:{controller}",
@@ -203,27 +203,29 @@ class EmbeddedBroker:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / "server.properties").write_text(
-                "".join(f"{k}={v}\n" for k, v in (_SETTINGS | own | self._overrides).items())
+                "".join(f"{k}={v}\n" for k, v in (_SETTINGS | addresses | self._overrides).items())
             )
             (self.folder / "log4j2.properties").write_text(_LOGGING)
         except OSError as error:
             raise BrokerError(
-                f"the embedded broker can't write its folder {self.folder}: {error.strerror}; "
-                "make room or give another folder"
+                f"the embedded broker can't write to its folder {self.folder}: {error.strerror}; "
+                "free disk space or choose another folder"
             ) from error
 
     def _format(self, tool: list[str], properties: str) -> None:
         # urlsafe base64 may start with "-", which the tool parses as an option
         cluster = "E" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-        done = subprocess.run(
+        completed = subprocess.run(
             [*tool, "format", "-c", properties, "-t", cluster],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode:
-            told = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_LOG_TAIL:])
-            raise BrokerError(f"the embedded broker can't format {self.folder}:\n{told}")
+        if completed.returncode:
+            last_lines = "\n".join(
+                (completed.stdout + completed.stderr).strip().splitlines()[-_LOG_TAIL:]
+            )
+            raise BrokerError(f"the embedded broker can't format {self.folder}:\n{last_lines}")
 
     def _await_answer(self) -> None:
         deadline = time.monotonic() + self._limit_s
@@ -239,7 +241,7 @@ class EmbeddedBroker:
             if time.monotonic() > deadline:
                 self.kill()
                 raise BrokerError(
-                    f"the embedded broker gave no answer within {self._limit_s:g} s; "
+                    f"the embedded broker did not answer within {self._limit_s:g} s; "
                     f"the end of {self.log}:\n{self._last_lines()}"
                 )
         status = self._shim.returncode

@@ -35,7 +35,7 @@ from errata.topics.refused import (
     WRITE,
     RefusedError,
     Right,
-    of,
+    missing_right,
     principal,
     refusal,
 )
@@ -92,8 +92,8 @@ class Connection:
     raised by the next `check`. No message contains a secret.
 
     Args:
-        settings: librdkafka settings, `bootstrap.servers` among them.
-        reach_s: Limit for the first answer and for those after all brokers were lost.
+        settings: librdkafka settings, including `bootstrap.servers`.
+        reach_s: Time limit for the first answer, and for one after all brokers were lost.
     """
 
     def __init__(self, settings: Settings, *, reach_s: float = REACH_S) -> None:
@@ -108,7 +108,7 @@ class Connection:
         self._mismatch = Mismatch(self._servers)
         self._all_down = False
         self._last_trouble = ""
-        self._told = _weakly(self.on_error)
+        self._callback = _weak_callback(self.on_error)
         self.admin: AdminClient = self.client(
             AdminClient,
             {
@@ -141,9 +141,9 @@ class Connection:
         Raises:
             ClusterError: If librdkafka refuses a setting.
         """
-        ours = {"error_cb": self._told, "logger": LOGGER, "client.id": "errata"}
+        common = {"error_cb": self._callback, "logger": LOGGER, "client.id": "errata"}
         try:
-            return kind({**ours, **defaults, **self._settings, **(laws or {})})
+            return kind({**common, **defaults, **self._settings, **(laws or {})})
         except (KafkaException, TypeError, ValueError) as error:
             raise ClusterError(
                 f"a Kafka setting is refused: {self.clean(error)}; correct it"
@@ -156,10 +156,10 @@ class Connection:
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._all_down = True
             if not self._last_trouble:  # a connection that opens and closes is no error to it
-                self._mismatch.hear("")
+                self._mismatch.record("")
         else:
             self._last_trouble = self.clean(error)
-            self._mismatch.hear(self._last_trouble)
+            self._mismatch.record(self._last_trouble)
 
     def on_lost(self, topic: str, error: KafkaError) -> None:
         """Record why a record was not written, if no retry resolves it: `check` raises it."""
@@ -175,8 +175,8 @@ class Connection:
         """Raise the error that was reported since the last call, if any.
 
         Raises:
-            RefusedError: If the cluster refuses us.
-            ClusterError: If all brokers are gone and stay gone.
+            RefusedError: If the cluster refuses this client.
+            ClusterError: If no broker can be reached any more.
         """
         self._raise_refusal()
         if self._all_down:
@@ -187,7 +187,7 @@ class Connection:
         if self._refusal:
             raise self._refusal from None
 
-    def ask(
+    def wait_for(
         self,
         what: str,
         answer: Future[T],
@@ -201,22 +201,25 @@ class Connection:
         learns that the broker is gone; so the broker list is refreshed meanwhile.
 
         Args:
-            what: What is asked for, as an error names it.
-            answer: The answer to come.
-            right: What is needed for it.
+            what: The subject of the request, as an error names it.
+            answer: The future of the answer.
+            right: The right that the request needs.
             limit_s: How long it may take; by default as long as a cluster may take to answer.
 
         Raises:
             ClusterError: If it refuses, or does not answer in time.
         """
-        asked = monotonic()
-        deadline, look = asked + (self._reach_s if limit_s is None else limit_s), asked + LOOK_S
+        started = monotonic()
+        deadline, refresh_at = (
+            started + (self._reach_s if limit_s is None else limit_s),
+            started + LOOK_S,
+        )
         while not wait([answer], 0.05).done and monotonic() < deadline and not self._refusal:
             self.admin.poll(0)  # serves on_error, which may end the wait
-            if monotonic() > look:
+            if monotonic() > refresh_at:
                 with suppress(KafkaException):
                     self.admin.list_topics(timeout=LOOK_S)
-                look = monotonic() + LOOK_S
+                refresh_at = monotonic() + LOOK_S
         self._raise_refusal()
         try:
             result = answer.result(timeout=0.5)
@@ -231,25 +234,25 @@ class Connection:
         """Return the error to raise for a failed request about something.
 
         Args:
-            what: What was asked for, as an error names it.
-            error: What came of it.
-            right: What is needed for it.
+            what: The subject of the request, as the error names it.
+            error: Why the request failed.
+            right: The right that the request needs.
         """
         code = error.args[0].code() if isinstance(error, KafkaException) else KafkaError._TIMED_OUT
         if code in _MISSING:
             return MissingTopicError(
-                f"{self._servers} has no {what}; create it; a network's own are made by "
-                "`errata deploy`"
+                f"{self._servers} has no {what}; create it (`errata deploy` creates the "
+                "topics of a network)"
             )
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
-            return TopicExistsError(f"{self._servers} has a {what} already; give another name")
+            return TopicExistsError(f"{self._servers} already has a {what}; choose another name")
         if code == KafkaError.INVALID_REPLICATION_FACTOR:
             return TooFewBrokersError(
-                f"{self._servers} can't make {what}: {self.clean(error)} start more brokers, or "
+                f"{self._servers} can't create {what}: {self.clean(error)} start more brokers, or "
                 "lower their default.replication.factor"
             )
         if code in _SILENCE:
-            trouble = self._last_trouble or self._mismatch.told
+            trouble = self._last_trouble or self._mismatch.reason
             trouble = f" ({trouble})" if trouble else ""
             return SilentClusterError(
                 f"no broker answers at {self._servers} within {self._reach_s:g} s{trouble}; "
@@ -262,11 +265,11 @@ class Connection:
                 f"{self._servers} refuses this client: {self.clean(error)}; {LOGIN[code]}"
             )
         if code in CODES and right is not None:
-            return self.refusal(of(code, right))
-        told = f"{what}, asked of {self._servers}: {self.clean(error)}"
+            return self.refusal(missing_right(code, right))
+        failed = f"a request for {what} to {self._servers} failed: {self.clean(error)}"
         if code in CODES:
-            return RefusedError(f"{told}; give this user the right, see `errata acls NET`")
-        return ClusterError(f"{told}; see the broker's log")
+            return RefusedError(f"{failed}; give this user the right, see `errata acls NET`")
+        return ClusterError(f"{failed}; see the broker's log")
 
     def _reach(self, *, at_start: bool = False) -> None:
         """Wait until a broker answers.
@@ -277,16 +280,16 @@ class Connection:
         deadline, wait_s = monotonic() + self._reach_s, 0.1
         while True:
             longest_s = min(wait_s, deadline - monotonic())
-            if self._mismatch.told:
+            if self._mismatch.reason:
                 longest_s = min(longest_s, 1.0)
             try:
                 self.admin.list_topics(timeout=max(0.01, longest_s))
             except KafkaException as error:
                 self.admin.poll(0.05)  # serves on_error, which may end the wait
                 self._raise_refusal()
-                if at_start and self._mismatch.lasts():
+                if at_start and self._mismatch.has_lasted():
                     raise RefusedError(
-                        f"{self._servers} ends every connection: {self._mismatch.told}; check "
+                        f"{self._servers} ends every connection: {self._mismatch.reason}; check "
                         "security.protocol, the port and the ssl.* settings"
                     ) from None
                 if monotonic() > deadline or error.args[0].code() not in _SILENCE:
@@ -303,23 +306,23 @@ class Connection:
         return secrets.clean(error.str() if isinstance(error, KafkaError) else error)
 
 
-def _weakly(method: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:
+def _weak_callback(method: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:
     """Return a callback that holds the method's object by a weak reference.
 
     A client in a reference cycle with its owner would live, with its threads and connections, until
     Python's garbage collector finds the cycle.
     """
-    known = WeakMethod(method)
+    reference = WeakMethod(method)
 
-    def told(error: KafkaError) -> None:
-        there = known()
-        if there is not None:
-            there(error)
+    def callback(error: KafkaError) -> None:
+        bound_method = reference()
+        if bound_method is not None:
+            bound_method(error)
 
-    return told
+    return callback
 
 
-LASTS_S = 5.0
+MISMATCH_S = 5.0
 """A server that responds but drops all connections for so long uses another protocol, as TLS."""
 
 _MISMATCH = re.compile(r"connecting to a |Invalid response size|SSL.* alert")
@@ -328,7 +331,7 @@ _PROBE_S = 0.5
 _PORT = 9092
 
 _API_VERSIONS = pack(">ihhih", 10, 18, 0, 0, -1)
-"""Length, API key, version, correlation id, no client id: every broker answers it, to anybody."""
+"""Length, API key, version, correlation id, no client id: every broker answers any client."""
 
 
 class Mismatch:
@@ -341,48 +344,48 @@ class Mismatch:
         servers: The `bootstrap.servers`.
 
     Attributes:
-        told: What hints at it; "" if nothing does.
+        reason: The error that suggests another protocol; "" if there is none.
     """
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self._spoken_since: float | None = None
-        self.told = ""
+        self._responding_since: float | None = None
+        self.reason = ""
 
-    def hear(self, trouble: str) -> None:
+    def record(self, trouble: str) -> None:
         """Record an error that a client reports; "" if connections close without a reason."""
         if _UNREACHED.search(trouble):
-            self.told, self._spoken_since = "", None
-        elif not self.told and (not trouble or _MISMATCH.search(trouble)):
-            self.told = trouble or "it takes and closes them"
+            self.reason, self._responding_since = "", None
+        elif not self.reason and (not trouble or _MISMATCH.search(trouble)):
+            self.reason = trouble or "it accepts and closes them"
 
-    def lasts(self) -> bool:
+    def has_lasted(self) -> bool:
         """Return whether the mismatch has lasted too long; to be polled."""
-        if not self.told or not any(map(speaks, self._servers.split(","))):
-            self._spoken_since = None
+        if not self.reason or not any(map(responds, self._servers.split(","))):
+            self._responding_since = None
             return False
-        self._spoken_since = self._spoken_since or monotonic()
-        return monotonic() - self._spoken_since > LASTS_S
+        self._responding_since = self._responding_since or monotonic()
+        return monotonic() - self._responding_since > MISMATCH_S
 
 
-def speaks(server: str) -> bool:
+def responds(server: str) -> bool:
     """Return whether a server answers anything at all to a Kafka or a TLS request.
 
     Args:
         server: ``HOST``, ``HOST:PORT`` or ``PROTOCOL://HOST:PORT``.
     """
-    place = urlsplit(f"//{server.strip().rpartition('://')[2]}")
+    address = urlsplit(f"//{server.strip().rpartition('://')[2]}")
     return any(
-        _answers((place.hostname or "", place.port or _PORT), question)
-        for question in (_API_VERSIONS, _client_hello())
+        _answers((address.hostname or "", address.port or _PORT), request)
+        for request in (_API_VERSIONS, _client_hello())
     )
 
 
-def _answers(address: tuple[str, int], question: bytes) -> bool:
+def _answers(address: tuple[str, int], request: bytes) -> bool:
     try:
-        with socket.create_connection(address, _PROBE_S) as asking:
-            asking.sendall(question)
-            return asking.recv(1) != b""
+        with socket.create_connection(address, _PROBE_S) as connection:
+            connection.sendall(request)
+            return connection.recv(1) != b""
     except OSError:
         return False
 
@@ -390,7 +393,7 @@ def _answers(address: tuple[str, int], question: bytes) -> bool:
 def _client_hello() -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    said = ssl.MemoryBIO()
+    outgoing = ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), said).do_handshake()
-    return said.read()
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()

@@ -71,8 +71,8 @@ class LostOffsetError(ClusterError):
         self.source, self.offset = source, offset
         super().__init__(
             f"partition {source.partition} of topic '{source.topic}' has to be read from offset "
-            f"{offset}, but its log does not have it: records have been deleted before they were "
-            "read, or the topic was made anew; rebuild the reader, and keep records longer"
+            f"{offset}, but its log does not have it: records were deleted before they were read, "
+            "or the topic was created again; rebuild the reader, and keep records longer"
         )
 
 
@@ -118,7 +118,7 @@ class Transactions(Protocol):
 
         Raises:
             DoubtfulCommitError: If a record was not acknowledged or has no offset.
-            FencedError: If a newer life has taken over.
+            FencedError: If a newer attempt has started.
         """
 
     def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
@@ -129,7 +129,7 @@ class Transactions(Protocol):
 
         Raises:
             DoubtfulCommitError: If it is not certain, or the transaction was aborted.
-            FencedError: If a newer life has taken over.
+            FencedError: If a newer attempt has started.
         """
 
     def close(self) -> None:
@@ -182,15 +182,15 @@ class RecordTooLargeError(ErrataError):
     """A record is larger than the cluster accepts; none of its batch was produced.
 
     Attributes:
-        topic: Where it should have gone.
-        index: Its place in the batch.
+        topic: The topic that it was for.
+        index: Its index in the batch.
     """
 
     def __init__(self, topic: str, *, index: int, size: int, limit: int) -> None:
         self.topic, self.index, self.size, self.limit = topic, index, size, limit
         super().__init__(
             f"record {index} of a batch for topic '{topic}' has {size} bytes, but at most {limit} "
-            "are taken; make it smaller, or raise message.max.bytes of the client and "
+            "are accepted; make it smaller, or raise message.max.bytes of the client and "
             "max.message.bytes of the topic"
         )
 
@@ -225,10 +225,10 @@ def catch_up(
     decides, not the last record. Records of the reader's other partitions are yielded too.
 
     Args:
-        cluster: Tells the log's end.
+        cluster: Returns the log's end.
         reader: Reads the partition, perhaps others.
         source: The partition.
-        limit_s: An open transaction of another writer holds the end back; so long we wait.
+        limit_s: How long to wait while an open transaction of another writer holds the end back.
 
     Raises:
         ClusterError: If the end is not reached in time.

@@ -33,8 +33,8 @@ class Membership:
         connection: The cluster.
         group: Name of the group.
         topic: The topic whose partitions are shared.
-        give_up: Called with partitions before others may have them.
-        session_ms: After this long without a sign of life a member is out of the group.
+        give_up: Called with revoked partitions before other members get them.
+        session_ms: After this long without a heartbeat the group removes the member.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Membership:
         self.partitions.update(place.partition for place in assigned)
 
     def _leave(self, consumer: Any, revoked: list[Assigned]) -> None:
-        gone = {place.partition for place in revoked}
-        self._give_up(gone)
-        self.partitions -= gone
+        partitions = {place.partition for place in revoked}
+        self._give_up(partitions)
+        self.partitions -= partitions
         consumer.incremental_unassign(revoked)
 
     def close(self) -> None:
@@ -95,12 +95,14 @@ def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:
         ClusterError: If the cluster can't be reached, or refuses.
     """
     connection = Connection(settings)
-    listed = connection.ask("the list of groups", connection.admin.list_consumer_groups())
+    listed = connection.wait_for("the list of groups", connection.admin.list_consumer_groups())
     if listed.errors:  # errors of single brokers
         raise connection.failure("the list of groups", listed.errors[0])
     ids = sorted(group.group_id for group in listed.valid if group.group_id.startswith(prefix))
     answers = connection.admin.describe_consumer_groups(ids) if ids else {}
-    return {name: len(connection.ask(f"group '{name}'", answers[name]).members) for name in ids}
+    return {
+        name: len(connection.wait_for(f"group '{name}'", answers[name]).members) for name in ids
+    }
 
 
 def delete_groups(settings: Settings, names: Collection[str]) -> None:

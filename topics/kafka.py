@@ -66,8 +66,8 @@ class KafkaCluster:
     """A `Cluster` on Kafka.
 
     Args:
-        settings: librdkafka settings; all pass through, but those that the laws need are ours.
-        reach_s: How long the brokers may take to answer at first, and after all were lost.
+        settings: librdkafka settings; Errata overrides those that its guarantees depend on.
+        reach_s: Time limit for the first answer, and for one after all brokers were lost.
 
     Raises:
         ClusterError: If no broker answers in time, or the cluster refuses this client.
@@ -110,7 +110,7 @@ class KafkaCluster:
         """Send one record outside any transaction; it is sent within milliseconds.
 
         Raises:
-            RecordTooLargeError: If it is.
+            RecordTooLargeError: If the record is too large.
             ClusterError: If this one, or one sent before, can't be delivered.
         """
         self._connection.check()
@@ -133,7 +133,8 @@ class KafkaCluster:
             except BufferError:
                 if monotonic() > deadline:
                     raise ClusterError(
-                        f"records for topic '{topic}' wait since {TIMEOUT_S:g} s; see the broker"
+                        f"records for topic '{topic}' were not sent within {TIMEOUT_S:g} s; "
+                        "see the broker's log"
                     ) from None
                 self._sender.poll(0.05)
             except KafkaException as error:
@@ -145,7 +146,7 @@ class KafkaCluster:
         """Wait until all records sent outside transactions can be read.
 
         Raises:
-            ClusterError: If something can't be delivered.
+            ClusterError: If a record can't be delivered.
         """
         left = self._sender.flush(SENT_S) if self._sender is not None else 0
         self._connection.check()
@@ -154,11 +155,11 @@ class KafkaCluster:
             raise ClusterError(f"a record was not delivered: {lost or 'no answer'}; send it again")
 
     def require(self, rights: Iterable[Right]) -> None:
-        """Check that this client has the given rights to topics; see `rights.require`."""
+        """Check that this client has these rights to topics; see `admin.require`."""
         require(self._connection, rights)
 
     def require_still(self, rights: Iterable[Right]) -> None:
-        """Check that the rights are still held and the topics exist; see `rights.require_still`."""
+        """Check that the rights are still held and the topics exist; see `admin.require_still`."""
         require_still(self._connection, rights)
 
     def membership(
@@ -184,25 +185,25 @@ class KafkaCluster:
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record of this time or later; the log's end if none."""
-        found = self._offsets([source], OffsetSpec.for_timestamp(time_ms))[source]
-        return found if found >= 0 else self.end(source)
+        offset = self._offsets([source], OffsetSpec.for_timestamp(time_ms))[source]
+        return offset if offset >= 0 else self.end(source)
 
     def _offsets(
         self, sources: Collection[TopicPartition], which: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        asked = {source: Position(*source) for source in sources}
+        positions = {source: Position(*source) for source in sources}
         deadline, limit_s = monotonic() + ELECTED_S, 1.0
         while True:  # a request stays with the leader that it was sent to, which may be gone
             self._connection.check()
             answers = self._connection.admin.list_offsets(
-                dict.fromkeys(asked.values(), which),
+                dict.fromkeys(positions.values(), which),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=limit_s,
             )
             try:
                 return {
-                    source: self._ask(source, answers[position], limit_s)
-                    for source, position in asked.items()
+                    source: self._offset(source, answers[position], limit_s)
+                    for source, position in positions.items()
                 }
             except (MovingLeaderError, SilentClusterError):
                 if monotonic() > deadline:
@@ -210,20 +211,20 @@ class KafkaCluster:
                 limit_s = min(2 * limit_s, LONGEST_S)
                 sleep(0.05)
 
-    def _ask(self, source: TopicPartition, answer: Any, limit_s: float) -> int:
+    def _offset(self, source: TopicPartition, answer: Any, limit_s: float) -> int:
         right = Right(READ, TOPIC, source.topic)  # whoever requests offsets is about to read
         try:
-            told = self._connection.ask(_told(source), answer, right=right, limit_s=limit_s)
+            listed = self._connection.wait_for(_label(source), answer, right=right, limit_s=limit_s)
         except MissingTopicError:
             # A broker that has just started knows no topics yet; a topic may also be hidden from
             # this client.
             if source.partition >= self._count(source.topic, right):
                 raise
             starting = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            raise self._connection.failure(_told(source), starting) from None
-        if told.offset == OFFSET_INVALID:  # librdkafka 2.16 signals a timeout this way
-            raise self._connection.failure(_told(source), TimeoutError())
-        return int(told.offset)
+            raise self._connection.failure(_label(source), starting) from None
+        if listed.offset == OFFSET_INVALID:  # librdkafka 2.16 signals a timeout this way
+            raise self._connection.failure(_label(source), TimeoutError())
+        return int(listed.offset)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
@@ -236,8 +237,8 @@ class KafkaCluster:
     def _count(self, topic: str, right: Right) -> int:
         self._connection.check()
         answers = self._connection.admin.describe_topics(TopicCollection([topic]))
-        found = self._connection.ask(f"topic '{topic}'", answers[topic], right=right)
-        return len(found.partitions)
+        description = self._connection.wait_for(f"topic '{topic}'", answers[topic], right=right)
+        return len(description.partitions)
 
     def close(self) -> None:
         """Deliver the records that were sent and close the connections; safe to call twice."""
@@ -251,7 +252,7 @@ class KafkaCluster:
             self._lost = f"topic '{message.topic()}': {self._connection.clean(error)}"
 
 
-def _told(source: TopicPartition) -> str:
+def _label(source: TopicPartition) -> str:
     return f"partition {source.partition} of topic '{source.topic}'"
 
 
@@ -280,7 +281,7 @@ class Times(Sequence[int]):
     """Timestamps in ms.
 
     Args:
-        messages: What they are of.
+        messages: The messages, in order.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -371,18 +372,18 @@ class KafkaReader:
             LostOffsetError: If a log no longer has the position to read on from.
             ClusterError: If the cluster can't be read.
         """
-        found: dict[int, Columns] = {}
-        events = self._take(limit, found)
-        if not found and not events and timeout_s:
+        arrived: dict[int, Columns] = {}
+        events = self._take(limit, arrived)
+        if not arrived and not events and timeout_s:
             # consume() waits until it has as many as requested: request one
-            events = self._take(1, found, timeout_s)
-            events += self._take(limit - 1, found)
+            events = self._take(1, arrived, timeout_s)
+            events += self._take(limit - 1, arrived)
         self._connection.check()
-        for code, columns in found.items():
+        for code, columns in arrived.items():
             self._positions[self._sources[code]] = columns.offsets[-1] + 1
         for event in events:
             self._handle(event)
-        return [columns.records(self._sources[code]) for code, columns in sorted(found.items())]
+        return [columns.records(self._sources[code]) for code, columns in sorted(arrived.items())]
 
     def close(self) -> None:
         """Close the connection; safe to call twice."""
@@ -390,7 +391,9 @@ class KafkaReader:
         if consumer is not None:
             consumer.close()
 
-    def _take(self, limit: int, found: dict[int, Columns], timeout_s: float = 0.0) -> list[Message]:
+    def _take(
+        self, limit: int, arrived: dict[int, Columns], timeout_s: float = 0.0
+    ) -> list[Message]:
         """Add the available messages to their partitions' columns; return the others."""
         events: list[Message] = []
         while limit > 0:
@@ -400,13 +403,13 @@ class KafkaReader:
             except KafkaException as error:
                 raise self._connection.failure("a partition", error) from None
             limit = limit - chunk if len(messages) == chunk else 0
-            told = list(filter(Message.error, messages))
-            if told:
-                events += told
+            reported = list(filter(Message.error, messages))
+            if reported:
+                events += reported
                 messages = list(filterfalse(Message.error, messages))
             if messages:
                 for code, part in self._split(messages):
-                    found.setdefault(code, Columns()).add(part)
+                    arrived.setdefault(code, Columns()).add(part)
         return events
 
     def _split(self, messages: list[Message]) -> Iterator[tuple[int, list[Message]]]:

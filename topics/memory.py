@@ -47,13 +47,13 @@ class _Batch:
     end: int
     transaction: Transaction
 
-    def only(self, stays: list[bool]) -> _Batch:
-        """Return the batch without the records whose flag in `stays` is False."""
+    def only(self, is_kept: list[bool]) -> _Batch:
+        """Return the batch without the records whose flag in `is_kept` is False."""
         return replace(
             self,
-            offsets=list(compress(self.offsets, stays)),
-            keys=list(compress(self.keys, stays)),
-            values=list(compress(self.values, stays)),
+            offsets=list(compress(self.offsets, is_kept)),
+            keys=list(compress(self.keys, is_kept)),
+            values=list(compress(self.values, is_kept)),
         )
 
 
@@ -98,7 +98,7 @@ class MemoryLog:
         """Return the committed records from a position, and the position after them."""
         stop = self.last_stable_offset
         times_ms: list[int] = []
-        found = Records(self.source, [], [], [], times_ms)
+        records = Records(self.source, [], [], [], times_ms)
         first = bisect_right(self._batches, position, key=lambda batch: batch.end)
         for index in range(first, len(self._batches)):
             batch = self._batches[index]
@@ -107,14 +107,14 @@ class MemoryLog:
             if batch.transaction.state != "committed":
                 continue
             start = bisect_left(batch.offsets, position)
-            taken = slice(start, start + limit - len(found))
-            found.offsets.extend(batch.offsets[taken])
-            found.keys.extend(batch.keys[taken])
-            found.values.extend(batch.values[taken])
+            taken = slice(start, start + limit - len(records))
+            records.offsets.extend(batch.offsets[taken])
+            records.keys.extend(batch.keys[taken])
+            records.values.extend(batch.values[taken])
             times_ms.extend([batch.time_ms] * len(batch.offsets[taken]))
-            if len(found) >= limit:
-                return found, found.offsets[-1] + 1
-        return found, max(position, stop)
+            if len(records) >= limit:
+                return records, records.offsets[-1] + 1
+        return records, max(position, stop)
 
     def offset_at(self, time_ms: int) -> int:
         """Return the offset of the first record of this time or later; the log's end if none."""
@@ -169,7 +169,7 @@ class MemoryCluster:
     broker fault of ``docs/protocol.md#11-faults``.
 
     Args:
-        clock_ms: Gives the records' timestamps.
+        clock_ms: Returns the records' timestamps.
         on_step: Called with the step's name before each one of an actor: `begin`, `produce`,
             `flush`, `offsets`, `commit`, `send`, `poll`; also `committed`, when a commit has taken
             effect but is not yet known to the actor.
@@ -202,14 +202,14 @@ class MemoryCluster:
         self.on_step = on_step
         self.groups: dict[str, dict[TopicPartition, int]] = {}
         self._logs: dict[str, list[MemoryLog]] = {}
-        self._lives: dict[str, MemoryTransactions] = {}
+        self._attempts: dict[str, MemoryTransactions] = {}
         self._late: set[str] = set()
 
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic; does nothing if it exists with as many partitions.
 
         Raises:
-            ClusterError: If it is there with another number of partitions.
+            ClusterError: If it exists with another number of partitions.
         """
         logs = self._logs.setdefault(
             topic, [MemoryLog(TopicPartition(topic, p)) for p in range(partitions)]
@@ -217,7 +217,7 @@ class MemoryCluster:
         if len(logs) != partitions:
             raise ClusterError(
                 f"topic '{topic}' needs partitions {partitions}, but has {len(logs)}; "
-                "give another name"
+                "choose another name"
             )
 
     def reader(self, positions: Mapping[TopicPartition, int]) -> MemoryReader:
@@ -226,11 +226,11 @@ class MemoryCluster:
 
     def transactions(self, transactional_id: str) -> MemoryTransactions:
         """Return a new attempt's transactional producer; aborts the older one's transaction."""
-        older = self._lives.get(transactional_id)
+        older = self._attempts.get(transactional_id)
         if older is not None:
             older.close()
-        life = self._lives[transactional_id] = MemoryTransactions(self, transactional_id)
-        return life
+        attempt = self._attempts[transactional_id] = MemoryTransactions(self, transactional_id)
+        return attempt
 
     def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Append one record outside any transaction."""
@@ -301,9 +301,9 @@ class MemoryCluster:
         if self.on_step is not None:
             self.on_step(name)
 
-    def is_life(self, life: MemoryTransactions) -> bool:
+    def is_newest(self, attempt: MemoryTransactions) -> bool:
         """Return whether no newer attempt of its task has started."""
-        return self._lives[life.transactional_id] is life
+        return self._attempts[attempt.transactional_id] is attempt
 
     def is_late(self, transactional_id: str) -> bool:
         """Return, once, whether the late commit of `late_end_txn` arrives now."""
@@ -324,7 +324,7 @@ class MemoryReader:
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
         """Return the records that can be read now, one `Records` for each partition."""
         self._cluster.step("poll")
-        found = []
+        batches = []
         for source, position in list(self._positions.items()):
             if limit <= 0:
                 break
@@ -333,9 +333,9 @@ class MemoryReader:
             del self._positions[source]
             self._positions[source] = after
             if records:
-                found.append(records)
+                batches.append(records)
                 limit -= len(records)
-        return found
+        return batches
 
     def position(self, source: TopicPartition) -> int:
         """The offset up to which this reader has read, including control and aborted records."""
@@ -423,12 +423,12 @@ class MemoryTransactions:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
     ) -> None:
-        for partition, own_keys, own_values in _by_partition(partitions, keys, values):
+        for partition, part_keys, part_values in _by_partition(partitions, keys, values):
             source = TopicPartition(topic, partition)
             log = self._written[source] = self._cluster.log(source)
             log.append(
-                own_keys,
-                own_values,
+                part_keys,
+                part_values,
                 time_ms=self._cluster.clock_ms(),
                 transaction=self._transaction,
             )
@@ -444,18 +444,18 @@ class MemoryTransactions:
 
     def _step(self, name: str) -> None:
         self._cluster.step(name)
-        if not self._cluster.is_life(self):
+        if not self._cluster.is_newest(self):
             raise FencedError(
-                f"task '{self.transactional_id}' was fenced at {name}: a newer life of it has "
+                f"task '{self.transactional_id}' was fenced at {name}: a newer attempt has "
                 "started; end this one"
             )
         if self._closed or (self._transaction is None) != (name == "begin"):
-            raise self._doubt(f"at {name} it is closed, not begun, or begun already")
+            raise self._doubt(f"at {name} it is closed, not begun, or already begun")
 
     def _doubt(self, reason: str) -> DoubtfulCommitError:
         return DoubtfulCommitError(
-            f"task '{self.transactional_id}' can't be sure of its transaction ({reason}); "
-            "start a new attempt"
+            f"task '{self.transactional_id}' does not know the outcome of its transaction "
+            f"({reason}); start a new attempt"
         )
 
 

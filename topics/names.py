@@ -31,7 +31,7 @@ def arc_topic(network: str, arc: str, *, version: int = 1) -> str:
     Args:
         network: The network.
         arc: The arc.
-        version: That of the plan which made the topic: its partitions never change in place.
+        version: Version of the plan that created the topic: partitions never change in place.
 
     Raises:
         TopicNameError: If a name has other characters than letters, digits, "_" and "-", is one of
@@ -43,12 +43,12 @@ def arc_topic(network: str, arc: str, *, version: int = 1) -> str:
     """
     if arc in RESERVED:
         raise TopicNameError(arc, need="is the network's own topic")
-    return _topic(network, arc) + _of(version)
+    return _topic(network, arc) + _suffix(version)
 
 
 def exchange_topic(network: str, box: str, *, version: int = 1) -> str:
     """Return the topic that sends revisions to the tasks that own their new partitions."""
-    return _topic(network, box, "exchange") + _of(version)
+    return _topic(network, box, "exchange") + _suffix(version)
 
 
 def progress_topic(network: str) -> str:
@@ -58,12 +58,12 @@ def progress_topic(network: str) -> str:
 
 def requests_topic(network: str, arc: str, *, version: int = 1) -> str:
     """Return the topic of replay requests to the sweeper of a connection point."""
-    return _topic(network, arc, "requests") + _of(version)
+    return _topic(network, arc, "requests") + _suffix(version)
 
 
 def replay_topic(network: str, scope: str, *, version: int = 1) -> str:
     """Return the topic of sweepers' replies to the tasks of a scope."""
-    return _topic(network, scope, "replay") + _of(version)
+    return _topic(network, scope, "replay") + _suffix(version)
 
 
 def dead_letters_topic(network: str) -> str:
@@ -76,7 +76,7 @@ def plan_topic(network: str) -> str:
     return _topic(network, PLAN)
 
 
-def _of(version: int) -> str:
+def _suffix(version: int) -> str:
     return f".v{version}" if version > 1 else ""
 
 

@@ -55,10 +55,10 @@ class Right(NamedTuple):
     """An operation on a resource, in the terms of Kafka's ACLs.
 
     Args:
-        operation: As `READ`.
-        kind: As `TOPIC`.
-        name: Of the resource.
-        is_prefix: Whether all resources are meant whose names begin so.
+        operation: For example `READ`.
+        kind: For example `TOPIC`.
+        name: Name of the resource.
+        is_prefix: Whether the name is a prefix, which stands for all resources that begin with it.
     """
 
     operation: str
@@ -73,14 +73,15 @@ class Right(NamedTuple):
         return f"{self.operation} on {_WORDS[self.kind]} '{self.name}'"
 
 
-def of(code: int, right: Right) -> Right:
+def missing_right(code: int, right: Right) -> Right:
     """Return the right that is missing, from an error's code and the right that was needed.
 
     A group or a transactional id may be refused during a write to a topic; the error's code is more
     precise than the caller.
 
     Example:
-        >>> of(KafkaError.GROUP_AUTHORIZATION_FAILED, Right(WRITE, TRANSACTIONAL_ID, "tape.0"))
+        >>> right = Right(WRITE, TRANSACTIONAL_ID, "tape.0")
+        >>> missing_right(KafkaError.GROUP_AUTHORIZATION_FAILED, right)
         Right(operation='Read', kind='Group', name='tape.0', is_prefix=False)
     """
     kind = _KIND.get(code, right.kind)
@@ -94,15 +95,15 @@ def refusal(servers: str, principal: str | None, right: Right) -> RefusedError:
     """Return the error for a right that a principal lacks.
 
     Args:
-        servers: Of the cluster.
-        principal: As ``User:ann``; None if only the brokers know.
-        right: What it lacks.
+        servers: The `bootstrap.servers` of the cluster.
+        principal: For example ``User:ann``; None if only the brokers know it.
+        right: The missing right.
     """
     who = principal or "this client"
     line = next(kafka_acls(principal or "User:...", [right]))
     return RefusedError(
-        f"{servers} does not let {who} work: it lacks {right}; `errata acls NET` prints what each "
-        f"role needs, as: {line}"
+        f"{servers} refuses {who}, which lacks {right}; `errata acls NET` prints what each role "
+        f"needs, such as: {line}"
     )
 
 
@@ -124,14 +125,14 @@ def by_resource(rights: Iterable[Right]) -> dict[tuple[str, str, bool], list[str
     The right to read or write a topic implies the right to describe it. The most important come
     first.
     """
-    found: dict[tuple[str, str, bool], list[str]] = {}
+    operations_by_resource: dict[tuple[str, str, bool], list[str]] = {}
     for right in dict.fromkeys(rights):
-        found.setdefault(right[1:], []).append(right.operation)
-    for operations in found.values():
+        operations_by_resource.setdefault(right[1:], []).append(right.operation)
+    for operations in operations_by_resource.values():
         operations.sort(key=lambda operation: operation == DESCRIBE_CONFIGS)
         if DESCRIBE in operations and not {READ, WRITE}.isdisjoint(operations):
             operations.remove(DESCRIBE)
-    return found
+    return operations_by_resource
 
 
 def kafka_acls(principal: str, rights: Iterable[Right]) -> Iterator[str]:
@@ -141,8 +142,8 @@ def kafka_acls(principal: str, rights: Iterable[Right]) -> Iterator[str]:
         >>> print(*kafka_acls("User:ann", [Right(READ, TOPIC, "a"), Right(WRITE, TOPIC, "a")]))
         kafka-acls.sh --add --allow-principal User:ann --operation Read --operation Write --topic a
     """
-    for (kind, name, is_prefix), asked in by_resource(rights).items():
+    for (kind, name, is_prefix), operations in by_resource(rights).items():
         words = ["kafka-acls.sh", "--add", "--allow-principal", principal]
-        words += [word for operation in asked for word in ("--operation", operation)]
+        words += [word for operation in operations for word in ("--operation", operation)]
         words += [_OPTIONS[kind], name] if kind in _OPTIONS else ["--cluster"]
         yield shlex.join(words + ["--resource-pattern-type", "prefixed"] * is_prefix)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-from errata.schemas.compatible import unreadable
+from errata.schemas.compatible import incompatibilities
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import Cluster, ClusterError, Reader, TopicPartition, catch_up
 from errata.topics.names import SCHEMAS_TOPIC
@@ -31,7 +31,7 @@ class UnknownSchemaError(ErrataError):
 
 
 class RegistryAwayError(ClusterError):
-    """The registry does not answer at the moment: ask again later."""
+    """The registry does not answer at the moment: try again later."""
 
 
 class NotAvroError(ErrataError):
@@ -54,9 +54,9 @@ class Verdict:
 
     Args:
         subject: The subject.
-        kind: ``new``: nothing is there yet. ``same``: it is there. ``compatible``: it becomes the
-            latest. ``incompatible``: it is refused.
-        level: What the registry refuses it by, as BACKWARD; "" if it doesn't.
+        kind: ``new``: the subject has no schema yet. ``same``: the schema is registered.
+            ``compatible``: it becomes the latest. ``incompatible``: it is refused.
+        level: The compatibility level of a refusal, for example BACKWARD; "" without a refusal.
         reasons: Why it is refused.
     """
 
@@ -76,9 +76,9 @@ class Registry(Protocol):
         """Return a schema.
 
         Raises:
-            UnknownSchemaError: If there is none of this id.
+            UnknownSchemaError: If no schema has this id.
             NotAvroError: If it is of another kind.
-            RegistryAwayError: If it can't be asked now.
+            RegistryAwayError: If the registry does not answer at the moment.
         """
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
@@ -107,8 +107,8 @@ class SchemaRegistry:
     the same id, the first in the log keeps it; the other takes the next free one.
 
     Args:
-        cluster: Where the topic is; it must exist.
-        limit_s: How long reading to its end may take.
+        cluster: Holds the topic, which must exist.
+        limit_s: How long reading to the end of the topic may take.
     """
 
     def __init__(self, cluster: Cluster, *, limit_s: float = 30.0) -> None:
@@ -162,19 +162,19 @@ class SchemaRegistry:
 
         If the topic does not exist yet, every schema is new.
         """
-        if not self._is_there():
+        if not self._topic_exists():
             return Verdict(subject, NEW)
         latest = self.latest(subject)
         if self._known(subject, schema) is not None:
             return Verdict(subject, SAME)
         if latest is None:
             return Verdict(subject, NEW)
-        reasons = tuple(unreadable(schema, latest[1]))
+        reasons = tuple(incompatibilities(schema, latest[1]))
         if reasons:
             return Verdict(subject, INCOMPATIBLE, "BACKWARD", reasons)
         return Verdict(subject, COMPATIBLE)
 
-    def _is_there(self) -> bool:
+    def _topic_exists(self) -> bool:
         try:
             return self._cluster.partitions(SCHEMAS_TOPIC) > 0
         except ClusterError:
@@ -187,15 +187,15 @@ class SchemaRegistry:
 
     def _known(self, subject: str, schema: dict[str, Any]) -> int | None:
         for schema_id in ids(schema):
-            found = self._schemas.get(schema_id)
-            if found is None:
+            existing = self._schemas.get(schema_id)
+            if existing is None:
                 return None
-            if found == schema:
+            if existing == schema:
                 return schema_id if (subject, schema_id) in self._subjects else None
         return None
 
     def _await(self, subject: str, schema_id: int) -> None:
-        """Read until our own record appears: all records before it have been read then."""
+        """Read until the record just sent appears: all records before it have been read then."""
         for _attempt in range(100):
             self._read()
             if (subject, schema_id) in self._subjects:
@@ -204,8 +204,8 @@ class SchemaRegistry:
             for records in self._reader.poll(timeout_s=self._limit_s / 100):
                 self._take(records.values)
         raise ClusterError(
-            f"the schema of subject '{subject}' was sent to topic '{SCHEMAS_TOPIC}', but is not "
-            f"there after {self._limit_s:g} s; see the brokers' logs"
+            f"the schema of subject '{subject}' was sent to topic '{SCHEMAS_TOPIC}', but can't be "
+            f"read from it after {self._limit_s:g} s; see the brokers' logs"
         )
 
     def _read(self) -> None:

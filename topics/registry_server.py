@@ -1,6 +1,6 @@
 """A schema registry server, reached by the standard Confluent client.
 
-While it gives no answer, it is waited for at startup and tolerated later; an `Outage` logs both.
+While it does not answer, a process waits at startup and continues later; an `Outage` logs both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from typing import Any, TypeVar
 from weakref import finalize
 
-from errata.schemas.compatible import unreadable
+from errata.schemas.compatible import incompatibilities
 from errata.topics.cluster import Cluster, ClusterError
 from errata.topics.refused import RefusedError
 from errata.topics.registry import (
@@ -94,21 +94,21 @@ class RegistryServer:
         The schema is looked up first: if it exists, no right to write is needed.
 
         Raises:
-            ClusterError: If the server is not there, or refuses, as it does a schema that old
-                readers can't read.
+            ClusterError: If the server does not answer, or refuses the schema, for example one
+                that old readers can't read.
         """
         text = json.dumps(schema)
         if (subject, text) not in self._ids:
-            found, what = self._lookup(subject, text), f"the schema of subject '{subject}'"
-            if found is None:
+            schema_id, what = self._lookup(subject, text), f"the schema of subject '{subject}'"
+            if schema_id is None:
                 avro = self._avro(text)
-                found = self._ask(what, lambda: self._client.register_schema(subject, avro))
-            if found is None:
+                schema_id = self._ask(what, lambda: self._client.register_schema(subject, avro))
+            if schema_id is None:
                 raise ClusterError(
-                    f"the schema registry has no place for {what}: it answers not found; correct "
-                    "SCHEMA_REGISTRY_URL, which may lack a path"
+                    f"the schema registry can't register {what}: it answers 404 (not found); "
+                    "correct SCHEMA_REGISTRY_URL, which may lack a path"
                 )
-            self._ids[subject, text] = int(found)
+            self._ids[subject, text] = int(schema_id)
         return self._ids[subject, text]
 
     def judge(self, subject: str, schema: dict[str, Any]) -> Verdict:
@@ -125,8 +125,8 @@ class RegistryServer:
             return Verdict(subject, COMPATIBLE)
         # The server reports that, not why; the likely reason is Avro's rules applied to the latest
         # schema.
-        found = unreadable(schema, latest[1]) or unreadable(latest[1], schema)
-        reasons = tuple(found) or ("an older version of the subject does not fit",)
+        differences = incompatibilities(schema, latest[1]) or incompatibilities(latest[1], schema)
+        reasons = tuple(differences) or ("an older version of the subject does not fit",)
         return Verdict(subject, INCOMPATIBLE, self._level(subject), reasons)
 
     def _level(self, subject: str) -> str:
@@ -135,14 +135,14 @@ class RegistryServer:
         Some servers return NONE for a subject that has no level of its own.
         """
         what, client = f"the compatibility level of subject '{subject}'", self._client
-        own = str(self._ask(what, lambda: client.get_compatibility(subject)) or "NONE")
-        return own if own != "NONE" else str(self._ask(what, client.get_compatibility) or "")
+        level = str(self._ask(what, lambda: client.get_compatibility(subject)) or "NONE")
+        return level if level != "NONE" else str(self._ask(what, client.get_compatibility) or "")
 
     def _lookup(self, subject: str, text: str) -> int | None:
         """Return the id of a schema if it is registered under a subject."""
         what, avro = f"the schema of subject '{subject}'", self._avro(text)
-        found = self._ask(what, lambda: self._client.lookup_schema(subject, avro))
-        return None if found is None else int(found.schema_id)
+        registered = self._ask(what, lambda: self._client.lookup_schema(subject, avro))
+        return None if registered is None else int(registered.schema_id)
 
     def _avro(self, text: str) -> Any:
         return self._library.Schema(text, "AVRO")
@@ -152,25 +152,25 @@ class RegistryServer:
         if schema_id not in self._schemas:
             what = f"schema {schema_id}"
             get = self._client.get_schema
-            found = self._ask(what, lambda: get(schema_id), is_patient=False)
-            if found is None:
+            registered = self._ask(what, lambda: get(schema_id), is_patient=False)
+            if registered is None:
                 raise UnknownSchemaError(schema_id, registry="the schema registry")
-            self._schemas[schema_id] = _avro(found, what)
+            self._schemas[schema_id] = _avro(registered, what)
         return self._schemas[schema_id]
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return the id and the schema last registered under a subject; None if there is none."""
         what = f"the schema of subject '{subject}'"
-        found = self._ask(what, lambda: self._client.get_latest_version(subject))
-        return None if found is None else (int(found.schema_id), _avro(found.schema, what))
+        version = self._ask(what, lambda: self._client.get_latest_version(subject))
+        return None if version is None else (int(version.schema_id), _avro(version.schema, what))
 
-    def _ask(self, what: str, question: Callable[[], Any], *, is_patient: bool = True) -> Any:
-        """Return the answer, None if the server does not know what it is asked for.
+    def _ask(self, what: str, request: Callable[[], Any], *, is_patient: bool = True) -> Any:
+        """Return the answer; None if the server answers "not found".
 
-        Only a process that ingests records may be impatient: others go on meanwhile.
+        Only a process that ingests records may be impatient: it continues without the answer.
         """
         try:
-            return self.outage.ask(lambda: self._trusting(question), is_patient=is_patient)
+            return self.outage.ask(lambda: self._with_tls_check(request), is_patient=is_patient)
         except self._library.SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
@@ -190,16 +190,16 @@ class RegistryServer:
         except self._unreachable as error:
             raise self._away(what, error) from None
 
-    def _trusting(self, question: Callable[[], Any]) -> Any:
+    def _with_tls_check(self, request: Callable[[], Any]) -> Any:
         """Return the answer; raise for a server with which no TLS handshake has ever succeeded."""
         try:
-            return question()
+            return request()
         except self._unreachable as error:
             fault = _tls_fault(error)
             if fault is None or self.outage.has_answered:
                 raise
             raise RefusedError(
-                f"no TLS between the schema registry and this client: {clean(fault)}; check the "
+                f"the TLS handshake with the schema registry failed: {clean(fault)}; check the "
                 "schema_registry.ssl.* settings, and https or http in SCHEMA_REGISTRY_URL"
             ) from None
 
@@ -209,7 +209,7 @@ class RegistryServer:
 
     def _away(self, what: str, error: Exception) -> RegistryAwayError:
         return RegistryAwayError(
-            f"the schema registry, asked for {what}, gives no answer: {clean(error)}; start it, "
+            f"the schema registry did not answer a request for {what}: {clean(error)}; start it, "
             "or correct SCHEMA_REGISTRY_URL"
         )
 
@@ -223,11 +223,11 @@ def _tls_fault(error: BaseException | None) -> ssl.SSLError | None:
     return None
 
 
-def _avro(found: Any, what: str) -> Any:
-    kind = found.schema_type or "AVRO"  # a registry omits the type of Avro schemas
+def _avro(registered: Any, what: str) -> Any:
+    kind = registered.schema_type or "AVRO"  # a registry omits the type of Avro schemas
     if kind != "AVRO":
         raise NotAvroError(what, kind=str(kind))
-    return json.loads(found.schema_str)
+    return json.loads(registered.schema_str)
 
 
 def registry(cluster: Cluster, settings: Mapping[str, str | int] | None = None) -> JudgingRegistry:
@@ -241,8 +241,8 @@ class Outage:
     """Tracks whether a server answers.
 
     Args:
-        server: What it is, as people are told.
-        is_away: Whether a fault says that it gives no answer.
+        server: Its name in log lines.
+        is_away: Returns whether an error means that the server did not answer.
     """
 
     def __init__(self, server: str, is_away: Callable[[Exception], bool]) -> None:
@@ -251,49 +251,49 @@ class Outage:
         """Whether it has ever answered, even with an error."""
         self.failure_count = 0
         """How many requests got no answer."""
-        self.told = ""
+        self.last_error = ""
         """Why the last request got no answer; "" if it got one."""
 
-    def ask(self, question: Callable[[], T], *, is_patient: bool) -> T:
+    def ask(self, request: Callable[[], T], *, is_patient: bool) -> T:
         """Return the answer to a request.
 
         If the server does not answer, the request is retried for up to `WAIT_S` if it is patient,
         or if the server has never answered. Other requests fail at once; the caller retries them.
 
         Args:
-            question: Asks the server.
-            is_patient: Whether nothing goes on without the answer.
+            request: Sends the request and returns the answer.
+            is_patient: Whether the caller can't continue without the answer.
 
         Raises:
-            Exception: What the question raises.
+            Exception: The error of the request.
         """
         # tenacity does not fit: each answer, even a refusal, changes what is known of the server.
         until_s = monotonic() + WAIT_S
         while True:
             try:
-                found = question()
+                answer = request()
             except Exception as error:
                 if not self._is_away(error):
                     self._answered()
                     raise
-                waits = is_patient or not self.has_answered
+                retries = is_patient or not self.has_answered
                 self._missed(
-                    error, "it is waited for" if waits else "what is known is gone on with"
+                    error, "waiting for it" if retries else "continuing with the known schemas"
                 )
-                if not waits or monotonic() > until_s:
+                if not retries or monotonic() > until_s:
                     raise
                 sleep(_AGAIN_S)
             else:
                 self._answered()
-                return found
+                return answer
 
     def _missed(self, error: Exception, then: str) -> None:
         self.failure_count += 1
-        if not self.told:
-            log.warning("%s gives no answer: %s; %s", self._server, clean(error), then)
-        self.told = clean(error)
+        if not self.last_error:
+            log.warning("%s does not answer: %s; %s", self._server, clean(error), then)
+        self.last_error = clean(error)
 
     def _answered(self) -> None:
-        if self.told:
+        if self.last_error:
             log.warning("%s answers again", self._server)
-        self.has_answered, self.told = True, ""
+        self.has_answered, self.last_error = True, ""

@@ -46,10 +46,10 @@ def clean(text: object) -> str:
         >>> clean("no answer from http://ann:hunter2@registry:8081/subjects")
         'no answer from http://ann:***@registry:8081/subjects'
     """
-    found = _IN_URL.sub(rf"\1{HIDDEN}@", str(text))
+    cleaned = _IN_URL.sub(rf"\1{HIDDEN}@", str(text))
     for secret in sorted(_known, key=len, reverse=True):
-        found = found.replace(secret, HIDDEN)
-    return found
+        cleaned = cleaned.replace(secret, HIDDEN)
+    return cleaned
 
 
 class Hiding(dict[str, Any]):

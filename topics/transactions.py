@@ -41,7 +41,7 @@ def ended_if_hung(call: str, limit_s: float) -> Iterator[None]:
     For a library call that can't be interrupted in another way; it must release Python's GIL.
 
     Args:
-        call: What it is, as the log names it.
+        call: Name of the call, for the log.
         limit_s: How long it may take.
     """
     timer = Timer(limit_s, _end, (call, limit_s))
@@ -55,8 +55,8 @@ def ended_if_hung(call: str, limit_s: float) -> Iterator[None]:
 
 def _end(call: str, limit_s: float) -> None:
     logging.getLogger("errata").error(
-        "%s does not come back within %g s; the process ends, and what is not committed is done "
-        "again by the next one",
+        "%s did not return within %g s; this process ends, and the next one repeats what is not "
+        "committed",
         call,
         limit_s,
     )
@@ -116,7 +116,7 @@ class KafkaTransactions:
         self._lost_records = ""
         self._purged = False
         self._suspicion = ""
-        self._born_us = math.inf
+        self._started_us = math.inf
         self._open = False
         self._producer: Any = connection.client(
             Producer,
@@ -136,13 +136,13 @@ class KafkaTransactions:
             connection.check()
             what, right = f"transactional id '{transactional_id}'", self._right
             raise connection.failure(what, error, right=right) from None
-        self._born_us = monotonic() * 1e6
+        self._started_us = monotonic() * 1e6
 
     def begin(self) -> None:
         """Open a transaction.
 
         Raises:
-            DoubtfulCommitError: If this life has seen a disconnect or a slow commit.
+            DoubtfulCommitError: If this attempt has seen a disconnect or a slow commit.
         """
         with self._step("begin"):
             self._producer.poll(0)
@@ -165,9 +165,9 @@ class KafkaTransactions:
         """Queue records; blocks while the queue is full.
 
         Raises:
-            RecordTooLargeError: If one is; none is queued then.
+            RecordTooLargeError: If a record is too large; none is queued then.
             DoubtfulCommitError: If the queue stays full, or the cluster refuses.
-            FencedError: If a newer life has taken over.
+            FencedError: If a newer attempt has started.
         """
         check_sizes(topic, keys=keys, values=values, limit=self._limit)
         self._connection.check()
@@ -289,10 +289,10 @@ class KafkaTransactions:
             self._ends[source] = offset + 1
 
     def _on_statistics(self, statistics: str) -> None:
-        told = json.loads(statistics)
-        for broker in told["brokers"].values():
+        content = json.loads(statistics)
+        for broker in content["brokers"].values():
             # Disconnects during the lookup of the coordinator are harmless.
-            if broker["disconnects"] and told["ts"] - broker["stateage"] > self._born_us:
+            if broker["disconnects"] and content["ts"] - broker["stateage"] > self._started_us:
                 self._suspicion = "a connection broke"
 
     def _abort_after_loss(self) -> None:
@@ -329,16 +329,17 @@ class KafkaTransactions:
             self._require_topics()
             # The consumer group whose positions are written has the task's name, like its
             # transactions.
-            told = None if error.args[0].code() in _OF_TOPICS else self._right
-            return self._connection.failure(f"{step} of '{self._id}'", error, right=told)
+            right = None if error.args[0].code() in _OF_TOPICS else self._right
+            return self._connection.failure(f"{step} of '{self._id}'", error, right=right)
         if error.args[0].code() in _FENCED:
             return FencedError(
-                f"task '{self._id}' was fenced at {step}: a newer life of it has started, or its "
+                f"task '{self._id}' was fenced at {step}: a newer attempt has started, or the "
                 f"transaction took longer than {TIMEOUT_S:g} s; end this one"
             )
         return self._doubt(f"{step}: {self._connection.clean(error)}")
 
     def _doubt(self, reason: str) -> DoubtfulCommitError:
         return DoubtfulCommitError(
-            f"task '{self._id}' can't be sure of its transaction ({reason}); start a new attempt"
+            f"task '{self._id}' does not know the outcome of its transaction ({reason}); start a "
+            "new attempt"
         )

@@ -22,19 +22,21 @@ def acls(
     role: Annotated[list[str] | None, typer.Option(help="Only this role. May be repeated.")] = None,
     principal: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROLE=PRINCIPAL", help="Who has a role. May be repeated."),
+        typer.Option(
+            metavar="ROLE=PRINCIPAL", help="The principal that has a role. May be repeated."
+        ),
     ] = None,
     principal_prefix: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="Before a role's name, that of its user where none is given; NETWORK. by default.",
+            help="Prefix of the user names of roles without --principal; NETWORK. by default.",
         ),
     ] = None,
     as_deployed: Annotated[
         bool,
         typer.Option(
-            "--deployed", help="Of the plan that is deployed, which may have been moved to others."
+            "--deployed", help="Rights for the deployed plan; later versions have other topics."
         ),
     ] = False,
     as_json: JsonOption = False,
@@ -43,23 +45,23 @@ def acls(
 
     The deployer creates topics, registers schemas and writes the plan. Scopes, sweepers of
     connection points, readers and operators need fewer rights. Only the undeployer deletes. Needs
-    no cluster, except with --deployed. A process that sweeps beside (--sweep-beside, `errata up`)
+    no cluster, except with --deployed. A process with --sweep-beside, as `errata up` starts them,
     needs both roles.
 
     JSON: a line for each role, with its rules as in Strimzi's KafkaUser.
     """
     if as_deployed:
-        with deployed(net) as found:
-            plan: CompiledPlan = found.plan
+        with deployed(net) as deployment:
+            plan: CompiledPlan = deployment.plan
     else:
         plan = compile_network(load(net))
     known = roles(plan)
-    given = _given(principal or [])
-    for name in [*(role or []), *given]:
+    principals = _principals_by_role(principal or [])
+    for name in [*(role or []), *principals]:
         if name not in known:
-            raise typer.BadParameter(f"no role {name!r}: there are {', '.join(known)}")
+            raise typer.BadParameter(f"no role {name!r}: the roles are {', '.join(known)}")
     prefix = f"{plan.network}." if principal_prefix is None else principal_prefix
-    users = {name: given.get(name, f"User:{prefix}{name}") for name in role or known}
+    users = {name: principals.get(name, f"User:{prefix}{name}") for name in role or known}
     if as_json:
         print_lines([as_data(name, users[name], known[name]) for name in users])
         return
@@ -94,11 +96,11 @@ def as_data(role: str, principal: str, rights: list[Right]) -> dict[str, Any]:
     }
 
 
-def _given(pairs: list[str]) -> dict[str, str]:
-    found = {}
+def _principals_by_role(pairs: list[str]) -> dict[str, str]:
+    principals = {}
     for pair in pairs:
         role, equals, user = pair.partition("=")
         if not equals or not user:
             raise typer.BadParameter(f"{pair!r} needs the form ROLE=PRINCIPAL")
-        found[role] = user if ":" in user else f"User:{user}"
-    return found
+        principals[role] = user if ":" in user else f"User:{user}"
+    return principals

@@ -44,7 +44,7 @@ DEFAULT = "list"
 
 
 class _GroupWithDefault(TyperGroup):
-    """A group in which `DEFAULT` may be left out: a word that is no command is its argument."""
+    """A group whose command `DEFAULT` runs if the first word is not a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
@@ -61,9 +61,11 @@ def group(name: str, *, about: str, has_default: bool = True) -> typer.Typer:
         has_default: Whether the command `DEFAULT` may be left out.
     """
     kind = _GroupWithDefault if has_default else TyperGroup
-    made = typer.Typer(name=name, cls=kind, help=prose(about), no_args_is_help=True, **_STYLE)
-    app.add_typer(made)
-    return made
+    subcommands = typer.Typer(
+        name=name, cls=kind, help=prose(about), no_args_is_help=True, **_STYLE
+    )
+    app.add_typer(subcommands)
+    return subcommands
 
 
 def command(
@@ -103,8 +105,8 @@ def deployed(net: str) -> Iterator[DeployedNetwork]:
         NotDeployedError: If it doesn't run there.
         PlanMismatchError: If another network of that name runs there.
     """
-    with as_it_runs(open_deployment(net), start=f"errata up {net}") as found:
-        yield found
+    with as_it_runs(open_deployment(net), start=f"errata up {net}") as deployment:
+        yield deployment
 
 
 def open_deployment(net: str) -> DeployedNetwork:
@@ -115,10 +117,10 @@ def open_deployment(net: str) -> DeployedNetwork:
 def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         try:
-            found = names(load(str(context.params.get("net"))))
-        except BaseException:  # noqa: BLE001  a file that can't be loaded has nothing to offer
+            candidates = names(load(str(context.params.get("net"))))
+        except BaseException:  # noqa: BLE001  a file that can't be loaded completes nothing
             return []
-        return [name for name in found if name.startswith(incomplete)]
+        return [name for name in candidates if name.startswith(incomplete)]
 
     return complete
 

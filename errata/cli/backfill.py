@@ -10,7 +10,7 @@ from rich.console import Console
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deploy import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
-from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.cli.spark import ConfOption, MasterOption, spark_settings
 from errata.deploy.deployment import DeployedNetwork, UnknownNameError, make_topics, place_plan
 from errata.deploy.source_fields import resolve_deployed
 from errata.deploy.versions import check_requested, deployed_part, new_arcs, next_version
@@ -43,30 +43,30 @@ def backfill(
     Running processes of the network end by themselves, and input that has arrived is processed. The
     results that the new boxes, and those that they need, would have written by now are recomputed
     from connection points. Processes of the new version continue from there, as if the boxes had
-    been there from the start. If this is interrupted, run it again.
+    been deployed from the start. If this is interrupted, run it again.
     """
-    settings = given_settings(conf)
+    settings = spark_settings(conf)
     place = read_settings()
     cluster = connect(place)
     try:
         schemas = registry(cluster, place.registry)
         network = resolve_deployed(load(net), schemas, cluster)
         whole = place_plan(compile_network(network), cluster)
-        remedy = f"`errata deploy {net}` deploys all of it, and nothing is to be filled"
-        there = deployed.require_plan(cluster, network.name, remedy=remedy)
+        remedy = f"`errata deploy {net}` deploys all of it; there is no history to fill"
+        deployed_plan = deployed.require_plan(cluster, network.name, remedy=remedy)
         _check_known(network, box)
-        added = deployed.added(whole, there)
+        added = deployed.added(whole, deployed_plan)
         if not set(box) & set(added):
-            _tell(
-                deployed.as_deployed(whole, there),
-                there.deployment.first_epoch,
+            _print_filled(
+                deployed.as_deployed(whole, deployed_plan),
+                deployed_plan.deployment.first_epoch,
                 {},
                 as_json=as_json,
             )
             return
         check_requested(whole, requested=box, added=added)
-        part = place_plan(compile_network(deployed_part(network, there)), cluster)
-        old = deployed.as_deployed(part, there)
+        part = place_plan(compile_network(deployed_part(network, deployed_plan)), cluster)
+        old = deployed.as_deployed(part, deployed_plan)
         new = next_version(old, whole)
         for arc in new_arcs(old, new):
             check(old, new, arc)
@@ -84,9 +84,9 @@ def backfill(
                     session, view, old, new, kafka=place.kafka, registry=schemas
                 ),
             )
-        found = deployed.read_plan(cluster, network.name)
-        assert found is not None  # it was acknowledged
-        _tell(new, found.deployment.first_epoch, switch.filled, as_json=as_json)
+        stored = deployed.read_plan(cluster, network.name)
+        assert stored is not None  # it was acknowledged
+        _print_filled(new, stored.deployment.first_epoch, switch.filled, as_json=as_json)
     finally:
         cluster.close()
 
@@ -94,20 +94,22 @@ def backfill(
 def _check_known(network: Network, boxes: list[str]) -> None:
     for box in boxes:
         if box not in network.declarations:
-            there = ", ".join(network.declarations)
-            raise UnknownNameError(f"network {network.name!r} has no box {box!r}: {there}")
+            known = ", ".join(network.declarations)
+            raise UnknownNameError(f"network {network.name!r} has no box {box!r}: it has {known}")
 
 
-def _tell(plan: CompiledPlan, first_epoch: int, filled: dict[str, int], *, as_json: bool) -> None:
+def _print_filled(
+    plan: CompiledPlan, first_epoch: int, filled: dict[str, int], *, as_json: bool
+) -> None:
     epoch = first_epoch - 1
-    found = [{"arc": arc, "tuples": count, "epoch": epoch} for arc, count in filled.items()]
+    lines = [{"arc": arc, "tuples": count, "epoch": epoch} for arc, count in filled.items()]
     if as_json or not for_people():
         print_lines(
-            [{"network": plan.network, "version": plan.deployment.version, "filled": found}]
+            [{"network": plan.network, "version": plan.deployment.version, "filled": lines}]
         )
         return
     title = f"{plan.network}: version {plan.deployment.version} is deployed"
-    if found:
-        print_table(title, ["arc", "tuples", "epoch"], [list(row.values()) for row in found])
+    if lines:
+        print_table(title, ["arc", "tuples", "epoch"], [list(row.values()) for row in lines])
     else:
         Console().print(title)

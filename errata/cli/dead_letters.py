@@ -36,15 +36,15 @@ PlaceArgument = Annotated[
     str,
     typer.Argument(
         metavar="PLACE",
-        help="Where the refused record lies: PARTITION:OFFSET, or TOPIC:PARTITION:OFFSET. What a "
-        "box refused has the offset -1: the newest is meant.",
+        help="The place of the refused record: PARTITION:OFFSET, or TOPIC:PARTITION:OFFSET. A "
+        "tuple that a box refused has the offset -1; of several, the newest is used.",
         show_default=False,
     ),
 ]
 
 
 @command(DEFAULT, of=_group, example="errata dead-letters tape.py --json > refused.jsonl")
-def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
+def list_dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
     """List what was refused: the record, its place, and the reason.
 
     A tuple that a box refused (a function of yours raised for it) has the topic of its arc, and the
@@ -53,43 +53,47 @@ def dead_letters(net: NetworkArgument, as_json: JsonOption = False) -> None:
     Prints JSON lines, or on a terminal a table of the newest hundred. Keys and values are printed
     as text, or as key_base64 and value_base64 if they are not text.
     """
-    with deployed(net) as found:
-        letters = believed_letters(found.cluster, found.plan)
+    with deployed(net) as deployment:
+        committed = committed_dead_letters(deployment.cluster, deployment.plan)
         if as_json or not for_people():
-            print_lines(map(_line, letters))
+            print_lines(map(_line, committed))
             return
-        listed = list(letters)
-    counts = Counter(letter.reason for letter in listed)
-    told = ", ".join(f"{count} {reason}" for reason, count in counts.most_common()) or "none"
+        listed = list(committed)
+    counts = Counter(dead_letter.reason for dead_letter in listed)
+    summary = ", ".join(f"{count} {reason}" for reason, count in counts.most_common()) or "none"
     rest = f"; the newest {MOST_SHOWN} of {len(listed)}" if len(listed) > MOST_SHOWN else ""
     print_table(
-        f"dead letters of {found.plan.network}",
+        f"dead letters of {deployment.plan.network}",
         ["reason", "detail", "topic", "partition", "offset", "written", "key", "value"],
         (
             (x.reason, x.detail, x.topic, x.partition, x.offset, as_time(x.time_ms), *_texts(x))
             for x in listed[-MOST_SHOWN:]
         ),
-        caption=told + rest,
+        caption=summary + rest,
     )
 
 
 @command("show", of=_group, example="errata dead-letters show tape.py 0:17")
 def show(net: NetworkArgument, place: PlaceArgument, as_json: JsonOption = False) -> None:
     """Show one refused record: the reason, and its key and value as bytes, as text and decoded."""
-    with deployed(net) as found:
-        letter = _at(list(believed_letters(found.cluster, found.plan)), place)
-        plain = _line(letter)
-        decoder = PlainDecoder(found.registry)
-        plain["key_decoded"], plain["value_decoded"] = decoder.decode([letter.key, letter.value])
+    with deployed(net) as deployment:
+        dead_letter = _dead_letter_at(
+            list(committed_dead_letters(deployment.cluster, deployment.plan)), place
+        )
+        plain = _line(dead_letter)
+        decoder = PlainDecoder(deployment.registry)
+        plain["key_decoded"], plain["value_decoded"] = decoder.decode(
+            [dead_letter.key, dead_letter.value]
+        )
     if as_json or not for_people():
         print_lines([plain])
         return
-    for side, content in (("key", letter.key), ("value", letter.value)):
+    for side, content in (("key", dead_letter.key), ("value", dead_letter.value)):
         plain[f"{side}_hex"] = None if content is None else content.hex(" ")
         decoded = plain[f"{side}_decoded"]
         plain[f"{side}_decoded"] = None if decoded is None else rows.json_line(decoded).decode()
-    plain["time_ms"] = as_time(letter.time_ms)
-    print_table(f"{letter.topic}, {place}", ["", ""], plain.items())
+    plain["time_ms"] = as_time(dead_letter.time_ms)
+    print_table(f"{dead_letter.topic}, {place}", ["", ""], plain.items())
 
 
 @command("resend", of=_group, example="errata dead-letters resend tape.py --reason undecodable")
@@ -105,74 +109,74 @@ def resend(
         typer.Option(metavar="PLACE", help="Send the one at PARTITION:OFFSET. May be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be sent; send nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send refused records again, verbatim, to the partition of the topic that they came from.
 
-    Use it when the cause of the refusal is gone: a schema that was not registered yet, an insert
-    that came too late. A record that is refused again becomes a new dead letter; the old one stays.
-    Of equal records (same partition, key and value) one is sent. Tuples that a box refused are not
-    records of a source, and can't be sent.
+    Use it when the cause of the refusal no longer exists: a schema that was not registered yet, an
+    insert that came too late. A record that is refused again becomes a new dead letter; the old one
+    stays. Of equal records (same partition, key and value) one is sent. Tuples that a box refused
+    are not records of a source, and can't be sent.
     """
     if not (every or reason or at):
-        raise typer.BadParameter("say which: --all, --reason REASON or --at PARTITION:OFFSET")
-    with deployed(net) as found:
-        letters = list(believed_letters(found.cluster, found.plan))
-        chosen = _chosen(found, letters, every=every, reasons=reason or [], places=at or [])
+        raise typer.BadParameter("needs --all, --reason REASON or --at PARTITION:OFFSET")
+    with deployed(net) as deployment:
+        committed = list(committed_dead_letters(deployment.cluster, deployment.plan))
+        chosen = _chosen(deployment, committed, every=every, reasons=reason or [], places=at or [])
         records = [Parcel(TopicPartition(x.topic, x.partition), x.key, x.value) for x in chosen]
         by_record = dict(zip(records, chosen, strict=True))
         offsets: list[int | None] = [None] * len(by_record)
         if not dry_run:
-            offsets = list(deliver(found.cluster, list(by_record)))
+            offsets = list(deliver(deployment.cluster, list(by_record)))
     if as_json:
         print_lines(
             {"topic": x.topic, "partition": x.partition, "offset": x.offset, "sent_as": offset}
             for x, offset in zip(by_record.values(), offsets, strict=True)
         )
         return
-    likes, tuples = len(chosen) - len(by_record), sum(x.is_of_box for x in letters) * every
-    rest = f"; {likes} like one of these left out" if likes else ""
+    duplicates, tuples = len(chosen) - len(by_record), sum(x.is_of_box for x in committed) * every
+    rest = f"; {duplicates} left out, equal to one of these" if duplicates else ""
     rest += f"; {tuples} that boxes refused can't be sent" if tuples else ""
     verb = "would be sent" if dry_run else "sent"
-    typer.echo(f"{len(by_record)} of {len(letters)} dead letters {verb}{rest}")
+    typer.echo(f"{len(by_record)} of {len(committed)} dead letters {verb}{rest}")
 
 
 class NoRecordError(ErrataError):
     """A dead letter can't be sent again: it is a tuple that a box refused, not a source's record.
 
     Args:
-        letter: The dead letter.
+        dead_letter: The dead letter.
     """
 
-    def __init__(self, letter: DeadLetter) -> None:
+    def __init__(self, dead_letter: DeadLetter) -> None:
         super().__init__(
-            f"a tuple that was refused ({letter.reason}) can't be sent again: topic "
-            f"{letter.topic!r} is that of an arc, which tasks alone write to; send a correction of "
-            "the source's record it comes from (errata revise)"
+            f"a tuple that a box refused ({dead_letter.reason}) can't be sent again: only tasks "
+            f"write to topic {dead_letter.topic!r} of an arc; correct the source's record that it "
+            "comes from (errata revise)"
         )
 
 
 def _chosen(
-    found: DeployedNetwork,
-    letters: list[DeadLetter],
+    deployment: DeployedNetwork,
+    dead_letters: list[DeadLetter],
     *,
     every: bool,
     reasons: list[str],
     places: list[str],
 ) -> list[DeadLetter]:
-    known = list(dict.fromkeys(letter.reason for letter in letters))
+    known = list(dict.fromkeys(dead_letter.reason for dead_letter in dead_letters))
     for reason in reasons:
-        found.require_known("dead letter with reason", reason, known)
-    wanted = [_at(letters, place) for place in places]
-    named = [x for x in letters if x.reason in reasons or x in wanted]
+        deployment.require_known("dead letter with reason", reason, known)
+    wanted = [_dead_letter_at(dead_letters, place) for place in places]
+    named = [x for x in dead_letters if x.reason in reasons or x in wanted]
     if tuple_of_box := next((x for x in named if x.is_of_box), None):
         raise NoRecordError(tuple_of_box)
-    return [x for x in letters if x in named or (every and not x.is_of_box)]
+    return [x for x in dead_letters if x in named or (every and not x.is_of_box)]
 
 
-def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
+def _dead_letter_at(dead_letters: list[DeadLetter], place: str) -> DeadLetter:
     """Return the dead letter of the refused record at a place.
 
     Raises:
@@ -182,21 +186,21 @@ def _at(letters: list[DeadLetter], place: str) -> DeadLetter:
     partition, offset = rest, place.rpartition(":")[2]
     if not (partition.isdecimal() and offset.removeprefix("-").isdecimal()):
         raise typer.BadParameter(f"{place!r} needs the form PARTITION:OFFSET, as 0:17")
-    found = [
+    matches = [
         x
-        for x in letters
+        for x in dead_letters
         if (x.partition, x.offset) == (int(partition), int(offset)) and topic in ("", x.topic)
     ]
-    if len({x.topic for x in found}) > 1:
-        forms = " or ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in found)
-        raise UnknownNameError(f"several topics have a dead letter at {place}; say {forms}")
-    if not found:
-        some = ", ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in letters[-5:]) or "none"
-        raise UnknownNameError(f"no record at {place} was refused; the newest that were: {some}")
-    return found[-1]
+    if len({x.topic for x in matches}) > 1:
+        forms = " or ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in matches)
+        raise UnknownNameError(f"several topics have a dead letter at {place}; use {forms}")
+    if not matches:
+        some = ", ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in dead_letters[-5:]) or "none"
+        raise UnknownNameError(f"no dead letter has the place {place}; the newest have: {some}")
+    return matches[-1]
 
 
-def believed_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[DeadLetter]:
+def committed_dead_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[DeadLetter]:
     """Yield the dead letters that a report covers, oldest first; others were never committed.
 
     See ``docs/protocol.md#5-what-a-reader-believes``.
@@ -204,20 +208,23 @@ def believed_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[DeadLette
     source = TopicPartition(names.dead_letters_topic(plan.network), 0)
     reader = cluster.reader({source: 0})
     try:
-        found = list(catch_up(cluster, reader, source))
+        batches = list(catch_up(cluster, reader, source))
     finally:
         reader.close()
-    view = current(cluster, plan)  # read after the letters, so that its reports cover all of them
+    # Read after the dead letters, so that its reports cover all of them.
+    view = current(cluster, plan)
     view.close()
-    for records in found:
+    for records in batches:
         for value in records.values:
-            letter = decode_value(value)
-            if letter and view.of(letter.task).covers(letter.attempt, letter.epoch):
-                yield letter
+            dead_letter = decode_value(value)
+            if dead_letter and view.of(dead_letter.task).covers(
+                dead_letter.attempt, dead_letter.epoch
+            ):
+                yield dead_letter
 
 
-def _line(letter: DeadLetter) -> dict[str, Any]:
-    plain = vars(letter).copy()
+def _line(dead_letter: DeadLetter) -> dict[str, Any]:
+    plain = vars(dead_letter).copy()
     for side in ("key", "value"):
         content = plain[side]
         if content is not None:
@@ -229,5 +236,8 @@ def _line(letter: DeadLetter) -> dict[str, Any]:
     return plain
 
 
-def _texts(letter: DeadLetter) -> list[str]:
-    return [(side or b"").decode(errors="backslashreplace") for side in (letter.key, letter.value)]
+def _texts(dead_letter: DeadLetter) -> list[str]:
+    return [
+        (side or b"").decode(errors="backslashreplace")
+        for side in (dead_letter.key, dead_letter.value)
+    ]

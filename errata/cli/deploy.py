@@ -21,7 +21,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.plan import show
-from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.cli.spark import ConfOption, MasterOption, spark_settings
 from errata.deploy.deployment import DeployedNetwork, deploy_first, make_topics
 from errata.deploy.preview import preview_version, users_of
 from errata.deploy.versions import NextVersion, plan_next
@@ -63,42 +63,42 @@ def deploy(
 
     If the schema registry would refuse a schema, nothing is created: see `errata schemas check`.
     """
-    settings = given_settings(conf)
+    settings = spark_settings(conf)
     network, place = load(net), read_settings()
     cluster = connect(place)
     try:
         schemas = registry(cluster, place.registry)
-        found, copied = plan_next(network, cluster, schemas), dict[str, int]()
-        old, plan = found.old, found.plan
+        upgrade, copied = plan_next(network, cluster, schemas), dict[str, int]()
+        old, plan = upgrade.old, upgrade.plan
         if for_people() and not as_json:
-            there = present_topics(place.kafka)
-            show(preview_version(found, users_of(network, there), there, place, schemas))
+            existing = present_topics(place.kafka)
+            show(preview_version(upgrade, users_of(network, existing), existing, place, schemas))
         subjects.check(plan, schemas)
-        if found.changes and not yes and for_people() and sys.stdin.isatty():
+        if upgrade.changes and not yes and for_people() and sys.stdin.isatty():
             typer.confirm(
                 f"Move network {plan.network!r} to version {plan.deployment.version}?", abort=True
             )
         if old is None:
             plan = deployed.as_deployed(plan, deploy_first(plan, place, cluster, schemas))
-        elif found.changes:
-            has_jobs = spark_session(net, old, place, master=master, settings=settings)
-            with has_jobs if old.topology.spark else nullcontext() as session:
+        elif upgrade.changes:
+            jobs_session = spark_session(net, old, place, master=master, settings=settings)
+            with jobs_session if old.topology.spark else nullcontext() as session:
                 make_topics(plan, place, cluster)
                 subjects.register(plan, schemas)
-                where = DeployedNetwork(cluster, old, schemas, place.kafka)
-                copied = move(where, old, plan, place=place, session=session).copied
+                deployment = DeployedNetwork(cluster, old, schemas, place.kafka)
+                copied = move(deployment, old, plan, place=place, session=session).copied
         else:  # recreate what has been lost
             make_topics(plan, place, cluster)
             subjects.register(plan, schemas)
-        _tell(NextVersion(old, plan, found.changes), copied, as_json=as_json)
+        _print_changes(NextVersion(old, plan, upgrade.changes), copied, as_json=as_json)
     finally:
         cluster.close()
 
 
-def _tell(found: NextVersion, copied: dict[str, int], *, as_json: bool) -> None:
-    plan = found.plan
+def _print_changes(upgrade: NextVersion, copied: dict[str, int], *, as_json: bool) -> None:
+    plan = upgrade.plan
     changes = []
-    for change in found.changes:
+    for change in upgrade.changes:
         arc = change.name.partition(".")[0] if change.kind == "field" else change.name
         changes.append(vars(change) | {"copied": copied.get(arc)})
     if as_json or not for_people():
@@ -137,7 +137,7 @@ def spark_session(
 
 
 def move(
-    found: DeployedNetwork,
+    deployment: DeployedNetwork,
     old: CompiledPlan,
     new: CompiledPlan,
     *,
@@ -148,16 +148,18 @@ def move(
     """Switch a network to its next version; return the switch, with what it copied and filled.
 
     Args:
-        found: The network on its cluster.
+        deployment: The network on its cluster.
         old: The deployed plan.
         new: The next version.
         place: The settings of this process.
         session: A Spark session, if the old version has jobs on Spark.
         fill: Returns a writer of new arcs for a view of the old version's reports.
     """
-    cluster = found.cluster
-    was, comes = (
-        Shared(cluster, plan, found.registry, View(cluster, plan=plan), place.compaction_lag_ms)
+    cluster = deployment.cluster
+    old_shared, new_shared = (
+        Shared(
+            cluster, plan, deployment.registry, View(cluster, plan=plan), place.compaction_lag_ms
+        )
         for plan in (old, new)
     )
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
@@ -166,33 +168,35 @@ def move(
         tempfile.TemporaryDirectory(prefix="errata-switch-") as state,
         Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar,
     ):
-        parts = Parts(was, Path(state))
+        parts = Parts(old_shared, Path(state))
         parts.beside.update(old.topology.scopes)
         switch = Switch(
-            was,
-            comes,
+            old_shared,
+            new_shared,
             lambda: _parts(parts),
-            jobs=_jobs(was, version=new.deployment.version, session=session, place=place),
-            fill=None if fill is None else fill(was.view),
+            jobs=_jobs(old_shared, version=new.deployment.version, session=session, place=place),
+            fill=None if fill is None else fill(old_shared.view),
         )
-        shown = bar.add_task("")
+        bar_task = bar.add_task("")
         for busy in switch.run():
-            bar.update(shown, description=switch.step)
+            bar.update(bar_task, description=switch.step)
             if not busy:
                 time.sleep(IDLE_S)
     return switch
 
 
 def _parts(parts: Parts) -> list[Actor]:
-    """Return the tasks of a version, and the sweepers that its jobs on Spark ask over topics."""
+    """Return the tasks of a version, and the sweepers that answer its jobs on Spark."""
     plan = parts.plan
     jobs = [scope for scope in plan.topology.scopes.values() if scope.on_spark]
-    ours = [scope for scope in plan.topology.scopes.values() if not scope.on_spark]
-    asked = dict.fromkeys(arc for scope in jobs for arc in plan.asked_by(scope))
+    task_scopes = [scope for scope in plan.topology.scopes.values() if not scope.on_spark]
+    requested = dict.fromkeys(arc for scope in jobs for arc in plan.asked_by(scope))
     tasks = [
-        (scope.name, p) for scope in ours for p in range(len(plan.placement.tasks(scope.name)))
+        (scope.name, p)
+        for scope in task_scopes
+        for p in range(len(plan.placement.tasks(scope.name)))
     ]
-    return [actor for task in tasks for actor in parts.tasks(*task)] + parts.services([*asked])
+    return [actor for task in tasks for actor in parts.tasks(*task)] + parts.services([*requested])
 
 
 def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
@@ -202,9 +206,11 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
         from errata.spark_jobs.run import DriverLock, Options, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
-        old = shared.plan  # which would end
+        old = shared.plan  # jobs of this version would end
         plan = replace(old, deployment=replace(old.deployment, version=version))
-        own = replace(shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={})
+        job_shared = replace(
+            shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={}
+        )
         folder = _home(plan, place) / f"spark.v{shared.plan.deployment.version}"
         rights = [
             DriverLock(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes
@@ -213,7 +219,7 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
             for right in rights:  # wait until drivers of the old version have ended
                 right.wait()
             run_jobs(
-                own,
+                job_shared,
                 boxes,
                 session=session,
                 kafka=place.kafka,

@@ -29,10 +29,10 @@ def end(
 
     Records that are written to the topic later are still ingested, as revisions of closed windows.
     """
-    with deployed(net) as found:
-        cluster, plan = found.cluster, found.plan
+    with deployed(net) as deployment:
+        cluster, plan = deployment.cluster, deployment.plan
         ends = declare_end(
-            cluster, plan, found.require_known("source", source, plan.topology.sources)
+            cluster, plan, deployment.require_known("source", source, plan.topology.sources)
         )
         view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
         while view.ends.get(source) != ends:  # the end counts once it can be read
@@ -46,5 +46,5 @@ def end(
         if as_json:
             print_lines([{"source": source, "ends": {str(p): o for p, o in ends.items()}}])
         else:
-            told = ", ".join(f"partition {p} at offset {o}" for p, o in ends.items())
-            typer.echo(f"source {source!r} ends: {told}")
+            positions = ", ".join(f"partition {p} at offset {o}" for p, o in ends.items())
+            typer.echo(f"source {source!r} ends: {positions}")

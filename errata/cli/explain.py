@@ -29,11 +29,11 @@ def explain(net: NetworkArgument, as_json: JsonOption = False) -> None:
     For every source: its partitioning. Then the topics. JSON also has the order in which a scope
     runs its boxes.
     """
-    found = explanation(load(net))
+    explained = explanation(load(net))
     if as_json:
-        print_lines([found])
+        print_lines([explained])
     else:
-        _print(found)
+        _print(explained)
 
 
 def explanation(network: Network) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _source(network: Network, plan: CompiledPlan, name: str) -> dict[str, Any]:
         "rekey": source.rekey,
         "event_time": arc.event_time,
         "partition_by": arc.partition_by,
-        "partition_by_from": _partitioned_why(network, plan, declaration),
+        "partition_by_from": _partitioning_reason(network, plan, declaration),
         "partitions": source.partitions,
         "lateness_ms": source.lateness_ms,
         "idle_after_ms": source.idle_after_ms,
@@ -83,23 +83,23 @@ def _source(network: Network, plan: CompiledPlan, name: str) -> dict[str, Any]:
     }
 
 
-def _partitioned_why(network: Network, plan: CompiledPlan, source: declared.Source) -> str:
+def _partitioning_reason(network: Network, plan: CompiledPlan, source: declared.Source) -> str:
     if source.partition_by is not None:
         return "declared"
-    behind = [
+    grouping = [
         name
         for name, box in network.declarations.items()
         if source.name in plan.topology.sources_of[name]
         and any(box.grouped_by(arc) is not None for arc in box.reads)
     ]
-    if not behind:
-        return "the identity, since no aggregate, lag or lookup is behind it"
+    if not grouping:
+        return "the identity, since no aggregate, lag or lookup is downstream"
     if not plan.topology.arcs[source.name].partition_by:
-        return f"no field is a group of all of {', '.join(behind)}: one partition does all the work"
+        return f"{', '.join(grouping)} have no common group field: one partition does all the work"
     if plan.requested:
         others = ", ".join(dict.fromkeys(map(owner_of, plan.requested)))
-        return f"groups of {behind[0]}; {others} repartitions"
-    return f"the groups that {', '.join(behind)} share"
+        return f"groups of {grouping[0]}; {others} repartitions"
+    return f"the groups that {', '.join(grouping)} share"
 
 
 def _kind(plan: CompiledPlan, name: str) -> str:
@@ -110,7 +110,7 @@ def _kind(plan: CompiledPlan, name: str) -> str:
 
 def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
     box = plan.boxes[name]
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "kind": _kind(plan, name),
         "scope": plan.topology.scope_of(name),
         "input": ", ".join(box.inputs),
@@ -123,24 +123,24 @@ def _box(plan: CompiledPlan, name: str) -> dict[str, Any]:
         "keep_ms": plan.kept_ms.get(name),
     }
     if name not in plan.paths:
-        return found
+        return row
     path = plan.paths[name]
     anchors = [anchor.arc.name for anchor in path.anchors]
-    found |= {
+    row |= {
         "anchor": ", ".join(anchors),
         "pushed_down": {anchor.arc.name: tuple(anchor.pushed) for anchor in path.anchors},
         "radius_ms": max(path.radius_ms(anchor) for anchor in anchors),
     }
     if name not in plan.choices:
-        return found
+        return row
     choice = plan.choices[name]
-    told = " and ".join(map(repr, anchors))
-    legal = {UPSTREAM: f"replays {told}", DOWNSTREAM: f"results are kept on {choice.stored!r}"}
+    replayed = " and ".join(map(repr, anchors))
+    legal = {UPSTREAM: f"replays {replayed}", DOWNSTREAM: f"results are kept on {choice.stored!r}"}
     if name in plan.topology.spark:
-        found |= {"place": "spark", "horizon_ms": plan.topology.spark[name]}
-    return found | {
+        row |= {"place": "spark", "horizon_ms": plan.topology.spark[name]}
+    return row | {
         "mode": choice.mode,
-        "asked": choice.asked,
+        "asked": choice.requested,
         "reason": choice.reason,
         "modes": {
             mode: {"legal": mode not in choice.illegal, "why": choice.illegal.get(mode, why)}
@@ -175,7 +175,7 @@ def _legality(mode: dict[str, Any]) -> str:
     return f"{'yes' if mode['legal'] else 'no'}: {mode['why']}"
 
 
-def _worded(does: dict[str, Any]) -> str:
+def _in_words(does: dict[str, Any]) -> str:
     """Return the definition of a box in words."""
 
     def plain(value: Any) -> str:
@@ -186,8 +186,8 @@ def _worded(does: dict[str, Any]) -> str:
     return "; ".join(f"{what} {plain(value)}" for what, value in does.items() if what != "inputs")
 
 
-def _print(found: dict[str, Any]) -> None:
-    typer.echo(f"network {found['network']}\n")
+def _print(explained: dict[str, Any]) -> None:
+    typer.echo(f"network {explained['network']}\n")
     print_table(
         "sources",
         ["source", "topic", "partitioned by", "which is", "lateness", "idle after", "keep"],
@@ -201,7 +201,7 @@ def _print(found: dict[str, Any]) -> None:
                 as_duration(source["idle_after_ms"]),
                 as_duration(source["keep_ms"]),
             )
-            for name, source in found["sources"].items()
+            for name, source in explained["sources"].items()
         ),
     )
     print_table(
@@ -215,26 +215,28 @@ def _print(found: dict[str, Any]) -> None:
                 box["scope"],
                 box.get("mode"),
                 box.get("anchor"),
-                "for ever"
+                "forever"
                 if box.get("radius_ms", 0) >= FOREVER_MS
                 else as_duration(box.get("radius_ms")),
                 as_duration(box["keep_ms"]),
             )
-            for name, box in found["boxes"].items()
+            for name, box in explained["boxes"].items()
         ),
     )
-    loops = {name: box["does"] for name, box in found["boxes"].items() if box["kind"] == "iterate"}
+    loops = {
+        name: box["does"] for name, box in explained["boxes"].items() if box["kind"] == "iterate"
+    }
     if loops:
         print_table(
             "loops",
             ["loop", "starts with", "rounds", "box", "does"],
             (
-                (name, does["iterate"], does["rounds"], box, _worded(inside))
+                (name, does["iterate"], does["rounds"], box, _in_words(inside))
                 for name, does in loops.items()
                 for box, inside in does["body"].items()
             ),
         )
-    aggregates = {name: box for name, box in found["boxes"].items() if "mode" in box}
+    aggregates = {name: box for name, box in explained["boxes"].items() if "mode" in box}
     if aggregates:
         print_table(
             "modes",
@@ -249,6 +251,6 @@ def _print(found: dict[str, Any]) -> None:
         ["topic", "cleanup", "partitions"],
         (
             (topic["topic"], topic["cleanup"], topic["partitions"] or "as the source's topic")
-            for topic in found["topics"]
+            for topic in explained["topics"]
         ),
     )

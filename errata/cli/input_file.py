@@ -65,19 +65,21 @@ class CsvLines:
         columns = self._read(b"").columns
         fields = list(arc.fields)
         if any(name.startswith((BEFORE, AFTER)) for name in columns):
-            was = {f: BEFORE + f for f in fields if BEFORE + f in columns}
-            now = {f: AFTER + f for f in fields if AFTER + f in columns}
+            before_columns = {f: BEFORE + f for f in fields if BEFORE + f in columns}
+            after_columns = {f: AFTER + f for f in fields if AFTER + f in columns}
             if "op" not in columns:
-                raise CsvError(f"{name}: columns before.x and after.x need an op column besides")
+                raise CsvError(f"{name}: columns before.x and after.x need a column op, too")
         else:
-            now = {f: f for f in fields if f in columns}
-            was = now | {f: OLD + f for f in now if OLD + f in columns}
-        if not was and not now:
+            after_columns = {f: f for f in fields if f in columns}
+            before_columns = after_columns | {
+                f: OLD + f for f in after_columns if OLD + f in columns
+            }
+        if not before_columns and not after_columns:
             raise CsvError(
                 f"{name}: no column is a field of source {arc.name!r}; it has "
                 f"{', '.join(columns)}, the source {', '.join(fields)}"
             )
-        before, after = _side(arc.fields, was), _side(arc.fields, now)
+        before, after = _side(arc.fields, before_columns), _side(arc.fields, after_columns)
         op = pl.col("op").fill_null("") if "op" in columns else pl.lit("insert")
         insert, delete = op == "insert", op == "delete"
         self._line = pl.concat_str(

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.input_file import open_input, read_input
-from errata.cli.output import for_people, print_lines, print_table, shown
+from errata.cli.output import display_values, for_people, print_lines, print_table
 from errata.client.recorded import Recorded, recorded
 from errata.observe.diagnosis import silent_filters
 from errata.processors.compile.registry_fields import resolve
@@ -39,7 +39,7 @@ RECORDS_AN_EPOCH = 10_000
 
 
 class OutputError(ErrataError):
-    """The outputs could not be distinguished."""
+    """Lines of several arcs could not be distinguished."""
 
 
 @command(
@@ -62,11 +62,14 @@ def local(
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Instead of files, take what the sources' topics recorded from this time on.",
+            help="Read the sources' topics from this time on, instead of files.",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="And before this one.")
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="Read the sources' topics up to this time, exclusive."
+        ),
     ] = None,
     revisions: Annotated[
         list[str] | None,
@@ -83,7 +86,7 @@ def local(
         str,
         typer.Option(
             metavar=" | ".join(ON_ERROR),
-            help="What becomes of a tuple that a function of yours raises for.",
+            help="What happens to a tuple for which a function of yours raises.",
         ),
     ] = DEAD_LETTER,
     as_json: JsonOption = False,
@@ -129,13 +132,13 @@ def local(
                 source, file = _source_and_file(text)
                 _check_known(driver, "source", source, driver.plan.topology.sources)
                 stream = stack.enter_context(open_input(file))
-                found = read_input(stream, file=file, arc=driver.plan.topology.sources[source].arc)
-                pieces.append((source, _tracked(found, stream, progress, file)))
+                lines = read_input(stream, file=file, arc=driver.plan.topology.sources[source].arc)
+                pieces.append((source, _tracked(lines, stream, progress, file)))
             play(driver, pieces)
         progress.stop()
-        _tell_refused(driver)
-        for told in silent_filters(driver.plan, driver.counts().values()):
-            complain(told)
+        _print_refused(driver)
+        for note in silent_filters(driver.plan, driver.counts().values()):
+            complain(note)
         several = len({*(revisions or ()), *(table or ())}) > 1
         for arc in dict.fromkeys(revisions or ()):
             _print_revisions(driver, arc, people=people, several=several)
@@ -182,8 +185,8 @@ def replay(
         pieces = recorded(cluster, declaration.topic, from_ms=from_ms, until_ms=until_ms)
         left[name] = chain.from_iterable(map(_cut, pieces))
     while left:
-        for name, found in list(left.items()):
-            piece = next(found, None)
+        for name, pieces in list(left.items()):
+            piece = next(pieces, None)
             if piece is None:
                 del left[name]
             else:
@@ -225,8 +228,8 @@ def _check_outputs(driver: Driver, revisions: list[str], table: list[str]) -> No
         for arc in table:
             if "arc" in arcs[arc].fields:
                 raise OutputError(
-                    f"arc {arc!r} has a field 'arc', by which lines of several arcs are told "
-                    "apart; ask for one arc at a time"
+                    f"arc {arc!r} has a field 'arc', but lines of several arcs need this name for "
+                    "their arc; print one arc at a time"
                 )
 
 
@@ -267,25 +270,25 @@ def _tracked(
 # -------------------------------------------------------------------------------- output
 
 
-def _tell_refused(driver: Driver) -> None:
+def _print_refused(driver: Driver) -> None:
     """Print the dead letters on standard error: a line for each reason, with the first one."""
-    letters = driver.dead_letters()
-    for reason, count in Counter(letter.reason for letter in letters).items():
-        first = next(letter for letter in letters if letter.reason == reason)
+    dead_letters = driver.dead_letters()
+    for reason, count in Counter(dead_letter.reason for dead_letter in dead_letters).items():
+        first = next(dead_letter for dead_letter in dead_letters if dead_letter.reason == reason)
         place = f"record {first.offset + 1} of {first.topic.removeprefix('source.')}: "
         place = "" if first.is_of_box else place
         complain(f"{count} refused, {reason}; the first is {place}{first.detail}")
 
 
 def _print_revisions(driver: Driver, arc: str, *, people: bool, several: bool) -> None:
-    found = driver.revisions(arc)
+    revisions = driver.revisions(arc)
     if not people:
-        print_lines({"arc": arc, **line} if several else line for line in found)
+        print_lines({"arc": arc, **line} if several else line for line in revisions)
         return
     kind = driver.plan.topology.arcs[arc]
     sides = [
-        [line["epoch"], line["op"], side, *shown(kind.fields, line[side])]
-        for line in found
+        [line["epoch"], line["op"], side, *display_values(kind.fields, line[side])]
+        for line in revisions
         for side in ("before", "after")
         if side in line
     ]
@@ -293,9 +296,9 @@ def _print_revisions(driver: Driver, arc: str, *, people: bool, several: bool) -
 
 
 def _print_content(driver: Driver, arc: str, *, people: bool, several: bool) -> None:
-    found = driver.table(arc)
+    tuples = driver.table(arc)
     if not people:
-        print_lines({"arc": arc, **row} if several else row for row in found)
+        print_lines({"arc": arc, **row} if several else row for row in tuples)
         return
     kind = driver.plan.topology.arcs[arc]
-    print_table(arc, kind.visible, [shown(kind.fields, row) for row in found])
+    print_table(arc, kind.visible, [display_values(kind.fields, row) for row in tuples])

@@ -23,30 +23,32 @@ def for_people() -> bool:
     return sys.stdout.isatty()
 
 
-def print_lines(found: Iterable[dict[str, Any]]) -> None:
+def print_lines(lines: Iterable[dict[str, Any]]) -> None:
     """Print JSON lines."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(rows.json_lines(found))
+    sys.stdout.buffer.write(rows.json_lines(lines))
     sys.stdout.buffer.flush()
 
 
 def print_table(
-    title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str = ""
 ) -> None:
     """Print a table; terminal control characters are escaped."""
-    Console(soft_wrap=False).print(table(title, columns, found, caption=caption))
+    Console(soft_wrap=False).print(table(title, columns, rows, caption=caption))
 
 
 def table(
-    title: str, columns: Sequence[str], found: Iterable[Sequence[object]], *, caption: str = ""
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str = ""
 ) -> Table:
     """Return a table; terminal control characters are escaped."""
-    made = Table(title=title, caption=caption or None, title_justify="left", title_style="bold")
+    rich_table = Table(
+        title=title, caption=caption or None, title_justify="left", title_style="bold"
+    )
     for column in columns:
-        made.add_column(column, overflow="fold")
-    for row in found:
-        made.add_row(*map(cell, row))
-    return made
+        rich_table.add_column(column, overflow="fold")
+    for row in rows:
+        rich_table.add_row(*map(cell, row))
+    return rich_table
 
 
 def cell(value: object) -> Text:
@@ -55,9 +57,9 @@ def cell(value: object) -> Text:
     return Text("".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text))
 
 
-def shown(fields: Fields, row: Mapping[str, Any]) -> list[object]:
+def display_values(fields: Fields, row: Mapping[str, Any]) -> list[object]:
     """Return a tuple's values for people: times as UTC, bytes in hexadecimal digits."""
-    found: list[object] = []
+    cells: list[object] = []
     for name, value in row.items():
         kind = fields[name].kind
         if kind == "timestamp-millis":
@@ -65,8 +67,8 @@ def shown(fields: Fields, row: Mapping[str, Any]) -> list[object]:
         elif kind == "timestamp-micros" and value is not None:
             seconds, micros = divmod(value, 1_000_000)
             value = as_time(seconds * 1000) + (f".{micros:06}" if micros else "")
-        found.append(value.hex() if isinstance(value, bytes) else value)
-    return found
+        cells.append(value.hex() if isinstance(value, bytes) else value)
+    return cells
 
 
 def as_time(ms: int | None) -> str:
@@ -79,10 +81,10 @@ def as_time(ms: int | None) -> str:
     if ms is None:
         return ""
     try:
-        found = _EPOCH + timedelta(milliseconds=ms)
+        time = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
         return str(ms)
-    return found.strftime("%Y-%m-%d %H:%M:%S") + (f".{ms % 1000:03}" if ms % 1000 else "")
+    return time.strftime("%Y-%m-%d %H:%M:%S") + (f".{ms % 1000:03}" if ms % 1000 else "")
 
 
 def as_duration(ms: int | None) -> str:

@@ -28,7 +28,7 @@ class NotDeployableError(ErrataError):
 def plan(
     net: NetworkArgument,
     check: Annotated[
-        bool, typer.Option("--check", help="Status 1 if deploying would make or change anything.")
+        bool, typer.Option("--check", help="Status 1 if deploying would create or change anything.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,57 +41,57 @@ def plan(
     network, place = load(net), read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        found = preview(network, place, cluster, registry(cluster, place.registry))
+        planned = preview(network, place, cluster, registry(cluster, place.registry))
     finally:
         cluster.close()
     if as_json or not for_people():
-        print_lines([as_data(found)])
+        print_lines([as_data(planned)])
     else:
-        show(found)
-    if found.refused:
-        raise NotDeployableError(f"`errata deploy {net}` would be refused: {found.refused}")
-    if check and found.does_something:
+        show(planned)
+    if planned.refused:
+        raise NotDeployableError(f"`errata deploy {net}` would be refused: {planned.refused}")
+    if check and planned.does_something:
         raise typer.Exit(1)
 
 
-def as_data(found: Preview) -> dict[str, Any]:
+def as_data(planned: Preview) -> dict[str, Any]:
     """Return a preview as plain data."""
     return {
-        "network": found.network,
-        "deployed": found.deployed,
-        "version": found.version,
-        "does_something": found.does_something,
-        "refused": found.refused or None,
-        "user_topics": [vars(user) for user in found.users],
+        "network": planned.network,
+        "deployed": planned.deployed,
+        "version": planned.version,
+        "does_something": planned.does_something,
+        "refused": planned.refused or None,
+        "user_topics": [vars(user) for user in planned.users],
         "create": [
             {"topic": s.name, "partitions": s.partitions, "settings": dict(s.config)}
-            for s in found.create
+            for s in planned.create
         ],
-        "differ": [vars(difference) for difference in found.differ],
-        "schemas": found.schemas or {},
-        "changes": [vars(change) for change in found.changes],
-        "scopes": [*found.scopes],
-        "sweepers": [*found.sweepers],
-        "jobs": [*found.jobs],
+        "differ": [vars(difference) for difference in planned.differ],
+        "schemas": planned.schemas or {},
+        "changes": [vars(change) for change in planned.changes],
+        "scopes": [*planned.scopes],
+        "sweepers": [*planned.sweepers],
+        "jobs": [*planned.jobs],
     }
 
 
-def show(found: Preview) -> None:
+def show(planned: Preview) -> None:
     """Print a preview as tables; empty tables are left out."""
-    users = [(u.kind, u.topic, u.partitions or "missing") for u in found.users]
+    users = [(u.kind, u.topic, u.partitions or "missing") for u in planned.users]
     _table("users' topics", ["", "topic", "partitions"], users)
-    made = [(s.name, s.partitions, _settings(dict(s.config))) for s in found.create]
-    _table("topics to make", ["topic", "partitions", "settings"], made)
-    differ = [(d.topic, d.key, d.found, d.wanted, d.remedy or "may stay") for d in found.differ]
+    created = [(s.name, s.partitions, _settings(dict(s.config))) for s in planned.create]
+    _table("topics to create", ["topic", "partitions", "settings"], created)
+    differ = [(d.topic, d.key, d.found, d.wanted, d.remedy or "may stay") for d in planned.differ]
     _table("topics that differ", ["topic", "setting", "found", "wanted", "remedy"], differ)
-    schemas = [(s, kind) for s, kind in (found.schemas or {}).items() if kind != SAME]
+    schemas = [(s, kind) for s, kind in (planned.schemas or {}).items() if kind != SAME]
     _table("schemas to register", ["subject", ""], schemas)
-    changes = [(c.kind, c.name, c.before, c.after) for c in found.changes]
+    changes = [(c.kind, c.name, c.before, c.after) for c in planned.changes]
     _table("what changes in the plan", ["", "name", "before", "after"], changes)
-    runs = [("errata run", found.scopes), ("errata sweep", found.sweepers)]
-    runs.append(("errata spark", found.jobs))
+    runs = [("errata run", planned.scopes), ("errata sweep", planned.sweepers)]
+    runs.append(("errata spark", planned.jobs))
     _table("what has to run", ["by", ""], [(by, ", ".join(what)) for by, what in runs if what])
-    Console().print(_summary(found), markup=False, highlight=False)
+    Console().print(_summary(planned), markup=False, highlight=False)
 
 
 def _table(title: str, columns: list[str], rows: list[Any]) -> None:
@@ -103,15 +103,16 @@ def _settings(config: dict[str, str]) -> str:
     return "\n".join(f"{key}={value}" for key, value in config.items())
 
 
-def _summary(found: Preview) -> str:
-    if found.refused:
-        return f"{found.network}: can't be deployed like this"
-    if not found.does_something:
-        return f"{found.network}: version {found.deployed} is deployed; nothing to do"
-    told = "is the first"
-    if found.deployed is not None:
-        told = f"follows {found.deployed}" if found.moves else "stays"
-    return f"{found.network}: version {found.version} {told}; {len(found.create)} topics to make"
+def _summary(planned: Preview) -> str:
+    if planned.refused:
+        return f"{planned.network}: can't be deployed like this"
+    if not planned.does_something:
+        return f"{planned.network}: version {planned.deployed} is deployed; nothing to do"
+    relation = "is the first"
+    if planned.deployed is not None:
+        relation = f"follows {planned.deployed}" if planned.moves else "stays"
+    count = len(planned.create)
+    return f"{planned.network}: version {planned.version} {relation}; {count} topics to create"
 
 
 _group = group(
@@ -135,12 +136,12 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
     try:
         schemas = registry(cluster, place.registry)
         plan = plan_next(load(net), cluster, schemas).plan
-        found = subjects.judged(plan, schemas)
+        verdicts = subjects.judged(plan, schemas)
     finally:
         cluster.close()
-    bad = [verdict for verdict in found if verdict.kind == INCOMPATIBLE]
+    bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
     if as_json or not for_people():
-        print_lines(vars(verdict) for verdict in found)
+        print_lines(vars(verdict) for verdict in verdicts)
     else:
         print_table(
             f"schemas of {plan.network}, version {plan.deployment.version}",
@@ -152,7 +153,7 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
                     v.level,
                     "; ".join(v.reasons),
                 )
-                for v in found
+                for v in verdicts
             ),
         )
     if bad:

@@ -39,7 +39,7 @@ def print_(
         int, typer.Option(min=0, metavar="N", help="Begin at this offset of each partition.")
     ] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="At most so many records.")
+        int | None, typer.Option(min=1, metavar="N", help="Print at most N records.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,37 +47,37 @@ def print_(
 
     Prints partition, offset, timestamp, key and value of each record; tombstones have no value, and
     a value that can't be decoded is printed in base64. Records of arcs and dead letters also show
-    whether they are believed: whether a report of their task covers them. Readers ignore all
-    others; of exact copies one counts.
+    whether they are committed: whether a report of their task covers them (in JSON "believed").
+    Readers ignore all others; of exact copies one counts.
     """
-    with deployed(net) as found:
-        name, believable = topics_of(found).get(topic, ("", False))
+    with deployed(net) as deployment:
+        name, needs_report = topics_of(deployment).get(topic, ("", False))
         if not name:
-            known = ", ".join(topics_of(found))
+            known = ", ".join(topics_of(deployment))
             raise UnknownNameError(
-                f"network {found.plan.network!r} has no topic {topic!r}: it has {known}"
+                f"network {deployment.plan.network!r} has no topic {topic!r}: it has {known}"
             )
-        count = found.cluster.partitions(name)
+        count = deployment.cluster.partitions(name)
         if partition is not None and partition >= count:
             raise UnknownNameError(
                 f"topic {name!r} has no partition {partition}: it has 0 to {count - 1}"
             )
         wanted = range(count) if partition is None else [partition]
         left = limit
-        view = Progress(found.cluster, plan=found.plan) if believable else None
+        view = Progress(deployment.cluster, plan=deployment.plan) if needs_report else None
         for number in wanted:
-            for records in _read(found, TopicPartition(name, number), offset):
+            for records in _read(deployment, TopicPartition(name, number), offset):
                 if view is not None:
                     view.catch_up()  # read after the records, so that its reports cover all of them
-                _print(_judged(records[:left], view), as_json=as_json)
+                _print(_with_coverage(records[:left], view), as_json=as_json)
                 left = None if left is None else left - len(records)
                 if left is not None and left <= 0:
                     return
 
 
-def topics_of(found: DeployedNetwork) -> dict[str, tuple[str, bool]]:
+def topics_of(deployment: DeployedNetwork) -> dict[str, tuple[str, bool]]:
     """Return a network's topics by the user's names, and whether their records need a report."""
-    plan, net = found.plan, found.plan.network
+    plan, net = deployment.plan, deployment.plan.network
     topics = {arc: (plan.deployment.topic(arc), True) for arc in plan.topology.topics}
     topics["progress"] = names.progress_topic(net), False
     topics["plan"] = names.plan_topic(net), False
@@ -92,19 +92,21 @@ def topics_of(found: DeployedNetwork) -> dict[str, tuple[str, bool]]:
 
 
 def _read(
-    found: DeployedNetwork, place: TopicPartition, offset: int
+    deployment: DeployedNetwork, place: TopicPartition, offset: int
 ) -> Iterator[list[dict[str, Any]]]:
-    if offset >= found.cluster.end(place):
+    if offset >= deployment.cluster.end(place):
         return
-    decoder, reader = PlainDecoder(found.registry), found.cluster.reader({place: offset})
+    decoder, reader = PlainDecoder(deployment.registry), deployment.cluster.reader({place: offset})
     try:
-        for records in catch_up(found.cluster, reader, place):
+        for records in catch_up(deployment.cluster, reader, place):
             yield decoder.records(records)
     finally:
         reader.close()
 
 
-def _judged(records: list[dict[str, Any]], view: Progress | None) -> Iterator[dict[str, Any]]:
+def _with_coverage(
+    records: list[dict[str, Any]], view: Progress | None
+) -> Iterator[dict[str, Any]]:
     """Yield records; those of arcs and dead letters say whether a report covers them."""
     for record in records:
         value = record["value"]
@@ -123,12 +125,14 @@ def _print(records: Iterator[dict[str, Any]], *, as_json: bool) -> None:
         line = Text(f"{record['partition']}:{record['offset']} ", style="bold")
         line.append(f"{as_time(record['time_ms'])} ", style="dim")
         if "believed" in record:
-            line.append(*(("believed ", "green") if record["believed"] else ("dead ", "red")))
-        line.append_text(cell(f"{_told(record['key'])}  {_told(record['value'])}"))
+            line.append(
+                *(("committed ", "green") if record["believed"] else ("uncommitted ", "red"))
+            )
+        line.append_text(cell(f"{_text(record['key'])}  {_text(record['value'])}"))
         console.print(line)
 
 
-def _told(content: Any) -> str:
+def _text(content: Any) -> str:
     if content is None:
         return "-"
     return content if isinstance(content, str) else rows.json_line(content).decode()

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, deployed
-from errata.cli.output import cell, for_people, print_lines, print_table, shown
-from errata.cli.spark import ConfOption, MasterOption, given_settings
+from errata.cli.output import cell, display_values, for_people, print_lines, print_table
+from errata.cli.spark import ConfOption, MasterOption, spark_settings
 from errata.client import rows
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
@@ -63,30 +63,30 @@ def reconcile(
     Results of tuples that retention may have removed are left out. Exit status 0 if there is no
     difference, 1 if there is one or an arc could not be audited.
     """
-    settings = given_settings(conf)
+    settings = spark_settings(conf)
     check_packages()
-    with deployed(net) as found:
-        place, plan = read_settings(), found.plan
-        view = Reports(found.cluster, plan=plan)
+    with deployed(net) as deployment:
+        place, plan = read_settings(), deployment.plan
+        view = Reports(deployment.cluster, plan=plan)
         view.catch_up()
         auditor = Auditor(view, place.compaction_lag_ms)
-        there = auditor.arcs()
+        exclusions = auditor.arcs()
         wanted = list(
-            map(auditor.require, dict.fromkeys(arc or (a for a in there if not there[a])))
+            map(auditor.require, dict.fromkeys(arc or (a for a in exclusions if not exclusions[a])))
         )
-        for name in there if arc is None else ():
-            if there[name]:
-                complain(f"left out: {there[name]}")
+        for name in exclusions if arc is None else ():
+            if exclusions[name]:
+                complain(f"left out: {exclusions[name]}")
         if not wanted:
             raise NotAuditableError(
-                f"network {plan.network!r} has no arc that can be audited: boxes write to topics "
-                "what other scopes read, and arcs with keep="
+                f"network {plan.network!r} has no arc that can be audited: a box writes its arc to "
+                "a topic only if another scope reads it, or with keep=; give an arc keep="
             )
         if as_of is not None:  # report a wrong epoch before Spark is started
             for name in wanted:
                 auditor.as_of(name, requested=as_of)
-        found.require_order()
-        read = Arcs.of(plan, place.kafka, found.registry)
+        deployment.require_order()
+        read = Arcs.of(plan, place.kafka, deployment.registry)
         pickle_by_value(load(net))
         home = place.state / plan.network / plan.deployment.id
         session = open_session(
@@ -98,14 +98,14 @@ def reconcile(
         try:
             audit = Audit(auditor, read, session)
             findings = _audited(audit, wanted, as_of=as_of, sample=sample)
-            wrong = _tell(
+            wrong = _print_findings(
                 plan.network, plan.topology.arcs, findings, as_json=as_json or not for_people()
             )
         finally:
             session.stop()
     if wrong:
         complain(
-            f"{len(wrong)} of {len(wanted)} arcs differ from what their inputs give: "
+            f"{len(wrong)} of {len(wanted)} arcs differ from their recomputed content: "
             f"{', '.join(wrong)}"
         )
         raise typer.Exit(1)
@@ -127,7 +127,7 @@ def _audited(audit: Audit, arcs: list[str], *, as_of: int | None, sample: int) -
             bar.advance(task)
 
 
-def _tell(
+def _print_findings(
     network: str, arcs: dict[str, Arc], findings: Iterator[Finding], *, as_json: bool
 ) -> list[str]:
     """Print findings; return the arcs that differ."""
@@ -142,7 +142,7 @@ def _tell(
     console = Console(soft_wrap=True, highlight=False)
     for finding in known:
         for sample in samples(arcs[finding.arc], finding):
-            console.print(told(arcs[finding.arc], finding.arc, sample))
+            console.print(difference_line(arcs[finding.arc], finding.arc, sample))
     return [finding.arc for finding in known if finding.differences]
 
 
@@ -178,17 +178,19 @@ def samples(kind: Arc, finding: Finding) -> Iterator[dict[str, Any]]:
     sides = [
         rows.tuples(kind, finding.samples, prefix=side) for side in (frames.BEFORE, frames.AFTER)
     ]
-    for op, said, made in zip(finding.samples["op"].to_list(), *sides, strict=True):
+    for op, actual, recomputed in zip(finding.samples["op"].to_list(), *sides, strict=True):
         name = frames.OPS[op]
-        there = said if name != "insert" else made
+        shown_side = actual if name != "insert" else recomputed
         yield {
             "status": _STATUS[name],
-            "identity": {field: there[field] for field in kind.identity if field in there},
+            "identity": {
+                field: shown_side[field] for field in kind.identity if field in shown_side
+            },
             "fields": {
-                field: {"arc": said[field], "recomputed": made[field]}
-                for field in there
+                field: {"arc": actual[field], "recomputed": recomputed[field]}
+                for field in shown_side
                 if field not in kind.identity
-                and (name != "replace" or not _equal(said[field], made[field]))
+                and (name != "replace" or not _equal(actual[field], recomputed[field]))
             },
         }
 
@@ -197,7 +199,7 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))  # NaN equals NaN
 
 
-def told(kind: Arc, arc: str, sample: dict[str, Any]) -> Text:
+def difference_line(kind: Arc, arc: str, sample: dict[str, Any]) -> Text:
     """Return a difference as a line for people.
 
     Example:
@@ -205,11 +207,11 @@ def told(kind: Arc, arc: str, sample: dict[str, Any]) -> Text:
         >>> kind = Arc("a", {"k": FieldType("string"), "n": FieldType("long")}, ("k",), "k", ())
         >>> fields = {"n": {"arc": 5, "recomputed": 6}}
         >>> sample = {"status": "different", "identity": {"k": "x"}, "fields": fields}
-        >>> print(told(kind, "sums", sample))
-        sums different k=x  n: the arc says 5, recomputed 6
+        >>> print(difference_line(kind, "sums", sample))
+        sums different k=x  n: the arc has 5, recomputed 6
     """
     identity = sample["identity"]
-    names = zip(identity, shown(kind.fields, identity), strict=True)
+    names = zip(identity, display_values(kind.fields, identity), strict=True)
     line = Text(f"{arc} ", style="bold")
     line.append(f"{sample['status']} ", style="red")
     line.append_text(cell(" ".join(f"{name}={value}" for name, value in names)))
@@ -220,13 +222,13 @@ def told(kind: Arc, arc: str, sample: dict[str, Any]) -> Text:
 
 def _pairs(kind: Arc, sample: dict[str, Any]) -> Iterator[str]:
     fields = sample["fields"]
-    said, made = (
-        shown(kind.fields, {name: pair[side] for name, pair in fields.items()})
+    actual, recomputed = (
+        display_values(kind.fields, {name: pair[side] for name, pair in fields.items()})
         for side in ("arc", "recomputed")
     )
-    for name, one, other in zip(fields, said, made, strict=True):
+    for name, one, other in zip(fields, actual, recomputed, strict=True):
         if sample["status"] == "different":
-            yield f"{name}: the arc says {_value(one)}, recomputed {_value(other)}"
+            yield f"{name}: the arc has {_value(one)}, recomputed {_value(other)}"
         else:
             yield f"{name} {_value(other if sample['status'] == 'missing' else one)}"
 

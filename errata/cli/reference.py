@@ -37,9 +37,9 @@ your shell.
 | exit status | meaning |
 |---|---|
 | 0 | success |
-| 1 | a fault that the message explains |
+| 1 | an error that the message explains |
 | 2 | wrong usage |
-| 70 | a fault of Errata's own |
+| 70 | an internal error of Errata |
 | 75 | a call or a commit hung after its broker was lost; a supervisor starts the process again |
 | 130 | Ctrl-C |
 | 141 | the reader of the output stopped reading |
@@ -57,18 +57,20 @@ def commands_page() -> str:
     rows = [f"| [`{path}`](#{_anchor(path)}) | {_first(about)} |" for path, _, about in commands]
     contents = "| command | does |\n|---|---|\n" + "\n".join(rows) + "\n"
     return (
-        _COMMANDS_INTRO + contents + "".join(_section(path, found) for path, found, _ in commands)
+        _COMMANDS_INTRO
+        + contents
+        + "".join(_section(path, command) for path, command, _ in commands)
     )
 
 
 def _commands(path: str, group: Any) -> Iterator[tuple[str, Any, str]]:
     """Yield the commands below a group: command line, command, and help."""
     for name, command in group.commands.items():
-        called = f"{path} {name}"
+        full_name = f"{path} {name}"
         if hasattr(command, "commands"):
-            yield from _commands(called, command)
+            yield from _commands(full_name, command)
         else:
-            yield called, command, _plain(command.help or "")
+            yield full_name, command, _plain(command.help or "")
 
 
 def _section(path: str, command: Any) -> str:
@@ -77,7 +79,7 @@ def _section(path: str, command: Any) -> str:
     usage = " ".join([path, *map(_usage, arguments), *(["[OPTIONS]"] if options else [])])
     parts = [f"\n## `{path}`\n", _wrapped(_plain(command.help or "")), f"    {usage}\n"]
     rows = [f"| `{_name(p)}` | {_about(p)} |" for p in arguments]
-    rows += [f"| {_spelled(p)} | {_about(p)} |" for p in options]
+    rows += [f"| {_option_names(p)} | {_about(p)} |" for p in options]
     if rows:
         parts.append("| argument or option | meaning |\n|---|---|\n" + "\n".join(rows) + "\n")
     if command.epilog:
@@ -102,7 +104,7 @@ def _usage(argument: Any) -> str:
     return name if argument.required else f"[{name}]"
 
 
-def _spelled(option: Any) -> str:
+def _option_names(option: Any) -> str:
     names = [*option.opts, *option.secondary_opts]
     value = "" if option.is_flag or option.count else f" {_value(option)}"
     return ", ".join(f"`{name}{value}`" for name in names).replace("|", "\\|")
@@ -114,14 +116,14 @@ def _value(option: Any) -> str:
 
 
 def _about(parameter: Any) -> str:
-    told = _cell(_plain(getattr(parameter, "help", None) or ""))
-    if getattr(parameter, "multiple", False) and "repeated" not in told:
-        told += " May be repeated."
+    text = _cell(_plain(getattr(parameter, "help", None) or ""))
+    if getattr(parameter, "multiple", False) and "repeated" not in text:
+        text += " May be repeated."
     default = parameter.default
     shown = getattr(parameter, "show_default", True) is not False
     if shown and default not in (None, (), [], "", False, True) and not callable(default):
-        told += f" Default: `{getattr(default, 'value', default)}`."
-    return told.strip()
+        text += f" Default: `{getattr(default, 'value', default)}`."
+    return text.strip()
 
 
 def _plain(text: str) -> str:
@@ -214,10 +216,12 @@ METRICS: tuple[Metric, ...] = tuple(metric for _, group in _GROUPS for metric in
 
 def metrics_page() -> str:
     """Return the page of all metrics."""
-    return _METRICS_INTRO + "".join(f"\n## {name}\n\n{_listed(group)}" for name, group in _GROUPS)
+    return _METRICS_INTRO + "".join(
+        f"\n## {name}\n\n{_metrics_table(group)}" for name, group in _GROUPS
+    )
 
 
-def _listed(metrics: Sequence[Metric]) -> str:
+def _metrics_table(metrics: Sequence[Metric]) -> str:
     lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     for metric in metrics:
         labels = ", ".join(f"`{name}`" for name in metric.labels)

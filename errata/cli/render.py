@@ -28,7 +28,7 @@ from errata.topics.kafka import KafkaCluster
 from errata.topics.registry_server import registry
 from errata.topics.settings import TopicSpec
 
-_MADE = "# Made by `errata render"
+_MARK = "# Made by `errata render"
 
 
 class What(StrEnum):
@@ -46,20 +46,22 @@ _FILES = {
 }
 
 
-class NotOursError(ErrataError):
-    """A file to be written exists, and was not made by `errata render`."""
+class ForeignFileError(ErrataError):
+    """A file to be written exists, and `errata render` did not write it."""
 
 
 @command("render", example="errata render k8s tape.py --image registry/tape:1 -o deploy")
 def render(
-    what: Annotated[What, typer.Argument(metavar="k8s|topics|compose", help="What to make.")],
+    what: Annotated[What, typer.Argument(metavar="k8s|topics|compose", help="What to write.")],
     net: NetworkArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write a file there; else print it."),
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Write a file to this folder; else print it."
+        ),
     ] = None,
     image: Annotated[
-        str, typer.Option(help="The image of all processes: Errata's, or one made from it.")
+        str, typer.Option(help="The image of all processes: Errata's, or one built from it.")
     ] = "errata:dev",
     replicas: Annotated[
         list[str] | None,
@@ -80,24 +82,24 @@ def render(
     secrets: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Secret with those that are secret; NET-secrets by default."
+            metavar="NAME", help="Secret with the settings that are secret; NET-secrets by default."
         ),
     ] = None,
     disk: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of the volume of a sweeper, or of Spark.")
+        str, typer.Option(metavar="SIZE", help="Size of the volume of a sweeper or of Spark.")
     ] = "10Gi",
     kafka: Annotated[
         str, typer.Option(metavar="NAME", help="Strimzi's name of the Kafka cluster.")
     ] = "kafka",
     copies: Annotated[
         int | None,
-        typer.Option(min=1, help="Copies of a topic's partitions; the broker's default if none."),
+        typer.Option(min=1, help="Replication factor of topics; the broker's by default."),
     ] = None,
     source: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SOURCE=N",
-            help="Partitions of a source's topic; for a first version, with no cluster to ask.",
+            help="Partitions of a source's topic, to render a first version without a cluster.",
         ),
     ] = None,
 ) -> None:
@@ -109,24 +111,25 @@ def render(
     file is included; a network in a module has to be in the image.
     """
     network = load(net)
-    found: Sequence[dict[str, Any]]
+    documents: Sequence[dict[str, Any]]
     if what is What.TOPICS:
         specs = _specs(network, _counts(source, "--source"))
-        found = [*topic_resources(specs, cluster=kafka, copies=copies)]
+        documents = [*topic_resources(specs, cluster=kafka, copies=copies)]
     else:
         code = code_of(net)
-        of = _plan(network)
+        plan = _plan(network)
         processes = roles(
-            of, code.reference, replicas=_counts(replicas, "--replicas", least=0), master=master
+            plan, code.reference, replicas=_counts(replicas, "--replicas", least=0), master=master
         )
-        found = [compose_file(processes, code=code, image=image, folder=output or Path())]
+        documents = [compose_file(processes, code=code, image=image, folder=output or Path())]
         if what is What.K8S:
             label = labels([network.name])[network.name]
-            given, hidden = settings or f"{label}-settings", secrets or f"{label}-secrets"
-            wanted = Parameters(network.name, code, image, given, hidden, disk)
-            found = [*manifests(wanted, processes)]
-    told = f"{_MADE} {what} {net}`: change the network, or the options, and make it again.\n"
-    text = told + "---\n".join(map(to_yaml, found))
+            settings_name = settings or f"{label}-settings"
+            secrets_name = secrets or f"{label}-secrets"
+            wanted = Parameters(network.name, code, image, settings_name, secrets_name, disk)
+            documents = [*manifests(wanted, processes)]
+    header = f"{_MARK} {what} {net}`: change the network or the options, and render it again.\n"
+    text = header + "---\n".join(map(to_yaml, documents))
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -157,10 +160,10 @@ def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        found = plan_next(network, cluster, registry(cluster, place.registry))
+        upgrade = plan_next(network, cluster, registry(cluster, place.registry))
     finally:
         cluster.close()
-    plans = [plan for plan in (found.old, found.plan) if plan is not None]
+    plans = [plan for plan in (upgrade.old, upgrade.plan) if plan is not None]
     specs = [
         s for plan in plans for s in topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms)
     ]
@@ -179,21 +182,21 @@ def _placed(plan: CompiledPlan, counts: Mapping[str, int]) -> CompiledPlan:
 
 def _counts(pairs: Sequence[str] | None, option: str, *, least: int = 1) -> dict[str, int]:
     """Return counts by name; the name is "" for a count without one."""
-    found = {}
+    counts = {}
     for pair in pairs or ():
         name, _, count = pair.rpartition("=")
         if not count.isascii() or not count.isdigit() or int(count) < least:
             raise typer.BadParameter(
                 f"{pair!r} needs a whole number, {least} at least", param_hint=option
             )
-        found[name] = int(count)
-    return found
+        counts[name] = int(count)
+    return counts
 
 
 def _write(path: Path, text: str) -> None:
-    if path.exists() and not path.read_bytes().startswith(_MADE.encode()):
-        raise NotOursError(
-            f"{str(path)!r} is there, and was not made by `errata render`; move it, or "
+    if path.exists() and not path.read_bytes().startswith(_MARK.encode()):
+        raise ForeignFileError(
+            f"file {str(path)!r} exists, and `errata render` did not write it; move it, or "
             "name another folder"
         )
     path.write_text(text, encoding="utf-8")

@@ -17,9 +17,9 @@ from errata.settings.place import read_settings
 from errata.topics.kafka import KafkaCluster
 
 _WARNING = (
-    "All history, results and dead letters in these topics are lost. A new start makes them again "
-    "from what the sources' topics still hold, and writes all results to the sinks again. State "
-    "folders of other machines are not seen from here."
+    "All history, results and dead letters in these topics are lost. A new start creates them "
+    "again from the records that the sources' topics still hold, and writes all results to the "
+    "sinks again. State folders on other machines are not deleted."
 )
 
 
@@ -35,7 +35,8 @@ class NotConfirmedError(ErrataError):
 def reset(
     net: NetworkArgument,
     yes: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The network's name: it is not asked for.")
+        str | None,
+        typer.Option(metavar="NAME", help="The network's name; confirms without a prompt."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
@@ -44,7 +45,7 @@ def reset(
         bool, typer.Option("--sinks", help="Delete the topics of its sinks, too.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on though processes of it seem to run.")
+        bool, typer.Option("--force", help="Continue even if its processes seem to run.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,47 +57,47 @@ def reset(
     network, place = load(net), read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        found = remains(network, place, cluster, sinks=sinks)
+        remaining = remains(network, place, cluster, sinks=sinks)
     finally:
         cluster.close()
     people = for_people() and not as_json
     if people:
-        _show(found)
+        _show(remaining)
     else:
-        print_lines([vars(found) | {"folder": found.folder and str(found.folder)}])
-    if dry_run or found.is_empty:
+        print_lines([vars(remaining) | {"folder": remaining.folder and str(remaining.folder)}])
+    if dry_run or remaining.is_empty:
         return
-    if found.running and not force:
+    if remaining.running and not force:
         raise StillRunningError(
-            f"processes of network {found.network!r} run ({'; '.join(found.running)}); end them "
-            "first, or give --force if they are gone"
+            f"processes of network {remaining.network!r} run ({'; '.join(remaining.running)}); end "
+            "them first, or give --force if they have ended"
         )
-    _confirm(found.network, yes)
-    for done in delete_remains(found, place):
+    _confirm(remaining.network, yes)
+    for done in delete_remains(remaining, place):
         typer.echo(done, err=True)
 
 
-def _show(found: Remains) -> None:
-    rows = [("topic", topic) for topic in found.topics]
-    rows += [("consumer group", group) for group in found.groups]
-    rows += [("state folder", str(found.folder))] if found.folder else []
+def _show(remaining: Remains) -> None:
+    rows = [("topic", topic) for topic in remaining.topics]
+    rows += [("consumer group", group) for group in remaining.groups]
+    rows += [("state folder", str(remaining.folder))] if remaining.folder else []
     if not rows:
-        Console().print(f"nothing is left of network {found.network!r}", markup=False)
+        Console().print(f"nothing is left of network {remaining.network!r}", markup=False)
         return
-    print_table(f"{found.network}: this would be deleted", ["", "name"], rows, caption=_WARNING)
+    print_table(f"{remaining.network}: this would be deleted", ["", "name"], rows, caption=_WARNING)
 
 
-def _confirm(name: str, given: str | None) -> None:
+def _confirm(name: str, typed: str | None) -> None:
     """Check that the user has typed the network's name.
 
     Raises:
         NotConfirmedError: If they have not.
     """
-    if given is None:
+    if typed is None:
         if not sys.stdin.isatty():
             raise NotConfirmedError(
                 f"nothing is deleted: give --yes {name}, or run it on a terminal"
             )
-        given = typer.prompt("Type the network's name to delete all of this", default="")
-    if given != name:
-        raise NotConfirmedError(f"nothing is deleted; needs the name {name!r}, found {given!r}")
+        typed = typer.prompt("Type the network's name to delete all of this", default="")
+    if typed != name:
+        raise NotConfirmedError(f"nothing is deleted; needs the name {name!r}, found {typed!r}")

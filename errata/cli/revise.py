@@ -17,7 +17,7 @@ from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command, deployed, source_names
 from errata.cli.output import for_people, print_lines
-from errata.cli.tail import told
+from errata.cli.tail import revision_line
 from errata.client import rows
 from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.client.what_if import Content, consequences, content_of
@@ -41,7 +41,7 @@ class RefusedRevisionError(ErrataError):
     """A revision does not match the content of its source, or is malformed."""
 
 
-def given_fields(source: Source, text: str | None, sets: list[str]) -> dict[str, Any]:
+def parse_fields(source: Source, text: str | None, sets: list[str]) -> dict[str, Any]:
     """Return the fields of a command line, as JSON values.
 
     Args:
@@ -52,37 +52,37 @@ def given_fields(source: Source, text: str | None, sets: list[str]) -> dict[str,
     Raises:
         RefusedRevisionError: If the source has no such field.
     """
-    found: Any = {}
+    fields: Any = {}
     if text is not None:
         try:
-            found = json.loads(text, parse_float=Decimal)
+            fields = json.loads(text, parse_float=Decimal)
         except (ValueError, RecursionError) as error:
             raise typer.BadParameter(f"the tuple is not JSON: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             raise typer.BadParameter("the tuple needs to be a JSON object, as {...}")
     for part in sets:
         name, equals, value = part.partition("=")
         if not equals:
             raise typer.BadParameter(f"{part!r} needs the form FIELD=VALUE", param_hint="--set")
-        found[name] = _value(_field(source, name), value)
-    for name in found:
+        fields[name] = _value(_field(source, name), value)
+    for name in fields:
         _field(source, name)
-    return dict(found)
+    return dict(fields)
 
 
-def given_identity(source: Source, given: dict[str, Any], keys: list[str]) -> dict[str, Any]:
+def parse_identity(source: Source, fields: dict[str, Any], keys: list[str]) -> dict[str, Any]:
     """Return the identity of a command line, as JSON values.
 
     Args:
         source: The source that has the identity.
-        given: The fields of the command line.
+        fields: The fields of the command line.
         keys: The value of the identity, or ``FIELD=VALUE`` for each of its fields.
 
     Raises:
         RefusedRevisionError: If the identity is incomplete, or the fields contradict it.
     """
     names = source.arc.identity
-    found = {name: given[name] for name in names if name in given}
+    identity = {name: fields[name] for name in names if name in fields}
     for part in keys:
         name, equals, value = part.partition("=")
         if not equals or name not in names:
@@ -92,20 +92,20 @@ def given_identity(source: Source, given: dict[str, Any], keys: list[str]) -> di
                     param_hint="--key",
                 )
             name, value = names[0], part
-        meant = _value(_field(source, name), value)
-        if name in given and str(given[name]) != str(meant):
+        parsed = _value(_field(source, name), value)
+        if name in fields and str(fields[name]) != str(parsed):
             raise RefusedRevisionError(
                 f"the tuple {part!r} of source {source.arc.name!r} can't become "
-                f"{name}={given[name]}: a replace keeps the identity; delete it and insert another"
+                f"{name}={fields[name]}: a replace keeps the identity; delete it and insert another"
             )
-        found[name] = meant
-    missing = [name for name in names if found.get(name) is None]
+        identity[name] = parsed
+    missing = [name for name in names if identity.get(name) is None]
     if missing:
         raise RefusedRevisionError(
             f"a revision of source {source.arc.name!r} needs its identity, "
-            f"{', '.join(missing)}: give --key, or it in the JSON tuple"
+            f"{', '.join(missing)}: give --key, or the fields in the JSON tuple"
         )
-    return found
+    return identity
 
 
 def _field(source: Source, name: str) -> FieldType:
@@ -157,7 +157,7 @@ def revise(
         list[str] | None,
         typer.Option(
             metavar="K",
-            help="Which tuple: the value of its identity, or FIELD=VALUE for each of its fields.",
+            help="The identity of the tuple: its value, or FIELD=VALUE for each of its fields.",
         ),
     ] = None,
     set_: Annotated[
@@ -169,7 +169,7 @@ def revise(
         typer.Option(min=0, metavar="N", help="The partition of the source's topic to send to."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change, and send nothing.")
+        bool, typer.Option("--dry-run", help="Print what would change; send nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -184,48 +184,48 @@ def revise(
     """
     if op not in frames.OPS:
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
-    with deployed(net) as found:
-        kind = found.plan.topology.sources[
-            found.require_known("source", source, found.plan.topology.sources)
+    with deployed(net) as deployment:
+        kind = deployment.plan.topology.sources[
+            deployment.require_known("source", source, deployment.plan.topology.sources)
         ]
-        given = given_fields(kind, tuple_, set_ or [])
-        identity = given_identity(kind, given, key or [])
-        progress = current(found.cluster, found.plan)
-        intake = _Reader(found, kind)
+        fields = parse_fields(kind, tuple_, set_ or [])
+        identity = parse_identity(kind, fields, key or [])
+        progress = current(deployment.cluster, deployment.plan)
+        intake = _Reader(deployment, kind)
         wanted = intake.identity(identity)
         content = content_of(progress, intake.codec, identities=None if dry_run else wanted)
-        revision, last = _revision(intake, content, op, identity | given, wanted)
-        place, why = place_of(found, kind, revision, last, partition)
+        revision, last = _revision(intake, content, op, identity | fields, wanted)
+        place, why = place_of(deployment, kind, revision, last, partition)
         offset = None
         if not dry_run:
             now_ms = time.time_ns() // 1_000_000
-            records = source_records(kind, revision, registry=found.registry, time_ms=now_ms)
-            offset = deliver(found.cluster, [Parcel(place, *record) for record in records])[0]
+            records = source_records(kind, revision, registry=deployment.registry, time_ms=now_ms)
+            offset = deliver(deployment.cluster, [Parcel(place, *record) for record in records])[0]
         if why == "key":
             complain(
                 f"{source!r} has no tuple of this identity, so its partition was taken from the "
-                f"hash of its key: {place.partition}; if the topic's own producer puts it "
-                "elsewhere, give --partition"
+                f"hash of its key: {place.partition}; if the topic's producer chooses "
+                "another one, give --partition"
             )
         (line,) = _lines(kind.arc, revision)
         people = for_people() and not as_json
         sent = {"topic": place.topic, "partition": place.partition, "offset": offset}
         _show(kind, line, sent, people=people)
         if dry_run:
-            _show_consequences(found, progress, kind, content, revision, people=people)
+            _show_consequences(deployment, progress, kind, content, revision, people=people)
 
 
 class _Reader:
     """Decodes the user's tuple as ingest decodes a record."""
 
-    def __init__(self, found: DeployedNetwork, source: Source) -> None:
-        self.source, self.codec = source, found.codec(source.arc.name)
+    def __init__(self, deployment: DeployedNetwork, source: Source) -> None:
+        self.source, self.codec = source, deployment.codec(source.arc.name)
         self._intake = Intake(replace(source, envelope="native", format="json"), self.codec)
 
-    def identity(self, given: dict[str, Any]) -> pl.DataFrame:
+    def identity(self, identity: dict[str, Any]) -> pl.DataFrame:
         """Return an identity as a frame of one row."""
-        found = self.revision({"op": "delete", "before": given})
-        return frames.identities(found, self.source.arc.identity)
+        revision = self.revision({"op": "delete", "before": identity})
+        return frames.identities(revision, self.source.arc.identity)
 
     def revision(self, line: dict[str, Any]) -> pl.DataFrame:
         """Return a native revision as a frame of one row.
@@ -233,18 +233,18 @@ class _Reader:
         Raises:
             RefusedRevisionError: If ingest would refuse it.
         """
-        found = self._intake.decode([rows.json_line(line)])
-        if found.refused:
-            refusal = found.refused[0]
+        decoded = self._intake.decode([rows.json_line(line)])
+        if decoded.refused:
+            refusal = decoded.refused[0]
             raise RefusedRevisionError(
                 f"source {self.source.arc.name!r} would refuse this, {refusal.reason}: "
                 f"{refusal.detail}"
             )
-        return found.frame.select(list(frames.schema(self.source.arc.fields)))
+        return decoded.frame.select(list(frames.schema(self.source.arc.fields)))
 
 
 def _revision(
-    intake: _Reader, content: Content, op: str, given: dict[str, Any], wanted: pl.DataFrame
+    intake: _Reader, content: Content, op: str, fields: dict[str, Any], wanted: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the revision, and the last revision of its identity in the arc, if any."""
     arc = intake.source.arc
@@ -252,64 +252,66 @@ def _revision(
     named = frames.identities(content.last, identity).with_row_index("@row")
     last = content.last[named.join(wanted, on=identity, how="semi")["@row"]]
     held = frames.entering(last, list(arc.fields))
-    told = ", ".join(f"{name}={given[name]}" for name in identity)
+    identity_text = ", ".join(f"{name}={fields[name]}" for name in identity)
     if op == "insert":
         if held.height:
             raise RefusedRevisionError(
-                f"source {arc.name!r} holds {told} already: {rows.tuples(arc, held)[0]}; "
+                f"source {arc.name!r} holds {identity_text} already: {rows.tuples(arc, held)[0]}; "
                 "use replace"
             )
-        return intake.revision({"op": op, "after": given}), last
+        return intake.revision({"op": op, "after": fields}), last
     if held.is_empty():
-        seen = "none of them of it"
+        seen = "none of them of this tuple"
         if last.height:
             seen = f"and its last one, in epoch {last['epoch'][0]}, deletes it"
         raise RefusedRevisionError(
-            f"source {arc.name!r} holds no tuple {told}: {content.read} revisions of its arc were "
-            f"read, {seen}; use insert"
+            f"source {arc.name!r} holds no tuple {identity_text}: {content.read} revisions of its "
+            f"arc were read, {seen}; use insert"
         )
     before = rows.tuples(arc, held)[0]
     if op == "delete":
         return intake.revision({"op": op, "before": before}), last
-    after = before | given
+    after = before | fields
     revision = intake.revision({"op": op, "before": before, "after": after})
     if all(revision[f"before.{n}"].eq_missing(revision[f"after.{n}"]).all() for n in arc.fields):
-        raise RefusedRevisionError(f"source {arc.name!r} holds {told} just so: nothing changes")
+        raise RefusedRevisionError(
+            f"source {arc.name!r} holds {identity_text} with these values: nothing changes"
+        )
     return revision, last
 
 
 def place_of(
-    found: DeployedNetwork,
+    deployment: DeployedNetwork,
     source: Source,
     revision: pl.DataFrame,
     last: pl.DataFrame,
-    asked: int | None,
+    requested: int | None,
 ) -> tuple[TopicPartition, str]:
     """Return the partition of the source's topic to send to, and how it was determined.
 
     Args:
-        found: The network of the source.
+        deployment: The network of the source.
         source: The source whose topic is sent to.
         revision: The revision to send.
         last: The last revision of its identity, if any; the task in it determines the partition.
-        asked: The partition that the user asks for, if any.
+        requested: The partition that the user requests, if any.
     """
-    count = found.plan.placement.topic_partitions[source.arc.name]
-    if asked is not None:
-        if asked >= count:
+    count = deployment.plan.placement.topic_partitions[source.arc.name]
+    if requested is not None:
+        if requested >= count:
             raise RefusedRevisionError(
-                f"topic {source.topic!r} has no partition {asked}: it has 0 to {count - 1}"
+                f"topic {source.topic!r} has no partition {requested}: it has 0 to {count - 1}"
             )
-        return TopicPartition(source.topic, asked), "option"
+        return TopicPartition(source.topic, requested), "option"
     writer = TaskId.parse_or_none(last["task"][0]) if last.height else None
-    own = ScopeId.of_source(source.arc.name)
-    if writer is not None and writer.scope == own and writer.partition < count:
+    source_scope = ScopeId.of_source(source.arc.name)
+    if writer is not None and writer.scope == source_scope and writer.partition < count:
         return TopicPartition(source.topic, writer.partition), "arc"
     if count == 1:
         return TopicPartition(source.topic, 0), "only"
     if source.rekey:
         return TopicPartition(source.topic, 0), "any"
-    key, _ = source_records(source, revision, registry=found.registry, time_ms=0)[0]
+    key, _ = source_records(source, revision, registry=deployment.registry, time_ms=0)[0]
     return TopicPartition(source.topic, int(partitions([key], count)[0])), "key"
 
 
@@ -317,14 +319,14 @@ def _show(source: Source, line: dict[str, Any], sent: dict[str, Any], *, people:
     if not people:
         print_lines([line | sent])
         return
-    _print_told(source.arc, line)
+    _print_revision(source.arc, line)
     where = f"{sent['topic']}, partition {sent['partition']}"
     offset = sent["offset"]
     typer.echo(f"not sent; would go to {where}" if offset is None else f"sent: {where} at {offset}")
 
 
 def _show_consequences(
-    found: DeployedNetwork,
+    deployment: DeployedNetwork,
     progress: Progress,
     source: Source,
     content: Content,
@@ -332,9 +334,9 @@ def _show_consequences(
     *,
     people: bool,
 ) -> None:
-    plan = found.plan
+    plan = deployment.plan
     contents = {
-        name: content if name == source.arc.name else content_of(progress, found.codec(name))
+        name: content if name == source.arc.name else content_of(progress, deployment.codec(name))
         for name in plan.topology.sources
     }
     tuples = {name: c.tuples(plan.topology.arcs[name]) for name, c in contents.items()}
@@ -344,22 +346,24 @@ def _show_consequences(
             continue
         for line in _lines(plan.topology.arcs[arc], revisions):
             if people:
-                _print_told(plan.topology.arcs[arc], line)
+                _print_revision(plan.topology.arcs[arc], line)
             else:
                 print_lines([{"arc": arc, **line}])
     read = ", ".join(f"{c.read} revisions of {name!r}" for name, c in contents.items())
-    short = [
+    without_history = [
         name for name in plan.topology.sources if not plan.topology.arcs[name].is_connection_point
     ]
-    rest = f"; {', '.join(short)} keep no history, so tuples may be missing" if short else ""
+    rest = ""
+    if without_history:
+        rest = f"; {', '.join(without_history)} keep no history, so tuples may be missing"
     complain(f"read {read}{rest}; windows that the watermark has not passed show nothing yet")
 
 
 def _lines(arc: Arc, revisions: pl.DataFrame) -> list[dict[str, Any]]:
     """Return revisions as plain values without an epoch, since they have none yet."""
-    found = rows.revisions(arc, revisions.with_columns(epoch=pl.lit(0)))
-    return [{name: side for name, side in line.items() if name != "epoch"} for line in found]
+    lines = rows.revisions(arc, revisions.with_columns(epoch=pl.lit(0)))
+    return [{name: side for name, side in line.items() if name != "epoch"} for line in lines]
 
 
-def _print_told(arc: Arc, line: dict[str, Any]) -> None:
-    Console(soft_wrap=True, highlight=False).print(f"{arc.name}:", told(arc, line))
+def _print_revision(arc: Arc, line: dict[str, Any]) -> None:
+    Console(soft_wrap=True, highlight=False).print(f"{arc.name}:", revision_line(arc, line))

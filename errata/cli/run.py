@@ -73,7 +73,7 @@ def run(
         bool,
         typer.Option(
             "--sweep-beside",
-            help="Keep copies of the connection points in this process, not asking `errata sweep`.",
+            help="Keep copies of connection points in this process; don't need `errata sweep`.",
         ),
     ] = False,
 ) -> None:
@@ -98,7 +98,9 @@ def sweep(
     net: NetworkArgument,
     arc: Annotated[
         list[str] | None,
-        typer.Option(help="A connection point; may be repeated. By default all that boxes ask."),
+        typer.Option(
+            help="A connection point; may be repeated. By default all that boxes replay from."
+        ),
     ] = None,
 ) -> None:
     """Serve the history of connection points to the boxes that request it.

@@ -30,7 +30,7 @@ MasterOption = Annotated[
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+    typer.Option(metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
 
 
@@ -59,10 +59,13 @@ def spark(
     ] = 16,
     every: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Begin a batch at most so often, as '10 seconds'."),
+        typer.Option(
+            metavar="TIME",
+            help="The least time between the starts of two batches, as '10 seconds'.",
+        ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Take everything that is complete, then end.")
+        bool, typer.Option("--once", help="Process all complete epochs, then end.")
     ] = False,
 ) -> None:
     """Run Structured Streaming jobs until SIGTERM (status 0) or Ctrl-C (status 130).
@@ -71,7 +74,7 @@ def spark(
     may be killed at any moment: the next run continues from the last report. With spark-submit,
     pass it the file that `python -m errata.submit` prints.
     """
-    settings = given_settings(conf)
+    settings = spark_settings(conf)
     check_packages()
     from errata.spark_jobs.run import (  # these need PySpark
         DriverLock,
@@ -140,12 +143,12 @@ def spark(
     raise typer.Exit(stop.status)
 
 
-def given_settings(pairs: list[str] | None) -> dict[str, str]:
+def spark_settings(pairs: list[str] | None) -> dict[str, str]:
     """Return the settings of Spark from a command line."""
-    found = {}
+    parsed = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not equals:
             raise typer.BadParameter(f"{pair!r} needs the form KEY=VALUE", param_hint="--conf")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed

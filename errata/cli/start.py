@@ -36,13 +36,14 @@ def demo(
 
 
 class OverwriteError(ErrataError):
-    """A file to be written exists already."""
+    """A file to be written already exists."""
 
 
 @command("init", example="errata init shares")
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where; it is made if it is not there.")
+        Path,
+        typer.Argument(metavar="[DIR]", help="The folder; it is created if it does not exist."),
     ] = Path("."),
     as_json: JsonOption = False,
 ) -> None:
@@ -55,10 +56,10 @@ def init(
     texts = {
         folder / file: Template(text).substitute(name=name) for file, text in templates().items()
     }
-    there = [str(path) for path in texts if path.exists()]
-    if there:
+    existing = [str(path) for path in texts if path.exists()]
+    if existing:
         raise OverwriteError(
-            f"{', '.join(there)} would be overwritten; name another folder, or move it away"
+            f"{', '.join(existing)} would be overwritten; name another folder, or move it away"
         )
     folder.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
@@ -67,14 +68,16 @@ def init(
         print_lines([{"network": name, "files": [str(path) for path in texts]}])
         return
     typer.echo(f"wrote {', '.join(str(path) for path in texts)}")
-    go = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    typer.echo(f"try: {go}errata local network.py --input prices=prices.jsonl --table minutes")
+    change_folder = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    typer.echo(
+        f"try: {change_folder}errata local network.py --input prices=prices.jsonl --table minutes"
+    )
 
 
 def templates() -> dict[str, str]:
     """Return the project's files by name."""
-    found = files("errata").joinpath("init").iterdir()
-    texts = {entry.name: entry.read_text("utf-8") for entry in found if entry.is_file()}
+    entries = files("errata").joinpath("init").iterdir()
+    texts = {entry.name: entry.read_text("utf-8") for entry in entries if entry.is_file()}
     return {
         name.removesuffix(_TEMPLATE): text
         for name, text in sorted(texts.items())

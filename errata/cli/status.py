@@ -40,7 +40,7 @@ _COLUMNS = (
 def status_(
     net: NetworkArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again twice a second, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Refresh twice a second until Ctrl-C.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,8 +50,8 @@ def status_(
     between epochs. The watermark is event time. A task with work to do that has not reported for
     1.5 seconds is busy, or not running. Invalid reports are ignored, and listed for ten seconds.
     """
-    with Stop() as stop, deployed(net) as found:
-        progress = Progress(found.cluster, plan=found.plan)
+    with Stop() as stop, deployed(net) as deployment:
+        progress = Progress(deployment.cluster, plan=deployment.plan)
         progress.catch_up()
         if as_json or not for_people():
             stop.running = watch
@@ -61,12 +61,12 @@ def status_(
                 print_lines([as_data(status(progress))])
             raise typer.Exit(stop.status)
         if not watch:
-            Console(soft_wrap=False).print(shown_to_people(status(progress), now_ms=_now_ms()))
+            Console(soft_wrap=False).print(status_tables(status(progress), now_ms=_now_ms()))
             return
         stop.running = True
         with Live(auto_refresh=False, vertical_overflow="visible") as screen:
             while not stop():
-                screen.update(shown_to_people(status(progress), now_ms=_now_ms()), refresh=True)
+                screen.update(status_tables(status(progress), now_ms=_now_ms()), refresh=True)
                 _wait(progress)
     raise typer.Exit(stop.status)
 
@@ -80,35 +80,37 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def as_data(found: NetworkStatus) -> dict[str, Any]:
+def as_data(network: NetworkStatus) -> dict[str, Any]:
     """Return a status as plain data, with the reason why each frontier is held back."""
-    plain = asdict(found)
-    plain["tasks"] = [asdict(task) | {"held": why_held(task) or None} for task in found.tasks]
-    plain["holds"] = [asdict(hold) | {"told": why_watermark(hold)} for hold in found.holds]
+    plain = asdict(network)
+    plain["tasks"] = [asdict(task) | {"held": why_held(task) or None} for task in network.tasks]
+    plain["holds"] = [asdict(hold) | {"told": why_watermark(hold)} for hold in network.holds]
     return plain
 
 
-def shown_to_people(found: NetworkStatus, *, now_ms: int) -> Group:
+def status_tables(network: NetworkStatus, *, now_ms: int) -> Group:
     """Return tables of a status, and a line for each task that holds the network back."""
-    newest = "nothing taken in yet" if found.newest_epoch is None else f"epoch {found.newest_epoch}"
-    title = f"{found.network}: {newest}"
-    arcs = table(title, _ARC_COLUMNS, (_arc_row(arc, now_ms) for arc in found.arcs))
-    tasks = table("tasks", _COLUMNS, (_row(task, now_ms) for task in found.tasks))
+    newest = (
+        "nothing ingested yet" if network.newest_epoch is None else f"epoch {network.newest_epoch}"
+    )
+    title = f"{network.network}: {newest}"
+    arcs = table(title, _ARC_COLUMNS, (_arc_row(arc, now_ms) for arc in network.arcs))
+    tasks = table("tasks", _COLUMNS, (_row(task, now_ms) for task in network.tasks))
     wrong = [
         Text("wrong: ", style="red").append_text(cell(f"{each.task}: {each.reason}"))
-        for each in found.complaints
+        for each in network.complaints
     ]
     held = [
         Text("held back: ", style="yellow").append_text(cell(f"{task.task}: {why_held(task)}"))
-        for task in found.tasks
+        for task in network.tasks
         if task.held_by is not None and _is_stale(task, now_ms)
     ]
-    waits = [
+    watermarks = [
         Text("watermark: ", style="yellow").append_text(cell(why_watermark(hold)))
-        for hold in found.holds
+        for hold in network.holds
     ]
-    silent = [Text("note: ", style="yellow").append_text(cell(told)) for told in found.silent]
-    return Group(arcs, tasks, *wrong, *held, *waits, *silent)
+    silent = [Text("note: ", style="yellow").append_text(cell(note)) for note in network.silent]
+    return Group(arcs, tasks, *wrong, *held, *watermarks, *silent)
 
 
 def _is_stale(task: TaskStatus, now_ms: int) -> bool:
@@ -171,10 +173,10 @@ def why_watermark(hold: Hold) -> str:
     has = "has never had a record"
     if hold.since_ms is not None:
         has = (
-            f"stands at {as_time(hold.watermark_ms)} and has had no newer event since "
+            f"is at {as_time(hold.watermark_ms)} and has had no newer event since "
             f"{as_time(hold.since_ms)}"
         )
     return (
         f"{hold.task} {has}, while its peers {peers}: no window of {hold.source!r} closes beyond; "
-        f"give idle_after=, or say `errata end NET {hold.source}`"
+        f"set idle_after=, or run `errata end NET {hold.source}`"
     )

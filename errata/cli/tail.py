@@ -36,7 +36,9 @@ def tail(
     ],
     from_beginning: Annotated[
         bool,
-        typer.Option("--from-beginning", help="Begin with what the topic holds; else with now."),
+        typer.Option(
+            "--from-beginning", help="Begin at the start of the topic, not with new epochs."
+        ),
     ] = False,
     epochs: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="End after N epochs with revisions.")
@@ -45,10 +47,14 @@ def tail(
         int | None, typer.Option(min=1, metavar="N", help="End after N revisions.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Wait for more, or end with what is there.")
+        bool,
+        typer.Option(
+            "--follow/--no-follow", help="Wait for more, or end at the topic's current end."
+        ),
     ] = True,
     complete: Annotated[
-        bool, typer.Option("--complete", help="Also tell when an epoch is over in all partitions.")
+        bool,
+        typer.Option("--complete", help="Also print when an epoch is complete in all partitions."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,11 +70,11 @@ def tail(
     Prints JSON lines, or on a terminal a line for each revision: the identity, then what has
     changed.
     """
-    with Stop() as stop, deployed(net) as found:
-        kind = found.plan.topology.arcs[found.require_topic(arc)]
-        over_from = _intact_from(found, arc, from_beginning) if complete else None
-        progress = current(found.cluster, found.plan)
-        reading = Tail(progress, found.codec(arc), from_beginning=from_beginning)
+    with Stop() as stop, deployed(net) as deployment:
+        kind = deployment.plan.topology.arcs[deployment.require_topic(arc)]
+        over_from = _intact_from(deployment, arc, from_beginning) if complete else None
+        progress = current(deployment.cluster, deployment.plan)
+        reading = Tail(progress, deployment.codec(arc), from_beginning=from_beginning)
         stop.running = True  # a KeyboardInterrupt inside a callback would be lost
         try:
             frames = reading.until(stop) if follow else reading.upto_now()
@@ -84,9 +90,9 @@ def tail(
         raise typer.Exit(stop.status)
 
 
-def _intact_from(found: DeployedNetwork, arc: str, from_beginning: bool) -> int:
+def _intact_from(deployment: DeployedNetwork, arc: str, from_beginning: bool) -> int:
     """Return the epoch since which an arc's topic still has all revisions."""
-    is_compacted, kept_ms = found.retention(arc) if from_beginning else (False, 0)
+    is_compacted, kept_ms = deployment.retention(arc) if from_beginning else (False, 0)
     return (time.time_ns() // 1_000_000 - kept_ms) // INTERVAL_MS if is_compacted else 0
 
 
@@ -130,17 +136,19 @@ def print_coloured(kind: Arc, lines: list[dict[str, Any]]) -> None:
     console = Console(soft_wrap=True, highlight=False)
     for line in lines:
         over = "complete" in line
-        console.print(Text(f"{line['epoch']} complete", style="dim") if over else told(kind, line))
+        console.print(
+            Text(f"{line['epoch']} complete", style="dim") if over else revision_line(kind, line)
+        )
 
 
-def told(kind: Arc, revision: dict[str, Any]) -> Text:
+def revision_line(kind: Arc, revision: dict[str, Any]) -> Text:
     """Return a revision as a line: its epoch if known, op, the identity, and the changed values.
 
     Example:
         >>> from errata.schemas.fields import FieldType
         >>> kind = Arc("a", {"k": FieldType("string"), "n": FieldType("long")}, ("k",), "k", ())
         >>> replace = {"op": "replace", "before": {"k": "x", "n": 1}, "after": {"k": "x", "n": 2}}
-        >>> print(told(kind, replace | {"epoch": 7}))
+        >>> print(revision_line(kind, replace | {"epoch": 7}))
         7 replace k=x  n 1 -> 2
     """
     op = revision["op"]
@@ -148,10 +156,10 @@ def told(kind: Arc, revision: dict[str, Any]) -> Text:
     names = after or before or {}
 
     def value(side: dict[str, Any], name: str) -> str:
-        found = side[name]
-        if found is None:
+        content = side[name]
+        if content is None:
             return "null"
-        return as_time(found) if kind.fields[name].kind in _TIMES else str(found)
+        return as_time(content) if kind.fields[name].kind in _TIMES else str(content)
 
     identity = " ".join(f"{name}={value(names, name)}" for name in kind.identity)
     if before is not None and after is not None:

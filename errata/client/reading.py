@@ -46,7 +46,7 @@ class Table:
         arc: The arc.
         epoch: The epoch; -1 before the first.
         watermark_ms: Event time up to which the arc's sources had been seen by then; None if they
-            had not been, have ended, or no report holds it (any more).
+            had not been, have ended, or no report holds it.
         tuples: The tuples by identity, as dicts of plain values, without hidden fields.
     """
 
@@ -86,13 +86,13 @@ def read(
         PlanMismatchError: If another network of that name runs there.
         EpochAheadError: If the epoch is not complete in time; the message names the task that holds
             it back.
-        HistoryLostError: If tuples of that epoch may be gone because of compaction, retention or a
-            new version of the plan. A returned table is complete.
+        HistoryLostError: If tuples of that epoch may have been removed by compaction, by retention
+            or by a new version of the plan. A returned table is complete.
     """
     place = read_settings(overlaid(os.environ, settings or {}))
-    with as_it_runs(open_network(arc.network, place)) as found:
-        reader = _reader(found, found.require_topic(arc.name))
-        view = Reports(found.cluster, plan=found.plan)
+    with as_it_runs(open_network(arc.network, place)) as deployment:
+        reader = _reader(deployment, deployment.require_topic(arc.name))
+        view = Reports(deployment.cluster, plan=deployment.plan)
         view.catch_up()
         with closing(ArcProgress(reader, view)) as progress:
             epoch, ends = _complete(progress, as_of, wait_s=wait_s)
@@ -105,43 +105,43 @@ def read(
 class _Reader(ArcReader):
     """An arc that is read over an existing connection."""
 
-    here: Cluster
+    connection: Cluster
 
     def cluster(self) -> Cluster:
-        return self.here
+        return self.connection
 
 
-def _reader(found: DeployedNetwork, arc: str) -> _Reader:
-    found.require_order([arc])
-    plan, recorder = found.plan, Recorder(found.registry)
+def _reader(deployment: DeployedNetwork, arc: str) -> _Reader:
+    deployment.require_order([arc])
+    plan, recorder = deployment.plan, Recorder(deployment.registry)
     recorder.look_up(plan, [arc])
     return _Reader(
         plan.topology.arcs[arc],
         plan.deployment.topic(arc),
         plan.placement.partitions[arc],
-        found.kafka,
+        deployment.kafka,
         recorder.ids,
-        *found.retention(arc),
-        found.cluster,
+        *deployment.retention(arc),
+        deployment.cluster,
     )
 
 
 def _complete(progress: ArcProgress, as_of: int | None, *, wait_s: float) -> tuple[int, list[int]]:
-    """Return the epoch to read, and for each partition the offset before which all of it lies."""
+    """Return the epoch to read, and for each partition the offset after its last record."""
     deadline = monotonic() + wait_s
-    while (found := progress.complete())[0] < (NOTHING if as_of is None else as_of):
+    while (complete := progress.complete())[0] < (NOTHING if as_of is None else as_of):
         if monotonic() > deadline:
             view, arc = progress.view, progress.reader.arc.name
             writers = {task: None for p in progress.partitions for task in progress.writers(p)}
             behind = min(writers, key=view.frontier)
             raise EpochAheadError(
-                f"arc {arc!r} is complete up to epoch {found[0]} only, but as_of {as_of} is asked "
-                f"for, and after {wait_s:g} s {holder(view, behind)} still holds it back; wait "
-                "longer (wait_s=), ask for an earlier one, or see `errata status`"
+                f"arc {arc!r} is complete up to epoch {complete[0]} only, but as_of {as_of} was "
+                f"requested, and after {wait_s:g} s {holder(view, behind)} still holds it back; "
+                "wait longer (wait_s=), request an earlier epoch, or see `errata status`"
             )
         time.sleep(PAUSE_S)
         progress.view.poll()
-    return (found[0] if as_of is None else as_of), found[1]
+    return (complete[0] if as_of is None else as_of), complete[1]
 
 
 def _content(progress: ArcProgress, epoch: int, ends: list[int]) -> pl.DataFrame:
@@ -157,11 +157,12 @@ def _content(progress: ArcProgress, epoch: int, ends: list[int]) -> pl.DataFrame
 def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
     """Return wm(epoch), from the reports of the arc's scope or of a scope over the same sources."""
     plan = view.plan
-    own, sources = plan.topology.scope_of(arc), set(plan.topology.sources_of[arc])
+    own_scope, sources = plan.topology.scope_of(arc), set(plan.topology.sources_of[arc])
     for scope in plan.topology.scopes:
-        if scope == own or set(plan.topology.sources_behind(scope)) == sources:
-            told = view.watermark_at(scope, epoch)
-            return told if told is not None and NEVER < told < FOREVER else None
+        if scope == own_scope or set(plan.topology.sources_behind(scope)) == sources:
+            watermark_ms = view.watermark_at(scope, epoch)
+            is_known = watermark_ms is not None and NEVER < watermark_ms < FOREVER
+            return watermark_ms if is_known else None
     return None
 
 
@@ -202,8 +203,8 @@ class Tail:
         ]
         for source in self.inputs:
             source.drop(frontier)
-        there = pl.col("op") != frames.DELETE
-        return pl.concat(taken).sort("epoch", there, "partition", "offset", maintain_order=True)
+        is_kept = pl.col("op") != frames.DELETE
+        return pl.concat(taken).sort("epoch", is_kept, "partition", "offset", maintain_order=True)
 
     @property
     def done(self) -> int:
@@ -219,20 +220,20 @@ class Tail:
         places = [self.progress.complete(s.codec.arc.name, s.place.partition) for s in self.inputs]
         goal = min(epoch for epoch, _ in places)
         while self.done < goal:
-            found = self.step()
-            if found is None:
+            revisions = self.step()
+            if revisions is None:
                 sleep(_PAUSE_S)
-            elif found.height:
-                yield found
+            elif revisions.height:
+                yield revisions
 
     def until(self, stop: Callable[[], bool]) -> Iterator[pl.DataFrame]:
         """Yield revisions as they become complete, until `stop` returns true."""
         while not stop():
-            found = self.step()
-            if found is None:
+            revisions = self.step()
+            if revisions is None:
                 sleep(_PAUSE_S)
-            elif found.height:
-                yield found
+            elif revisions.height:
+                yield revisions
 
     def close(self) -> None:
         """Stop reading."""

@@ -29,31 +29,31 @@ class StuckReadError(ErrataError):
 
 
 @dataclass(frozen=True)
-class Borrowed:
-    """A registry of its own that also reads another registry, and never writes there.
+class OverlayRegistry:
+    """A registry that reads another registry first, and never writes there.
 
     Args:
-        own: Stores what is registered.
-        other: Is asked for schemas first.
+        overlay: Stores the schemas that are registered.
+        base: Read first, never written.
     """
 
-    own: Registry
-    other: Registry
+    overlay: Registry
+    base: Registry
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema, which is registered if it is new."""
-        return self.own.register(subject, schema)
+        return self.overlay.register(subject, schema)
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """Return the schema of an id."""
         try:
-            return self.other.schema(schema_id)
+            return self.base.schema(schema_id)
         except UnknownSchemaError:
-            return self.own.schema(schema_id)
+            return self.overlay.schema(schema_id)
 
     def latest(self, subject: str) -> tuple[int, Any] | None:
         """Return a subject's newest id and schema; None if it has none."""
-        return self.other.latest(subject)
+        return self.base.latest(subject)
 
 
 def recorded(
@@ -81,11 +81,11 @@ def recorded(
     if not left:
         return
     reader = cluster.reader({p: starts[p] for p in left})
-    heard = monotonic()
+    last_record_s = monotonic()
     try:
         while left:
-            some = reader.poll()
-            for records in some:
+            batches = reader.poll()
+            for records in batches:
                 if records.source in left:
                     count = int(np.searchsorted(records.offsets, ends[records.source]))
                     left[records.source].add(
@@ -95,14 +95,15 @@ def recorded(
             horizon = min((left[p].reached for p in reading), default=None)
             yield from _piece(left, horizon)
             left = {p: waiting for p, waiting in left.items() if p in reading or waiting.values}
-            heard = monotonic() if some else heard
-            if monotonic() - heard > LIMIT_S:
+            last_record_s = monotonic() if batches else last_record_s
+            if monotonic() - last_record_s > LIMIT_S:
                 behind = ", ".join(f"{p.partition} at {reader.position(p)}" for p in reading)
                 raise StuckReadError(
-                    f"topic {topic!r}: no record for {LIMIT_S:g} s, but its end is not reached by "
-                    f"partition {behind}; a transaction may be open there: try again later"
+                    f"topic {topic!r} could not be read to its end: no record arrived for "
+                    f"{LIMIT_S:g} s, and partition {behind} has more; a transaction may be open "
+                    "there: try again later"
                 )
-            if not some and left:
+            if not batches and left:
                 sleep(_PAUSE_S)
     finally:
         reader.close()

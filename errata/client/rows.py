@@ -47,10 +47,10 @@ def values(column: pl.Series, kind: FieldType) -> list[Any]:
         return column.cast(pl.Date).to_list()
     if kind.kind == "float":  # the shortest number that is this float, not its digits as a double
         return column.cast(pl.String).cast(pl.Float64).to_list()
-    found = column.to_list()
+    plain = column.to_list()
     if kind.kind != "decimal":
-        return found
-    return [None if v is None else _EXACT.scaleb(decimal.Decimal(v), -kind.scale) for v in found]
+        return plain
+    return [None if v is None else _EXACT.scaleb(decimal.Decimal(v), -kind.scale) for v in plain]
 
 
 def tuples(arc: Arc, frame: pl.DataFrame, *, prefix: str = "") -> list[dict[str, Any]]:
@@ -70,15 +70,15 @@ def revisions(arc: Arc, frame: pl.DataFrame) -> list[dict[str, Any]]:
         shown["epoch"].to_list(),
         strict=True,
     )
-    found = []
+    lines = []
     for op, before, after, epoch in sides:
         line: dict[str, Any] = {"op": frames.OPS[op]}
         if op != frames.INSERT:
             line["before"] = before
         if op != frames.DELETE:
             line["after"] = after
-        found.append(line | {"epoch": epoch})
-    return found
+        lines.append(line | {"epoch": epoch})
+    return lines
 
 
 def fold(arc: Arc, frame: pl.DataFrame) -> pl.DataFrame:
@@ -105,10 +105,10 @@ def is_epoch_mark(line: bytes) -> bool:
         (True, False)
     """
     try:
-        found = msgspec.json.decode(line)
+        content = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return isinstance(found, dict) and found.get("epoch") is True and "op" not in found
+    return isinstance(content, dict) and content.get("epoch") is True and "op" not in content
 
 
 class PlainDecoder:
@@ -122,39 +122,39 @@ class PlainDecoder:
         self.registry = registry
         self._decoders: dict[int, Decoder | str] = {}
 
-    def records(self, found: Records) -> list[dict[str, Any]]:
+    def records(self, records: Records) -> list[dict[str, Any]]:
         """Return partition, offset, time, key and value of each record."""
         return [
             {
-                "partition": found.source.partition,
+                "partition": records.source.partition,
                 "offset": offset,
                 "time_ms": time_ms,
                 "key": key,
                 "value": value,
             }
             for offset, time_ms, key, value in zip(
-                found.offsets,
-                found.times_ms,
-                self.decode(found.keys),
-                self.decode(found.values),
+                records.offsets,
+                records.times_ms,
+                self.decode(records.keys),
+                self.decode(records.values),
                 strict=True,
             )
         ]
 
     def decode(self, values: Sequence[bytes | None]) -> list[Any]:
         """Return each value as plain data; ``{"base64": ...}`` if it has none of the forms."""
-        there = [(place, value) for place, value in enumerate(values) if value is not None]
-        found: list[Any] = [None] * len(values)
-        taken = framing.unframe([value for _, value in there])
+        present = [(place, value) for place, value in enumerate(values) if value is not None]
+        plain_values: list[Any] = [None] * len(values)
+        unframed = framing.unframe([value for _, value in present])
         by_schema: dict[int, list[int]] = {}
-        for row, schema_id in enumerate(taken.schema_ids.tolist()):
+        for row, schema_id in enumerate(unframed.schema_ids.tolist()):
             by_schema.setdefault(schema_id, []).append(row)
         for schema_id, rows in by_schema.items():
-            plain = self._of_schema(schema_id, [taken.bodies[row] for row in rows])
+            plain = self._of_schema(schema_id, [unframed.bodies[row] for row in rows])
             for row, content in zip(rows, plain, strict=True):
-                place, value = there[row]
-                found[place] = content if content is not None else _unframed(value)
-        return found
+                place, value = present[row]
+                plain_values[place] = content if content is not None else _unframed(value)
+        return plain_values
 
     def _of_schema(self, schema_id: int, bodies: list[bytes]) -> list[Any]:
         """Return the decoded records of one schema; None for each that can't be decoded."""
@@ -162,10 +162,10 @@ class PlainDecoder:
         if decoder is None:
             return [_report(body) for body in bodies]
         decoded = decoder.decode_each(bodies)
-        found: list[Any] = [None] * len(bodies)
+        plain_rows: list[Any] = [None] * len(bodies)
         for row, plain in zip(decoded.good.tolist(), rows_of(decoder, decoded.frame), strict=True):
-            found[row] = plain
-        return found
+            plain_rows[row] = plain
+        return plain_rows
 
     def _decoder(self, schema_id: int) -> Decoder | None:
         if schema_id not in self._decoders:
@@ -173,21 +173,21 @@ class PlainDecoder:
                 self._decoders[schema_id] = Decoder(self.registry.schema(schema_id))
             except ErrataError as error:  # the schema is unknown, or nested like that of reports
                 self._decoders[schema_id] = str(error)
-        found = self._decoders[schema_id]
-        return found if isinstance(found, Decoder) else None
+        decoder = self._decoders[schema_id]
+        return decoder if isinstance(decoder, Decoder) else None
 
 
 def rows_of(decoder: Decoder, frame: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield decoded rows as nested plain values."""
     columns: dict[str, list[Any]] = {}
     inside: dict[str, list[Leaf]] = {}
-    there: dict[str, list[bool]] = {}
+    is_present: dict[str, list[bool]] = {}
     for field in decoder.layout:
         if isinstance(field, Nested):
             inside[field.name] = [leaf for leaf in field.leaves if isinstance(leaf, Leaf)]
-            there[field.name] = [True] * frame.height
+            is_present[field.name] = [True] * frame.height
             if field.null_at is not None:
-                there[field.name] = frame[field.name].to_list()
+                is_present[field.name] = frame[field.name].to_list()
         leaves = inside.get(field.name, [field] if isinstance(field, Leaf) else [])
         columns |= {leaf.name: _values(leaf, frame[leaf.name]) for leaf in leaves}
     for row in range(frame.height):
@@ -198,26 +198,26 @@ def rows_of(decoder: Decoder, frame: pl.DataFrame) -> Iterator[dict[str, Any]]:
             elif isinstance(field, Nested):
                 side = {leaf.name: columns[leaf.name][row] for leaf in inside[field.name]}
                 short = {name.removeprefix(f"{field.name}."): side[name] for name in side}
-                plain[field.name] = short if there[field.name][row] else None
+                plain[field.name] = short if is_present[field.name][row] else None
         yield plain
 
 
 def _values(leaf: Leaf, column: pl.Series) -> list[Any]:
-    found = column.to_list()
+    content = column.to_list()
     if leaf.symbols:
-        return [None if value is None else leaf.symbols[value] for value in found]
+        return [None if value is None else leaf.symbols[value] for value in content]
     if leaf.logical == "decimal":
         return [
             None if value is None else _EXACT.scaleb(decimal.Decimal(value), -leaf.scale)
-            for value in found
+            for value in content
         ]
     if leaf.kind == "bytes":
-        packed = leaf.name in _FRAMES
-        return [None if value is None else _packed(value, packed) for value in found]
-    return found
+        is_frame = leaf.name in _FRAMES
+        return [None if value is None else _plain_bytes(value, is_frame) for value in content]
+    return content
 
 
-def _packed(value: bytes, is_frame: bool) -> Any:
+def _plain_bytes(value: bytes, is_frame: bool) -> Any:
     if is_frame and value:
         try:
             return unpack(value).to_dicts()

@@ -119,20 +119,20 @@ def deliver(cluster: Cluster, records: Sequence[Parcel], *, limit_s: float = _LI
             record.place.topic, partition=record.place.partition, key=record.key, value=record.value
         )
     cluster.flush()  # raises if a record is refused
-    wanted: dict[Parcel, list[int]] = {}
+    indexes: dict[Parcel, list[int]] = {}
     for number, record in enumerate(records):
-        wanted.setdefault(record, []).append(number)
+        indexes.setdefault(record, []).append(number)
     left = Counter(records)
     offsets = [-1] * len(records)
     reader, deadline = cluster.reader(starts), monotonic() + limit_s
     try:
         while left.total():
-            for found in reader.poll(timeout_s=0.1):
-                rows = zip(found.offsets, found.keys, found.values, strict=True)
+            for batch in reader.poll(timeout_s=0.1):
+                rows = zip(batch.offsets, batch.keys, batch.values, strict=True)
                 for offset, key, value in rows:
-                    record = Parcel(found.source, key, value)
+                    record = Parcel(batch.source, key, value)
                     if left[record]:  # another producer's equal record counts too
-                        offsets[wanted[record][-left[record]]] = offset
+                        offsets[indexes[record][-left[record]]] = offset
                         left[record] -= 1
             if left.total() and monotonic() > deadline:
                 place = next(record.place for record in left if left[record])

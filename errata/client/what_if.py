@@ -21,7 +21,7 @@ class Content:
     """The content of an arc's topic.
 
     Args:
-        last: The last revision of each identity, with task and epoch; a delete if it is gone.
+        last: The last revision of each identity, with task and epoch, also if it is a delete.
         read: How many revisions were read.
     """
 
@@ -78,8 +78,8 @@ def consequences(
     named = frames.identities(revision, identity)
     left = held.join(named, on=identity, how="anti", nulls_equal=True)
     entering = frames.entering(revision, held.columns)
-    before = _computed(progress, contents)
-    after = _computed(progress, {**contents, source: pl.concat([left, entering])})
+    before = _compute(progress, contents)
+    after = _compute(progress, {**contents, source: pl.concat([left, entering])})
     plan = progress.plan
     names = [
         name
@@ -92,19 +92,19 @@ def consequences(
     return {name: revisions for name, revisions in changed.items() if revisions.height}
 
 
-def _computed(
+def _compute(
     progress: Progress, contents: Mapping[str, pl.DataFrame]
 ) -> Mapping[str, pl.DataFrame]:
     """Return the content of every arc."""
-    found = dict(contents)
+    by_arc = dict(contents)
     left = [scope for scope in progress.plan.topology.scopes.values() if scope.boxes]
     while left:  # scopes never form a cycle
-        scope = next(s for s in left if all(arc in found for arc in s.inputs))
+        scope = next(s for s in left if all(arc in by_arc for arc in s.inputs))
         left.remove(scope)
-        inputs = {arc: found[arc] for arc in scope.inputs}
+        inputs = {arc: by_arc[arc] for arc in scope.inputs}
         task = progress.tasks(scope.name)[0]
         epoch = progress.newest_epoch()
         watermark = progress.watermark(task, upto=epoch)
-        made, _ = recompute(progress.plan, scope, inputs, epoch=epoch, watermark=watermark)
-        found |= made
-    return found
+        results, _ = recompute(progress.plan, scope, inputs, epoch=epoch, watermark=watermark)
+        by_arc |= results
+    return by_arc

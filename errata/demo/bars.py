@@ -14,7 +14,7 @@ Stream(net, "trades").aggregate(
     place="spark",
     by=["product", "currency"],
     window=tumbling("1d"),
-    emit="on_update",  # a day's bar is there from its first trade on
+    emit="on_update",  # a bar is emitted from the first trade of its day on
     fields={
         **ohlc(tape.at_risk),
         "p99": f"percentile({tape.at_risk}, 0.99)",

@@ -82,7 +82,7 @@ class Stage:
         self.watch = Watch(self.cluster, self.plan)
         self.bars = Watch(self.cluster, self.plan, results=BARS, live=True) if spark else None
 
-    def ready(self) -> list[str]:
+    def not_started(self) -> list[str]:
         """Return the tasks that have not started yet."""
         scopes = self.plan.topology.all_scopes
         tasks = [task for scope in scopes for task in self.watch.view.tasks(scope)]
@@ -111,12 +111,12 @@ class Stage:
 
     def behind(self) -> list[str]:
         """Return the tasks that have not processed the end yet, and their frontiers."""
-        told = [
+        watermarks = [
             self.watch.view.of(t).watermarks for t in self.watch.view.tasks(ingest_scope(TRADES))
         ]
-        if not all(pairs and pairs[-1][1] == FOREVER for pairs in told):
-            return ["ingest, which has not taken in the end"]
-        return self.watch.behind(max(pairs[-1][0] for pairs in told))
+        if not all(pairs and pairs[-1][1] == FOREVER for pairs in watermarks):
+            return ["ingest, which has not read the end"]
+        return self.watch.behind(max(pairs[-1][0] for pairs in watermarks))
 
     def corrections(self) -> list[Correction]:
         """Return the corrections that have become complete since the last call."""
@@ -125,14 +125,14 @@ class Stage:
     def progress(self) -> str:
         """Return the progress as a line."""
         counts = self.watch.counts()
-        told = {
+        progress = {
             "records": counts.get("read", 0),
             "windows closed": counts.get(f"{UPSTREAM}.closed", 0),
             "corrected upstream": counts.get(f"{UPSTREAM}.revised", 0),
             "downstream": counts.get(f"{DOWNSTREAM}.revised", 0),
             "dead letters": counts.get("dead_letters", 0),
         }
-        return "   ".join(f"{count:,} {name}" for name, count in told.items())
+        return "   ".join(f"{count:,} {name}" for name, count in progress.items())
 
     def close(self) -> None:
         """End the processes."""
@@ -145,13 +145,15 @@ class Stage:
 
 def environment(bootstrap: str, *, state: Path) -> dict[str, str]:
     """Return the environment of the demo's processes: this process's, without its settings."""
-    ours = Path(__file__).parents[2]
+    project_root = Path(__file__).parents[2]
     kept = {n: v for n, v in os.environ.items() if not (n.startswith("ERRATA_") and "__" in n)}
     kept.pop("SCHEMA_REGISTRY_URL", None)
     return kept | {
         "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
         "ERRATA_STATE": str(state),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(ours), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(project_root), os.environ.get("PYTHONPATH")])
+        ),
     }
 
 
@@ -165,11 +167,13 @@ def stage(
         tempfile.TemporaryDirectory(prefix="errata-demo-") as folder,
         chdir(folder),  # so that no errata.toml of the user applies
     ):
-        found = Stage(broker, state=Path(folder), say=say, spark=spark, spark_options=spark_options)
+        running = Stage(
+            broker, state=Path(folder), say=say, spark=spark, spark_options=spark_options
+        )
         try:
-            yield found
+            yield running
         finally:
-            found.close()
+            running.close()
 
 
 def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
@@ -179,7 +183,7 @@ def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
         DemoError: If a process does not keep up, or the ticker fails.
     """
     on.supervisor.start()
-    await_until(on, lambda: on.ready(), limit_s=START_LIMIT_S, what="start")
+    await_until(on, lambda: on.not_started(), limit_s=START_LIMIT_S, what="start")
     screen.say(f"{PARTITIONS} partitions, {len(on.supervisor.pids)} processes; the tape plays:")
     with screen:
         with on.ticker(seconds=seconds) as playing:
@@ -191,11 +195,11 @@ def run(on: Stage, screen: Screen, *, seconds: float) -> Verdict:
                 raise DemoError(f"the ticker failed: {playing.communicate()[1].decode()}")
         on.end()
 
-        def left() -> list[str]:
+        def unfinished() -> list[str]:
             screen.show(on.progress(), on.corrections())
             return on.behind()
 
-        await_until(on, left, limit_s=END_LIMIT_S, what="process the tape to its end")
+        await_until(on, unfinished, limit_s=END_LIMIT_S, what="process the tape to its end")
         screen.show(on.progress(), on.corrections())
     return audit(on.broker.settings, spark=on.spark)
 
@@ -210,11 +214,11 @@ def await_until(on: Stage, missing: Callable[[], list[str]], *, limit_s: float, 
     while True:
         on.supervisor.poll()
         on.watch.view.poll()
-        left = missing()
-        if not left:
+        remaining = missing()
+        if not remaining:
             return
         if monotonic() > deadline:
-            raise DemoError(f"the demo did not {what} within {limit_s:g} s: {', '.join(left)}")
+            raise DemoError(f"the demo did not {what} within {limit_s:g} s: {', '.join(remaining)}")
         sleep(_TICK_S)
 
 
@@ -252,11 +256,11 @@ def main(*, fast: bool = False, spark: bool = True) -> int:
         check_spark()
     screen.say(f"starting an embedded Kafka broker{', and Spark' if spark else ''}")
 
-    def told(line: str) -> None:
+    def print_line(line: str) -> None:
         if not line.startswith("started "):
             screen.say(line)
 
-    with stage(told, spark=spark) as on:
+    with stage(print_line, spark=spark) as on:
         verdict = run(on, screen, seconds=ticker.FAST_S if fast else ticker.WATCHABLE_S)
         print_summary(screen.console, on.watch, verdict)
     return 0 if verdict.clean else 1

@@ -82,13 +82,13 @@ class Screen:
 
     def show(self, progress: str, corrections: Sequence[Correction]) -> None:
         """Show the progress, and the corrections since the last call."""
-        told = [row(correction) for correction in corrections]
-        self._rows.extend(told)
+        new_rows = [row(correction) for correction in corrections]
+        self._rows.extend(new_rows)
         if self.console.is_terminal:
             self._progress = progress
             self._live.update(self._table(), refresh=True)
             return
-        for cells in told:
+        for cells in new_rows:
             self._say_cells(cells)
 
     def _say_cells(self, cells: list[str]) -> None:
@@ -112,15 +112,15 @@ def row(correction: Correction) -> list[str]:
     """
     result, causes = correction.result, correction.causes
     is_bar = "p99" in (correction.before or {}) or "p99" in (correction.after or {})
-    traded = "p99 " + moved(*correction.moved("p99")) if is_bar else None
+    traded = "p99 " + change_text(*correction.sides("p99")) if is_bar else None
     cause = " ".join(causes[0]) if causes else ""
     more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
     return [
         _day(result["window_start"]) if is_bar else _clock(result["window_start"]),
         f"{result['product'].removeprefix('NA/CDS ')} {result['currency']}",
-        traded or moved(*correction.moved("traded")),
-        moved(*correction.moved("trades")),
-        moved(*correction.moved("high" if is_bar else "largest")),
+        traded or change_text(*correction.sides("traded")),
+        change_text(*correction.sides("trades")),
+        change_text(*correction.sides("high" if is_bar else "largest")),
         cause + more,
     ]
 
@@ -135,15 +135,17 @@ def _day(ms: int) -> str:
     return f"{at:%d %b}, a day" if at.year == _YEAR else f"{at:%d %b %Y}, a day"
 
 
-def moved(before: Value, after: Value) -> str:
+def change_text(before: Value, after: Value) -> str:
     """Return a value, or its change: counts unchanged, amounts in millions.
 
     Example:
-        >>> moved(Decimal("1500000"), Decimal("1234567")), moved(3, 3), moved(3, None)
-        ('1.5 → 1.235', '3', '3 → -')
+        >>> change_text(Decimal("1500000"), Decimal("1234567"))
+        '1.5 → 1.235'
+        >>> change_text(3, 3), change_text(3, None)
+        ('3', '3 → -')
     """
-    told = [_amount(value) for value in (before, after)]
-    return told[0] if before == after else _ARROW.join(told)
+    texts = [_amount(value) for value in (before, after)]
+    return texts[0] if before == after else _ARROW.join(texts)
 
 
 def _amount(value: Value) -> str:
@@ -161,12 +163,12 @@ _TAPE = {
     "unchanged": "replaced by the same",
     "deleted": "deleted",
     "duplicates": "duplicates",
-    "disagreed": "told another original",
+    "disagreed": "with another original",
     "dead_letters": "dead letters",
 }
 _MODES = {
     "closed": "windows closed",
-    "revised": "results revised after that",
+    "revised": "results revised later",
     "emitted": "revisions emitted",
     "requests": "requests sent",
     "replayed": "tuples replayed",
@@ -179,7 +181,7 @@ def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
     """Print the input, the refusals, the cost of each mode, and the audit's verdict."""
     refused = [f"{op} {key}: {reason}" for reason, op, key in verdict.refused.values()]
     if refused:
-        console.print("\nwhat the tape could not be corrected by, kept as dead letters:")
+        console.print("\nrefused revisions, kept as dead letters:")
         console.print(Columns(sorted(refused), padding=(0, 3)))
     counts = watch.counts(lambda scope: scope.is_ingest)
     tape = _table("the tape", "", "records")
@@ -190,9 +192,9 @@ def print_summary(console: Console, watch: Watch, verdict: Verdict) -> None:
             tape.add_row(f"  {reason}", f"{count:,}")
     console.print(tape)
     modes = _table("what each mode did", "", "upstream", "downstream")
-    told = [_mode(watch, scope, verdict.revisions[arc]) for scope, arc in _ARCS.items()]
+    counts_by_mode = [_mode(watch, scope, verdict.revisions[arc]) for scope, arc in _ARCS.items()]
     for name, words in _MODES.items():
-        modes.add_row(words, *(f"{own.get(name, 0):,}" for own in told))
+        modes.add_row(words, *(f"{mode_counts.get(name, 0):,}" for mode_counts in counts_by_mode))
     console.print(modes)
     console.print("\n".join(verdict.lines()), markup=False)
 

@@ -46,5 +46,5 @@ for mode in ("upstream", "downstream"):
         average=f"avg({at_risk})",
         trades="count(*)",
         largest=f"max({at_risk})",
-        keep="10y",  # the results emitted before can be asked for
+        keep="10y",  # emitted results can be fetched again
     )

@@ -99,10 +99,10 @@ def revision(line: Line) -> dict[str, Any]:
         >>> len(ops), ops[:3]
         (1361, ['delete', 'insert', 'insert'])
     """
-    op, told = _OPS[line["action"]], _trade(line)
-    was = _trade(line, old="old_") if "key" in line else None
-    before = {"insert": None, "replace": was, "delete": was or told}[op]
-    return {"op": op, "before": before, "after": None if op == "delete" else told}
+    op, trade = _OPS[line["action"]], _trade(line)
+    original = _trade(line, old="old_") if "key" in line else None
+    before = {"insert": None, "replace": original, "delete": original or trade}[op]
+    return {"op": op, "before": before, "after": None if op == "delete" else trade}
 
 
 def _trade(line: Line, old: str = "") -> dict[str, Any]:
@@ -131,8 +131,8 @@ def moments(lines: list[Line], *, seconds: float) -> list[float]:
         >>> moments(lines, seconds=5.0)
         [0.0, 1.25, 1.25, 5.0]
     """
-    told = [datetime.fromisoformat(line["report_time"]) for line in lines]
-    rising = list(itertools.accumulate(told, max))
+    report_times = [datetime.fromisoformat(line["report_time"]) for line in lines]
+    rising = list(itertools.accumulate(report_times, max))
     gaps = [min(b - a, _LONGEST_GAP) for a, b in itertools.pairwise(rising)]
     reached = list(itertools.accumulate(gaps, initial=timedelta(0)))
     return [seconds * (at / reached[-1]) for at in reached]
@@ -168,9 +168,9 @@ def play(place: Place, *, seconds: float, topic: str = TOPIC) -> int:
             producer.poll(wait)
         out = io.BytesIO(head)
         out.seek(len(head))
-        told = revision(line)
-        fastavro.schemaless_writer(out, parsed, told, strict=True)
-        key = (told["after"] or told["before"])["key"].encode()
+        record = revision(line)
+        fastavro.schemaless_writer(out, parsed, record, strict=True)
+        key = (record["after"] or record["before"])["key"].encode()
         producer.produce(
             topic,
             out.getvalue(),
@@ -184,8 +184,8 @@ def play(place: Place, *, seconds: float, topic: str = TOPIC) -> int:
 
 def _delivered(error: KafkaError | None, message: Message) -> None:
     if error is not None:
-        told = f"the ticker lost a record of topic '{message.topic()}': {clean(error.str())}"
-        raise SystemExit(told)
+        fault = f"the ticker lost a record of topic '{message.topic()}': {clean(error.str())}"
+        raise SystemExit(fault)
 
 
 def main() -> None:
@@ -198,17 +198,17 @@ def main() -> None:
         "--make-topic",
         type=int,
         metavar="PARTITIONS",
-        help="play nothing: make the topic, unless it is there",
+        help="play nothing; create the topic unless it exists",
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with reported("errata.demo.ticker"):
-        override = {"kafka.bootstrap.servers": given.bootstrap} if given.bootstrap else {}
+        override = {"kafka.bootstrap.servers": arguments.bootstrap} if arguments.bootstrap else {}
         place = read_settings(overlaid(os.environ, override))
-        if given.make_topic:
+        if arguments.make_topic:
             connect(place).close()
-            create_topics(place.kafka, [TopicSpec(given.topic, given.make_topic)])
+            create_topics(place.kafka, [TopicSpec(arguments.topic, arguments.make_topic)])
             return
-        print(play(place, seconds=given.seconds, topic=given.topic), "records played")
+        print(play(place, seconds=arguments.seconds, topic=arguments.topic), "records played")
 
 
 if __name__ == "__main__":

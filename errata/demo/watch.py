@@ -44,11 +44,11 @@ class Correction:
     causes: list[tuple[str, str]]
 
     @property
-    def is_old_news(self) -> bool:
-        """Whether an emitted result was changed by something other than inserts."""
+    def revises_emitted(self) -> bool:
+        """Whether an emitted result was changed by a replace or delete."""
         return self.before is not None and any(op != "insert" for op, _ in self.causes)
 
-    def moved(self, name: str) -> tuple[Value, Value]:
+    def sides(self, name: str) -> tuple[Value, Value]:
         """Return a result field before and after."""
         before, after = self.before or {}, self.after or {}
         return before.get(name), after.get(name)
@@ -84,21 +84,21 @@ class Watch:
     def poll(self) -> list[Correction]:
         """Return the corrections that have become complete."""
         self.view.poll()
-        found = []
+        complete: list[Correction] = []
         for trades, totals in zip(self.trades, self.totals, strict=True):
             totals.poll()
             trades.poll()
             upto = min(totals.frontier(), trades.frontier())
             if upto > totals.done:
-                told = rows.revisions(self.plan.topology.arcs[self.results], totals.take(upto))
-                changed = [line for line in told if self.live or self._is_correction(line)]
+                lines = rows.revisions(self.plan.topology.arcs[self.results], totals.take(upto))
+                changed = [line for line in lines if self.live or self._is_correction(line)]
                 if changed:
                     causes = trades.take(upto)
                     corrections = [self._correction(line, causes) for line in changed]
-                    found += [c for c in corrections if not self.live or c.is_old_news]
+                    complete += [c for c in corrections if not self.live or c.revises_emitted]
                 totals.drop(upto)
                 trades.drop(upto)
-        return found
+        return complete
 
     def _is_correction(self, line: dict[str, Any]) -> bool:
         """Return whether a revision is of a window that had closed, as far as this reader knows.
@@ -129,18 +129,18 @@ class Watch:
         causes = trades.filter(then & pl.any_horizontal(inside).fill_null(False))
         causes = causes.sort(pl.col("op") == frames.INSERT, maintain_order=True)
         keys = pl.coalesce(frames.AFTER + "key", frames.BEFORE + "key")
-        told = causes.select("op", keys.alias("key")).iter_rows()
-        named = [(frames.OPS[op], key) for op, key in told]
-        return Correction(result, before, after, named)
+        pairs = causes.select("op", keys.alias("key")).iter_rows()
+        causing = [(frames.OPS[op], key) for op, key in pairs]
+        return Correction(result, before, after, causing)
 
     def counts(self, among: Callable[[ScopeId], bool] = lambda _: True) -> dict[str, int]:
         """Return the totals of the reports of some scopes' tasks so far."""
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for task, report in self.view.reports.items():
             if among(TaskId.parse(task).scope):
                 for name, count in report.counts.items():
-                    found[name] = found.get(name, 0) + count
-        return found
+                    totals[name] = totals.get(name, 0) + count
+        return totals
 
     def behind(self, epoch: int) -> list[str]:
         """Return the tasks that may still produce epochs up to a given one, and their frontiers."""

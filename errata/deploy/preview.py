@@ -179,7 +179,7 @@ def _differences(
         actual = settings[spec.name]
         broken = {f.what: f for f in faults(spec, partitions=existing[spec.name], config=actual)}
         if fault := broken.get("partitions"):
-            yield Difference(spec.name, fault.what, fault.found, fault.need, fault.remedy)
+            yield Difference(spec.name, fault.what, fault.actual, fault.need, fault.remedy)
         for key, need in spec.config.items():
             value, remedy = actual.get(key, ""), broken[key].remedy if key in broken else ""
             if set(need.split(",")) != set(value.split(",")):

@@ -161,5 +161,5 @@ def _add_reports_and_registry(samples: Samples, shared: Shared) -> None:
     samples.add(catalogue.INVALID_REPORTS, shared.view.invalid_count, shared.plan.network)
     outage = getattr(shared.registry, "outage", None)
     if outage is not None:
-        samples.add(catalogue.REGISTRY_UP, int(not outage.told), shared.plan.network)
+        samples.add(catalogue.REGISTRY_UP, int(not outage.last_error), shared.plan.network)
         samples.add(catalogue.REGISTRY_FAILURES, outage.failure_count, shared.plan.network)

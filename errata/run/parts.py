@@ -19,7 +19,7 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.errors import ErrataError
-from errata.sweepers.sweeper import Beside, Service, Sweeper
+from errata.sweepers.sweeper import LocalSweepers, Service, Sweeper
 from errata.topics.groups import Membership
 
 log = logging.getLogger("errata")
@@ -100,7 +100,7 @@ class Parts:
             sweepers = [
                 sweeper for by_partition in local.values() for sweeper in by_partition.values()
             ]
-            replays = Beside(local, partition=partition)
+            replays = LocalSweepers(local, partition=partition)
         else:
             replays = TopicReplayClient(self.shared, scope=scope, partition=partition)
         return [ScopeTask(self.shared, boxes, partition=partition, replays=replays), *sweepers]

@@ -1,7 +1,7 @@
 """An expression around calls of aggregate functions, such as ``sum(price * size) / sum(size)``.
 
-Each call is cut out of the tree and replaced by a column. The remaining tree is an expression over
-the results of the calls, and over the fields that are constant in a group.
+Each call is extracted from the tree and replaced by a column. The remaining tree is an expression
+over the results of the calls, and over the fields that are constant in a group.
 
 A macro is a name for such an expression: ``vwap(price, size)`` expands to the one above.
 """
@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, Macro, nearest
+from errata.processors.aggregates.functions import FUNCTIONS, MACROS, NAMES, Macro, suggestion
 from errata.processors.expressions.errors import ExpressionError
 from errata.processors.expressions.expression import Expression, lowered
 from errata.processors.expressions.literals import number
@@ -24,32 +24,32 @@ from errata.schemas.fields import Fields, FieldType
 
 
 def expanded(
-    macro: Macro, given: Sequence[exp.Expr], *, condition: exp.Expr | None, start: int
+    macro: Macro, arguments: Sequence[exp.Expr], *, condition: exp.Expr | None, start: int
 ) -> exp.Expr:
     """Return the expansion of a macro call.
 
     Args:
         macro: The macro.
-        given: Its arguments, one for each of its names.
+        arguments: One for each of its names.
         condition: The FILTER (WHERE ...) condition to add to each call; None: no condition.
         start: The position of the call in the text, which every node of the expansion gets.
 
     Example:
         >>> from errata.processors.aggregates.functions import MACROS
-        >>> given = [read("price + 1"), read("size")]
-        >>> expanded(MACROS["vwap"], given, condition=None, start=0).sql("spark")
+        >>> arguments = [read("price + 1"), read("size")]
+        >>> expanded(MACROS["vwap"], arguments, condition=None, start=0).sql("spark")
         'SUM((price + 1) * size) / SUM(IF((price + 1) IS NULL, NULL, size))'
     """
-    values = dict(zip(macro.arguments, given, strict=True))
-    tree = read(macro.stands_for)
+    values = dict(zip(macro.arguments, arguments, strict=True))
+    tree = read(macro.expansion)
     for column in list(tree.find_all(exp.Column)):
         value = values[column.name].copy()
         column.replace(exp.Paren(this=value) if isinstance(value, exp.Binary) else value)
     for call in list(tree.find_all(exp.AggFunc)):
         call.meta.update(start=start, end=start)
         if condition is not None:
-            where = exp.Where(this=condition.copy())
-            call.replace(exp.Filter(this=call.copy(), expression=where))
+            filter_condition = exp.Where(this=condition.copy())
+            call.replace(exp.Filter(this=call.copy(), expression=filter_condition))
     return tree
 
 
@@ -84,7 +84,7 @@ _NODES: dict[type[exp.Expr], str] = {
 """Function by the parser's node; a name that the parser doesn't know is looked up unchanged."""
 
 _REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
-    exp.Distinct: ("DISTINCT", "count(distinct ...) is the one that takes it"),
+    exp.Distinct: ("DISTINCT", "only count(distinct ...) accepts it"),
     exp.Window: ("OVER (...)", "windows are those of .aggregate(window=...)"),
     exp.Order: ("ORDER BY", "write order_by=[...] in .aggregate(...)"),
 }
@@ -150,8 +150,8 @@ class AggregateExpression:
                     self.text,
                     position(column),
                     need="an aggregate or a group field",
-                    found=f"{column.name!r}, which each tuple has its own of",
-                    hint=f"write max({column.name}), say, or group by it",
+                    found=f"{column.name!r}, which differs between tuples",
+                    hint=f"use max({column.name}), for example, or group by it",
                 )
         return lowered(self.text, Lowering(self.text, fields).part(self.tree))
 
@@ -174,53 +174,53 @@ def parse_aggregate(text: str, fields: Fields) -> AggregateExpression:
         >>> str(vwap.around([FieldType("double"), FieldType("long")], {}).type)
         'double?'
     """
-    cutting = _Cutting(text, fields)
-    tree = cutting.cut(read(text))
-    if not cutting.calls:
+    extractor = _CallExtractor(text, fields)
+    tree = extractor.extract(read(text))
+    if not extractor.calls:
         name = tree.name if isinstance(tree, exp.Anonymous) else tree.key
         if isinstance(tree, exp.Column):
             name = f"the field {tree.name}"
         raise ExpressionError(
-            text, position(tree), need="an aggregate function", found=name, hint=nearest(name)
+            text, position(tree), need="an aggregate function", found=name, hint=suggestion(name)
         )
-    return AggregateExpression(text, tuple(cutting.calls), tree)
+    return AggregateExpression(text, tuple(extractor.calls), tree)
 
 
-class _Cutting:
-    """Cuts the calls out of one tree."""
+class _CallExtractor:
+    """Extracts the calls from one tree."""
 
     def __init__(self, text: str, fields: Fields) -> None:
         self.text = text
         self.calls: list[AggregateCall] = []
         self._fields = fields
 
-    def cut(self, node: exp.Expr) -> exp.Expr:
+    def extract(self, node: exp.Expr) -> exp.Expr:
         """Return a node with a column in place of each call."""
         self._refuse_forms(node)
-        inside, ignore_nulls, condition = self._unwrapped(node)
-        name = _function(inside)
+        call, ignore_nulls, condition = self._unwrapped(node)
+        name = _function(call)
         if name in MACROS and not ignore_nulls:
-            macro, given = MACROS[name], self._given(inside)
-            if len(given) != len(macro.arguments):
-                raise self._refusal(inside, macro.takes, str(len(given)))
-            start = position(inside)
-            return self.cut(expanded(macro, given, condition=condition, start=start))
+            macro, arguments = MACROS[name], self._arguments(call)
+            if len(arguments) != len(macro.arguments):
+                raise self._refusal(call, macro.takes, str(len(arguments)))
+            start = position(call)
+            return self.extract(expanded(macro, arguments, condition=condition, start=start))
         if name:
             column = exp.column(f"#{len(self.calls)}", quoted=True)
-            start = position(inside)
+            start = position(call)
             column.this.meta.update(start=start, end=start)
-            self.calls.append(self._call(name, inside, ignore_nulls, condition, start))
+            self.calls.append(self._call(name, call, ignore_nulls, condition, start))
             return column
-        if isinstance(inside, exp.AggFunc):
+        if isinstance(call, exp.AggFunc):
             raise self._refusal(
-                inside, "an aggregate function", f"{inside.key}, not supported", nearest(inside.key)
+                call, "an aggregate function", f"{call.key}, not supported", suggestion(call.key)
             )
-        if inside is not node:
-            raise self._refusal(node, "an aggregate before FILTER and NULLS", _named(inside))
+        if call is not node:
+            raise self._refusal(node, "an aggregate before FILTER and NULLS", _node_name(call))
         for child in list(node.iter_expressions()):
-            new = self.cut(child)
-            if new is not child:
-                child.replace(new)
+            replacement = self.extract(child)
+            if replacement is not child:
+                child.replace(replacement)
         return node
 
     def _unwrapped(self, node: exp.Expr) -> tuple[exp.Expr, bool, exp.Expr | None]:
@@ -244,47 +244,47 @@ class _Cutting:
         condition: exp.Expr | None,
         start: int,
     ) -> AggregateCall:
-        given = self._given(node)
-        extra = {key for key, value in node.args.items() if value} - _ARGUMENTS
-        if extra:
-            raise self._refusal(node, f"a plain {name}", ", ".join(sorted(extra)))
+        nodes = self._arguments(node)
+        unsupported = {key for key, value in node.args.items() if value} - _ARGUMENTS
+        if unsupported:
+            raise self._refusal(node, f"a plain {name}", ", ".join(sorted(unsupported)))
         if ignore_nulls and name not in _IGNORES_NULLS:
             need = f"IGNORE NULLS with {' or '.join(_IGNORES_NULLS)} only"
-            raise self._refusal(node, need, name, "it ignores them anyway")
-        if name == "count" and len(given) == 1 and isinstance(given[0], exp.Distinct):
-            name, given = "count distinct", given[0].expressions
-        star = name == "count" and len(given) == 1 and isinstance(given[0], exp.Star)
+            raise self._refusal(node, need, name, "omit IGNORE NULLS")
+        if name == "count" and len(nodes) == 1 and isinstance(nodes[0], exp.Distinct):
+            name, nodes = "count distinct", nodes[0].expressions
+        is_star = name == "count" and len(nodes) == 1 and isinstance(nodes[0], exp.Star)
         function = FUNCTIONS[name]
-        arguments = len(given) if star else function.arguments or max(len(given), 1)
-        if len(given) != arguments + function.parameters:
-            raise self._refusal(node, function.takes, str(len(given)))
+        argument_count = len(nodes) if is_star else function.arguments or max(len(nodes), 1)
+        if len(nodes) != argument_count + function.parameters:
+            raise self._refusal(node, function.takes, str(len(nodes)))
         return AggregateCall(
             name,
-            () if star else tuple(map(self._argument, given[:arguments])),
-            tuple(self._parameter(name, literal) for literal in given[arguments:]),
+            () if is_star else tuple(map(self._argument, nodes[:argument_count])),
+            tuple(self._parameter(name, literal) for literal in nodes[argument_count:]),
             ignore_nulls,
             None if condition is None else self._argument(condition, needs="boolean"),
             start,
         )
 
-    def _given(self, node: exp.Expr) -> list[exp.Expr]:
+    def _arguments(self, node: exp.Expr) -> list[exp.Expr]:
         """Return the arguments of a call."""
-        given = [] if isinstance(node, exp.Anonymous) or node.this is None else [node.this]
-        given += [node.expression] if node.args.get("expression") else []
-        given += node.expressions
+        arguments = [] if isinstance(node, exp.Anonymous) or node.this is None else [node.this]
+        arguments += [node.expression] if node.args.get("expression") else []
+        arguments += node.expressions
         if not isinstance(node, exp.Count):
-            self._refuse_forms(*given)
-        return given
+            self._refuse_forms(*arguments)
+        return arguments
 
     def _parameter(self, name: str, node: exp.Expr) -> Fraction:
         """Return the value of a number literal."""
         sign, literal = (-1, node.this) if isinstance(node, exp.Neg) else (1, node)
         is_number = isinstance(literal, exp.Literal) and not literal.is_string
-        found = number(literal.name) if is_number else None
-        if found is None:
-            need = f"a number, written out, as the last argument of {name}"
+        parsed = number(literal.name) if is_number else None
+        if parsed is None:
+            need = f"a number literal as the last argument of {name}"
             raise self._refusal(node, need, node.sql("spark"))
-        value, kind = found
+        value, kind = parsed
         unit = Fraction(10**kind.scale)
         return sign * Fraction(str(value)) / unit
 
@@ -294,7 +294,7 @@ class _Cutting:
                 raise self._refusal(
                     inner,
                     "a value of each tuple",
-                    f"the aggregate {name} inside of another",
+                    f"the aggregate {name} inside another",
                     "aggregate twice, one box after the other",
                 )
             self._refuse_forms(inner)
@@ -318,5 +318,5 @@ def _function(node: exp.Expr) -> str | None:
     return _NODES.get(type(node))
 
 
-def _named(node: exp.Expr) -> str:
+def _node_name(node: exp.Expr) -> str:
     return node.name if isinstance(node, exp.Anonymous) else node.key

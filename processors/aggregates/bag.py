@@ -78,7 +78,7 @@ class Bag(Signed):
         self.columns = columns
         self.needed = needed
         self.result = result
-        lists = {name: pl.List(_listed(key.type)) for name, key in order.items()}
+        lists = {name: pl.List(_list_item_type(key.type)) for name, key in order.items()}
         self.parts: dict[str, Part] = {**lists, COUNTS: pl.List(pl.Int64)}
 
     @property
@@ -90,18 +90,18 @@ class Bag(Signed):
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
         """Add rows to their bags, or remove them."""
-        given = dict(zip(self.columns, values.get_columns(), strict=True))
+        arguments = dict(zip(self.columns, values.get_columns(), strict=True))
         columns = [
-            _plain(given[name]).cast(_listed(key.type)).alias(name)
+            _normalized(arguments[name]).cast(_list_item_type(key.type)).alias(name)
             for name, key in self.order.items()
         ]
         count = pl.repeat(sign, len(groups), dtype=pl.Int64, eager=True).alias(COUNTS)
         rows = pl.DataFrame([groups.cast(pl.UInt32).alias("@group"), *columns, count])
-        return self._with(states, rows.drop_nulls(self.needed))
+        return self._updated(states, rows.drop_nulls(self.needed))
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Merge both bags."""
-        return self._with(one, self._exploded(other))
+        return self._updated(one, self._exploded(other))
 
     def contents(self, states: pl.DataFrame) -> Contents:
         """Return the contents of the bags."""
@@ -112,7 +112,7 @@ class Bag(Signed):
         rows = [lines[name].cast(key.type.dtype) for name, key in self.order.items()]
         return Contents(group, pl.DataFrame(rows), counts, sizes)
 
-    def _with(self, states: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    def _updated(self, states: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the states after rows are added, or removed by counts below 0."""
         if rows.is_empty():
             return states
@@ -129,18 +129,18 @@ class Bag(Signed):
         )
         bags = lines.group_by("@group", maintain_order=True).agg(pl.col(*self.order, COUNTS))
         # Lines to choose from: the old ones, then an empty one, then the new ones.
-        line = np.where(touched, states.height, np.arange(states.height))
-        line[bags["@group"].to_numpy()] = states.height + 1 + np.arange(bags.height)
-        return pl.concat([states, self.init(1), bags.select(list(self.parts))])[line]
+        order = np.where(touched, states.height, np.arange(states.height))
+        order[bags["@group"].to_numpy()] = states.height + 1 + np.arange(bags.height)
+        return pl.concat([states, self.init(1), bags.select(list(self.parts))])[order]
 
     def _exploded(
-        self, states: pl.DataFrame, some: npt.NDArray[np.bool_] | None = None
+        self, states: pl.DataFrame, selected: npt.NDArray[np.bool_] | None = None
     ) -> pl.DataFrame:
         """Return the contents of all bags or of some, one line per distinct row."""
-        there = states[COUNTS].list.len() > 0
-        if some is not None:
-            there &= pl.Series(some)
-        return states.with_row_index("@group").filter(there).explode(list(self.parts))
+        is_selected = states[COUNTS].list.len() > 0
+        if selected is not None:
+            is_selected &= pl.Series(selected)
+        return states.with_row_index("@group").filter(is_selected).explode(list(self.parts))
 
 
 class BagOfValues(Bag):
@@ -157,12 +157,12 @@ class BagOfValues(Bag):
         self.argument = argument
 
 
-def _listed(kind: FieldType) -> pl.DataType | type[pl.DataType]:
+def _list_item_type(kind: FieldType) -> pl.DataType | type[pl.DataType]:
     """Return the type of a field's values in a list: Arrow has no 128-bit integers."""
     return pl.Decimal(MAX_PRECISION, 0) if kind.dtype == pl.Int128 else kind.dtype
 
 
-def _plain(column: pl.Series) -> pl.Series:
+def _normalized(column: pl.Series) -> pl.Series:
     """Return a column in which equal values have the same bits: -0.0 becomes 0.0."""
     if not column.dtype.is_float():
         return column

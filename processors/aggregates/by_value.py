@@ -16,7 +16,7 @@ from errata.processors.aggregates.compensating import (
     part_dtype,
     part_types,
 )
-from errata.processors.expressions.opaque import held, plain
+from errata.processors.expressions.opaque import to_physical, to_plain
 from errata.schemas.fields import FieldType
 
 Plain: TypeAlias = tuple[Any, ...]
@@ -119,13 +119,13 @@ class ByValue(Compensating):
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the states after rows have entered."""
-        return self._moved(self.function.accumulate, states, groups, values)
+        return self._applied(self.function.accumulate, states, groups, values)
 
     def compensate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the states after rows have left."""
-        return self._moved(self.function.compensate, states, groups, values)
+        return self._applied(self.function.compensate, states, groups, values)
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Return the states of merged contents."""
@@ -133,29 +133,33 @@ class ByValue(Compensating):
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the results."""
-        results = [held(self.function.emit(state), self.result) for state in self._rows(states)]
+        results = [
+            to_physical(self.function.emit(state), self.result) for state in self._rows(states)
+        ]
         return pl.Series(results, dtype=self.result.dtype)
 
-    def _moved(
+    def _applied(
         self,
-        step: Callable[..., Plain],
+        method: Callable[..., Plain],
         states: pl.DataFrame,
         groups: pl.Series,
         values: pl.DataFrame,
     ) -> pl.DataFrame:
         """Apply rows that enter or leave to their groups; other groups are not touched."""
         touched = np.unique(groups.to_numpy())
-        found = dict(zip(touched.tolist(), self._rows(states[touched]), strict=True))
-        columns = map(plain, values.get_columns(), self.types)
+        new_states = dict(zip(touched.tolist(), self._rows(states[touched]), strict=True))
+        columns = map(to_plain, values.get_columns(), self.types)
         for group, *row in zip(groups.to_list(), *columns, strict=True):
-            found[group] = step(found[group], *row)
-        line = np.arange(states.height)
-        line[touched] = states.height + np.arange(len(touched))
-        return pl.concat([states.select(list(self.parts)), self._columns(found.values())])[line]
+            new_states[group] = method(new_states[group], *row)
+        order = np.arange(states.height)
+        order[touched] = states.height + np.arange(len(touched))
+        return pl.concat([states.select(list(self.parts)), self._columns(new_states.values())])[
+            order
+        ]
 
     def _rows(self, states: pl.DataFrame) -> list[Plain]:
         columns = [
-            plain(states[name], part) if isinstance(part, FieldType) else states[name].to_list()
+            to_plain(states[name], part) if isinstance(part, FieldType) else states[name].to_list()
             for name, part in self.parts.items()
         ]
         return list(zip(*columns, strict=True))
@@ -167,12 +171,12 @@ class ByValue(Compensating):
                 pl.Series(
                     name,
                     [
-                        held(row[place], part) if isinstance(part, FieldType) else row[place]
+                        to_physical(row[index], part) if isinstance(part, FieldType) else row[index]
                         for row in rows
                     ],
                     dtype=part_dtype(part),
                 )
-                for place, (name, part) in enumerate(self.parts.items())
+                for index, (name, part) in enumerate(self.parts.items())
             ]
         )
 

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 from errata.processors.aggregates.compensating import Compensating
 from errata.processors.aggregates.count import ROWS, VALUES, Count
-from errata.processors.aggregates.extreme import First, backwards
+from errata.processors.aggregates.extreme import First, reversed_order
 from errata.processors.aggregates.holistic import (
-    MOST,
+    MAX_VALUES,
     CountDistinct,
     Mode,
     Percentile,
@@ -134,7 +134,7 @@ def first_of(call: Call) -> Compensating:
 
 def last_of(call: Call) -> Compensating:
     """Return ``last``, which is ``first`` in the reversed order."""
-    return First(call.types[0], backwards(call.order), ignore_nulls=call.ignore_nulls)
+    return First(call.types[0], reversed_order(call.order), ignore_nulls=call.ignore_nulls)
 
 
 def extreme_by(*, largest: bool) -> Callable[[Call], Compensating]:
@@ -164,7 +164,7 @@ def percentile_of(call: Call) -> Compensating:
         raise AggregateTypeError(
             call.name,
             need="a share of 0 to 1 for percentile",
-            found=_written(share),
+            found=_number_text(share),
             hint="0.99 is the 99th percentile",
         )
     return Percentile(_number(call), share)
@@ -179,13 +179,13 @@ def ranking_of(ranking: type[Ranking]) -> Callable[[Call], Compensating]:
     """Return the constructor of ``top_k`` or ``most_common``."""
 
     def make(call: Call) -> Compensating:
-        (argument,), (most,) = call.types, call.parameters
-        if most.denominator > 1 or not 1 <= most <= MOST:
-            need = f"a whole number of 1 to {MOST} for {call.name}"
-            raise AggregateTypeError(call.name, need=need, found=_written(most))
+        (argument,), (limit,) = call.types, call.parameters
+        if limit.denominator > 1 or not 1 <= limit <= MAX_VALUES:
+            need = f"a whole number of 1 to {MAX_VALUES} for {call.name}"
+            raise AggregateTypeError(call.name, need=need, found=_number_text(limit))
         if argument.kind == "bytes":
             _refuse(call, "anything but bytes", hint="write hex(x), or cast(x as string)")
-        return ranking(argument, int(most))
+        return ranking(argument, int(limit))
 
     return make
 
@@ -195,8 +195,8 @@ def covariance_of(call: Call) -> Compensating:
     kinds = {argument.kind for argument in call.types}
     if not kinds <= {*WHOLE, *REAL}:
         _refuse(call, "two numbers")
-    make = IntegerCovariance if kinds <= set(WHOLE) else DoubleCovariance
-    return make(call.types, call.name)
+    function = IntegerCovariance if kinds <= set(WHOLE) else DoubleCovariance
+    return function(call.types, call.name)
 
 
 def volatility_of(call: Call) -> Compensating:
@@ -211,10 +211,10 @@ def _number(call: Call) -> FieldType:
     return argument
 
 
-def _written(number: Fraction) -> str:
+def _number_text(number: Fraction) -> str:
     return str(number if number.denominator == 1 else float(number))
 
 
 def _refuse(call: Call, need: str, *, hint: str = "cast the argument to one") -> NoReturn:
-    found = f"{call.name}({', '.join(str(kind.required) for kind in call.types)})"
-    raise AggregateTypeError(call.name, need=f"{need} for {call.name}", found=found, hint=hint)
+    actual = f"{call.name}({', '.join(str(kind.required) for kind in call.types)})"
+    raise AggregateTypeError(call.name, need=f"{need} for {call.name}", found=actual, hint=hint)

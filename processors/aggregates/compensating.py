@@ -120,7 +120,9 @@ class Compensating(Declared):
         """
         return pl.DataFrame(
             [
-                pl.Series(name, [_nothing(part)], dtype=part_dtype(part)).new_from_index(0, count)
+                pl.Series(name, [_empty_value(part)], dtype=part_dtype(part)).new_from_index(
+                    0, count
+                )
                 for name, part in part_types(self).items()
             ]
         )
@@ -190,7 +192,7 @@ def part_dtype(part: Part) -> pl.DataType | type[pl.DataType]:
     return part if isinstance(part, pl.List) else part.dtype
 
 
-def _nothing(part: Part) -> Any:
+def _empty_value(part: Part) -> Any:
     """Return the value of a part for an empty group."""
     if isinstance(part, pl.List):
         return []

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import polars as pl
 
 from errata.processors.aggregates.compensating import Signed
-from errata.processors.aggregates.grouping import counted, present
+from errata.processors.aggregates.grouping import count_rows, drop_nulls
 from errata.schemas.fields import FieldType
 
 ROWS, VALUES, TRUE = "rows", "values", "true"
@@ -44,10 +44,10 @@ class Count(Signed):
     ) -> pl.DataFrame:
         """Count up for the rows that enter, down for those that leave."""
         if self.what == VALUES:
-            groups, _ = present(groups, values.to_series(0))
+            groups, _ = drop_nulls(groups, values.to_series(0))
         elif self.what == TRUE:
             groups = groups.filter(values.to_series(0))
-        change = counted(groups, states.height)
+        change = count_rows(groups, states.height)
         return pl.DataFrame([states["count"] + pl.Series(sign * change)])
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
@@ -91,8 +91,11 @@ class Logical(Signed):
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
         """Count up for the values that enter, down for those that leave."""
-        groups, truths = present(groups, values.to_series(0))
-        changes = (counted(groups, states.height), counted(groups.filter(truths), states.height))
+        groups, truths = drop_nulls(groups, values.to_series(0))
+        changes = (
+            count_rows(groups, states.height),
+            count_rows(groups.filter(truths), states.height),
+        )
         return pl.DataFrame(
             [
                 states[name] + pl.Series(sign * change)

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from errata.processors.aggregates.compensating import Signed
-from errata.processors.aggregates.grouping import Counts, counted
-from errata.processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, climbed
+from errata.processors.aggregates.grouping import Counts, count_rows
+from errata.processors.aggregates.ladder import Entries, Flags, Key, Ladders, bound, build_rungs
 from errata.schemas.fields import FieldType, physical
 
 RUNGS = 2
@@ -64,7 +64,7 @@ class Extreme(Signed):
             self.parts |= {f"ties_{rung}": count}
             self.parts |= {f"{name}_{rung}": kind for name, kind in self.columns.items()}
         self.parts["depth"] = count
-        self._nothing = pl.DataFrame(schema=physical(self.columns)).clear(1)
+        self._null_row = pl.DataFrame(schema=physical(self.columns)).clear(1)
 
     @property
     def kept(self) -> Sequence[str]:
@@ -90,43 +90,48 @@ class Extreme(Signed):
             ]
         )
         if self.needed is not None and rows[self.needed].has_nulls():
-            there = rows[self.needed].is_not_null()
-            groups, rows = groups.filter(there), rows.filter(there)
+            is_counted = rows[self.needed].is_not_null()
+            groups, rows = groups.filter(is_counted), rows.filter(is_counted)
         ladders = self._ladders(states)
-        count = ladders.count + sign * counted(groups, states.height)
+        count = ladders.count + sign * count_rows(groups, states.height)
         (name, key), *_ = self.order.items()
         group = groups.to_numpy().astype(np.int64)
-        within = ladders.within_reach(key, group, rows[name])
-        if not within.all():
-            group, rows = group[within], rows[np.flatnonzero(within)]
+        is_within = ladders.within_reach(key, group, rows[name])
+        if not is_within.all():
+            group, rows = group[is_within], rows[np.flatnonzero(is_within)]
         if sign > 0 and len(group) > 2 * self.rungs * states.height:
             # Not for a group that has a ladder: a row behind the bound may be a tie of a rung.
-            within = key.reaches(rows[name], bound(key, group, rows[name], rungs=self.rungs))
-            within |= ladders.used[group] > 0
-            group, rows = group[within], rows[np.flatnonzero(within)]
+            is_within = key.reaches(rows[name], bound(key, group, rows[name], rungs=self.rungs))
+            is_within |= ladders.used[group] > 0
+            group, rows = group[is_within], rows[np.flatnonzero(is_within)]
         if not len(group) and count.all():
             return states.with_columns(pl.Series("count", count))
         touched = np.zeros(states.height, dtype=np.bool_)
         touched[group] = True
-        moved = Entries(
+        entries = Entries(
             group,
             np.full(len(group), sign),
             np.zeros(len(group), dtype=np.bool_),
             ladders.columns.height + np.arange(len(group)),
         )
-        columns = pl.concat([ladders.columns, rows, self._nothing])
+        columns = pl.concat([ladders.columns, rows, self._null_row])
         return self._states(
-            count, columns, ladders.rungs(touched).and_then(moved), ladders, touched
+            count, columns, ladders.rungs(touched).followed_by(entries), ladders, touched
         )
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Merge both ladders, as far as both reach."""
         left, right = self._ladders(one), self._ladders(other)
-        more = right.rungs()
-        more = Entries(more.group, more.ties, more.floor, more.row + left.columns.height)
-        columns = pl.concat([left.columns, right.columns, self._nothing])
+        right_rungs = right.rungs()
+        right_rungs = Entries(
+            right_rungs.group,
+            right_rungs.ties,
+            right_rungs.floor,
+            right_rungs.row + left.columns.height,
+        )
+        columns = pl.concat([left.columns, right.columns, self._null_row])
         count = left.count + right.count
-        return self._states(count, columns, left.rungs().and_then(more), left, None)
+        return self._states(count, columns, left.rungs().followed_by(right_rungs), left, None)
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
         """Return for each group whether its first row is known, or it has no rows."""
@@ -156,7 +161,7 @@ class Extreme(Signed):
             count,
             np.where(count > 0, np.maximum(states["depth"].to_numpy(), 1), 0),
             np.stack([states[f"ties_{rung}" if rung else "ties"].to_numpy() for rung in rungs]),
-            pl.DataFrame([pl.concat([states[name] for name in same]) for same in names]),
+            pl.DataFrame([pl.concat([states[name] for name in column]) for column in names]),
         )
 
     def _states(
@@ -164,34 +169,36 @@ class Extreme(Signed):
         count: Counts,
         columns: pl.DataFrame,
         entries: Entries,
-        was: Ladders,
+        previous: Ladders,
         touched: Flags | None,
     ) -> pl.DataFrame:
         """Return states with these counts and, for touched groups, ladders of the entries."""
         height = len(count)
-        nothing = columns.height - 1
-        row = np.full((self.rungs, height), nothing)
+        null_row = columns.height - 1
+        row = np.full((self.rungs, height), null_row)
         ties = np.zeros((self.rungs, height), dtype=np.int64)
         depth = np.zeros(height, dtype=np.int64)
         if touched is not None:
-            same = ~touched
-            row[:, same] = np.arange(self.rungs * height).reshape(self.rungs, height)[:, same]
-            ties[:, same] = was.ties[:, same]
-            depth[same] = was.used[same]
+            unchanged = ~touched
+            row[:, unchanged] = np.arange(self.rungs * height).reshape(self.rungs, height)[
+                :, unchanged
+            ]
+            ties[:, unchanged] = previous.ties[:, unchanged]
+            depth[unchanged] = previous.used[unchanged]
         if len(entries.group):
-            made, place = climbed(self.order, columns, entries)
-            fits = place < self.rungs
-            at = place[fits], made.group[fits]
-            row[at], ties[at] = made.row[fits], made.ties[fits]
-            np.add.at(depth, at[1], 1)
+            kept_rungs, rung_index = build_rungs(self.order, columns, entries)
+            fits = rung_index < self.rungs
+            cells = rung_index[fits], kept_rungs.group[fits]
+            row[cells], ties[cells] = kept_rungs.row[fits], kept_rungs.ties[fits]
+            np.add.at(depth, cells[1], 1)
         empty = count == 0
-        row[:, empty], ties[:, empty], depth[empty] = nothing, 0, 0
-        taken = columns[row.ravel()]
+        row[:, empty], ties[:, empty], depth[empty] = null_row, 0, 0
+        values = columns[row.ravel()]
         parts = [pl.Series("count", count)]
         for rung in range(self.rungs):
             parts.append(pl.Series(f"ties_{rung}" if rung else "ties", ties[rung]))
             parts += [
-                taken[name].slice(rung * height, height).alias(part)
+                values[name].slice(rung * height, height).alias(part)
                 for name, part in zip(self.columns, self._names(rung), strict=True)
             ]
         return pl.DataFrame([*parts, pl.Series("depth", depth)])
@@ -292,6 +299,6 @@ class First(Extreme):
         )
 
 
-def backwards(order: Sequence[Key]) -> list[Key]:
+def reversed_order(order: Sequence[Key]) -> list[Key]:
     """Return the keys of the reversed order."""
     return [Key(key.type, not key.largest) for key in order]

@@ -79,7 +79,7 @@ class Macro:
         name: Its name.
         signature: Its arguments and its result.
         example: A call of it.
-        stands_for: The expression, over columns with the names of its arguments.
+        expansion: The expression, over columns with the names of its arguments.
         arguments: The names of its arguments.
         exact: The accuracy of its result.
         compensates: Which rows can leave without a replay of the rest.
@@ -89,7 +89,7 @@ class Macro:
     name: str
     signature: str
     example: str
-    stands_for: str
+    expansion: str
     arguments: tuple[str, ...]
     exact: str
     compensates: str
@@ -104,7 +104,7 @@ class Macro:
 BY_ORDER, BY_TIME = "order_by", "event time"
 
 _ALWAYS = "always"
-_WHILE_KNOWN = "while one of its best few is left; else replayed"
+_WHILE_KNOWN = "while one of its first few values is left; else replayed"
 _EXACT = "exact"
 _TOTAL = "exact for int, long, decimal; else to 2^-96 of what was ever summed"
 _SPREAD = "rounded once for int, long, decimal; else to 2^-130 of the mean square"
@@ -112,7 +112,7 @@ _NEAREST = "rounded once"
 _PRODUCTS = (
     "rounded once for int, long, decimal; else to 2^-130 of the product of the root mean squares"
 )
-_WHOLE = "always, in the size of what is there; never from a stored result"
+_WHOLE = "always, in time linear in the content; never from a stored result"
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -148,7 +148,7 @@ FUNCTIONS: dict[str, Function] = {
             "avg",
             "avg(decimal(p,s)) -> decimal(p+4,s+4); avg(other number) -> double",
             "avg(price)",
-            "rounded once for int, long, decimal; else from the total, as that of sum",
+            "rounded once for int, long, decimal; else from the total of sum",
             _ALWAYS,
             avg_of,
             ("mean", "try_avg"),
@@ -347,7 +347,7 @@ FUNCTIONS: dict[str, Function] = {
         Function(
             "realised_volatility",
             "realised_volatility(number) -> double, the root of the sum of the squared logarithmic "
-            "returns from tuple to tuple; null for none, and where a price is 0 or below",
+            "returns from tuple to tuple; null for less than two prices, and if one is 0 or below",
             "realised_volatility(price)",
             "in doubles; the squares are summed exactly",
             _WHOLE,
@@ -365,7 +365,7 @@ MACROS: dict[str, Macro] = {
         "vwap(price, size)",
         "sum(price * size) / sum(if(price is null, null, size))",
         ("price", "size"),
-        "that of the sums, then of their quotient",
+        "as the sums, then their quotient",
         _ALWAYS,
     )
 }
@@ -379,15 +379,19 @@ NAMES: dict[str, str] = {
 """The name in the tables, by every name of a function or macro."""
 
 
-def nearest(name: str) -> str:
+def suggestion(name: str) -> str:
     """Return the hint for an unknown function name.
 
     Example:
-        >>> nearest("vwap_samp")
+        >>> suggestion("vwap_samp")
         'did you mean var_samp or covar_samp?'
     """
-    near = difflib.get_close_matches(name.lower(), NAMES, n=2)
-    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(FUNCTIONS)}"
+    matches = difflib.get_close_matches(name.lower(), NAMES, n=2)
+    return (
+        f"did you mean {' or '.join(matches)}?"
+        if matches
+        else f"the functions are {', '.join(FUNCTIONS)}"
+    )
 
 
 def aggregate_function(call: Call) -> Compensating:
@@ -406,14 +410,14 @@ def aggregate_function(call: Call) -> Compensating:
     function = FUNCTIONS.get(call.name)
     if function is None:
         raise AggregateTypeError(
-            call.name, need="an aggregate function", found=call.name, hint=nearest(call.name)
+            call.name, need="an aggregate function", found=call.name, hint=suggestion(call.name)
         )
-    star = call.name == "count" and not call.types
+    is_star = call.name == "count" and not call.types
     arguments = function.arguments or max(len(call.types), 1)
-    given = len(call.types), len(call.parameters)
-    if given != (arguments, function.parameters) and not star:
-        found = str(sum(given)) if call.types else "none"
-        raise AggregateTypeError(call.name, need=function.takes, found=found)
+    counts = len(call.types), len(call.parameters)
+    if counts != (arguments, function.parameters) and not is_star:
+        actual = str(sum(counts)) if call.types else "none"
+        raise AggregateTypeError(call.name, need=function.takes, found=actual)
     return function.make(call)
 
 

@@ -26,39 +26,39 @@ def whole(number: int) -> pl.Series:
     return pl.Series([number], dtype=pl.Int128)
 
 
-def present(groups: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Series]:
+def drop_nulls(groups: pl.Series, values: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Return the rows whose value is not null.
 
     Example:
-        >>> groups, values = present(pl.Series([0, 0, 1]), pl.Series([7, None, 9]))
+        >>> groups, values = drop_nulls(pl.Series([0, 0, 1]), pl.Series([7, None, 9]))
         >>> groups.to_list(), values.to_list()
         ([0, 1], [7, 9])
     """
     if not values.has_nulls():
         return groups, values
-    there = values.is_not_null()
-    return groups.filter(there), values.filter(there)
+    has_value = values.is_not_null()
+    return groups.filter(has_value), values.filter(has_value)
 
 
-def counted(groups: pl.Series, height: int) -> Counts:
+def count_rows(groups: pl.Series, height: int) -> Counts:
     """Return the number of rows of each of `height` groups.
 
     Example:
-        >>> counted(pl.Series([2, 0, 2]), 4).tolist()
+        >>> count_rows(pl.Series([2, 0, 2]), 4).tolist()
         [1, 0, 2, 0]
     """
     return np.bincount(groups.to_numpy(), minlength=height)
 
 
-def laid_out(values: pl.Series, groups: pl.Series | Counts, height: int) -> pl.Series:
+def scatter_to_groups(values: pl.Series, groups: pl.Series | Counts, height: int) -> pl.Series:
     """Return a column of `height` groups with values for some, null for the others.
 
     Example:
-        >>> laid_out(pl.Series([7.0, 9.0]), pl.Series([2, 0]), 4).to_list()
+        >>> scatter_to_groups(pl.Series([7.0, 9.0]), pl.Series([2, 0]), 4).to_list()
         [9.0, None, 7.0, None]
     """
-    nothing = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
-    return nothing.scatter(groups, values)
+    nulls = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
+    return nulls.scatter(groups, values)
 
 
 def words_of(numbers: pl.Series) -> npt.NDArray[np.uint32]:
@@ -79,7 +79,7 @@ def words_of(numbers: pl.Series) -> npt.NDArray[np.uint32]:
     ).reshape(-1, _LIMB_COUNT)
 
 
-def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
+def sum_by_group(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
     """Return the exact sum by group of 128-bit integers.
 
     Numbers are split into limbs of 32 bits, whose sums can't overflow, and joined again.
@@ -94,7 +94,7 @@ def summed(groups: pl.Series, numbers: pl.Series, height: int) -> pl.Series:
 
     Example:
         >>> numbers = pl.Series([10**30, -1, 5], dtype=pl.Int128)
-        >>> summed(pl.Series([1, 1, 0]), numbers, 3).to_list()
+        >>> sum_by_group(pl.Series([1, 1, 0]), numbers, 3).to_list()
         [5, 999999999999999999999999999999, 0]
     """
     sums = np.zeros((_LIMB_COUNT, height), dtype=np.int64)

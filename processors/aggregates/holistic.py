@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 
 from errata.processors.aggregates.bag import COUNTS, VALUES, Bag, BagOfValues
-from errata.processors.aggregates.grouping import Counts, laid_out
+from errata.processors.aggregates.grouping import Counts, scatter_to_groups
 from errata.processors.aggregates.ladder import Key
 from errata.processors.expressions.casts import cast
 from errata.schemas.fields import FieldType
 
-MOST = 1_000
+MAX_VALUES = 1_000
 """The most values of a result."""
 _NUMBERS = ("int", "long", "decimal", "float", "double", "boolean")
 _NOT_FINITE = {"NaN": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
@@ -81,7 +81,7 @@ class Mode(BagOfValues):
         np.maximum.at(most, contents.group, contents.counts)
         lines = np.flatnonzero(contents.counts == most[contents.group])
         groups, first = np.unique(contents.group[lines], return_index=True)
-        return laid_out(contents.rows[VALUES][lines[first]], groups, states.height)
+        return scatter_to_groups(contents.rows[VALUES][lines[first]], groups, states.height)
 
 
 class Percentile(BagOfValues):
@@ -114,32 +114,34 @@ class Percentile(BagOfValues):
         """Return the percentiles."""
         contents = self.contents(states)
         groups = np.flatnonzero(contents.sizes)
-        last = (contents.sizes[groups] - 1).tolist()
-        places = map(mul, last, repeat(self.share.numerator))
-        found = list(map(divmod, places, repeat(self.share.denominator)))
-        rank = np.fromiter(map(itemgetter(0), found), dtype=np.int64, count=len(found))
-        rests = list(map(itemgetter(1), found))
-        later = rank + np.fromiter(map(bool, rests), dtype=np.int64, count=len(found))
-        low, high = (contents.rows[VALUES][contents.at(groups, r)] for r in (rank, later))
-        return laid_out(self._between(low, high, rests), groups, states.height)
+        last_ranks = (contents.sizes[groups] - 1).tolist()
+        products = map(mul, last_ranks, repeat(self.share.numerator))
+        divisions = list(map(divmod, products, repeat(self.share.denominator)))
+        rank = np.fromiter(map(itemgetter(0), divisions), dtype=np.int64, count=len(divisions))
+        remainders = list(map(itemgetter(1), divisions))
+        next_rank = rank + np.fromiter(map(bool, remainders), dtype=np.int64, count=len(divisions))
+        low, high = (contents.rows[VALUES][contents.at(groups, r)] for r in (rank, next_rank))
+        return scatter_to_groups(self._between(low, high, remainders), groups, states.height)
 
-    def _between(self, low: pl.Series, high: pl.Series, rests: list[int]) -> pl.Series:
+    def _between(self, low: pl.Series, high: pl.Series, remainders: list[int]) -> pl.Series:
         """Return the values interpolated between pairs of values, at some fractions."""
         if not low.dtype.is_float():
-            return pl.Series(self._nearest(low, high, rests), dtype=pl.Float64)
+            return pl.Series(self._nearest(low, high, remainders), dtype=pl.Float64)
         low, high = low.cast(pl.Float64), high.cast(pl.Float64)
         finite, zero = low.is_finite() & high.is_finite(), pl.Series([0.0])
         ends = (low.zip_with(finite, zero), high.zip_with(finite, zero))
-        nearest = pl.Series(self._nearest(*ends, rests), dtype=pl.Float64)
+        nearest = pl.Series(self._nearest(*ends, remainders), dtype=pl.Float64)
         return nearest.zip_with(finite, low + high)
 
-    def _nearest(self, low: pl.Series, high: pl.Series, rests: list[int]) -> list[float]:
+    def _nearest(self, low: pl.Series, high: pl.Series, remainders: list[int]) -> list[float]:
         parts = self.share.denominator
         (a, b), (c, d) = (self._ratios(side) for side in (low, high))
-        left = map(mul, map(mul, a, d), map(sub, repeat(parts), rests))
-        right = map(mul, map(mul, c, b), rests)
+        low_terms = map(mul, map(mul, a, d), map(sub, repeat(parts), remainders))
+        high_terms = map(mul, map(mul, c, b), remainders)
         # Python divides integers of any size with one rounding.
-        return list(map(truediv, map(add, left, right), map(mul, map(mul, b, d), repeat(parts))))
+        return list(
+            map(truediv, map(add, low_terms, high_terms), map(mul, map(mul, b, d), repeat(parts)))
+        )
 
     def _ratios(self, values: pl.Series) -> tuple[list[int], list[int]]:
         """Return values as numerators and denominators, exactly."""
@@ -173,21 +175,21 @@ class Ranking(BagOfValues):
 
     Args:
         argument: A type other than bytes.
-        most: The most values to return, from 1 to `MOST`.
+        limit: The most values to return, from 1 to `MAX_VALUES`.
     """
 
-    def __init__(self, argument: FieldType, most: int) -> None:
+    def __init__(self, argument: FieldType, limit: int) -> None:
         super().__init__(argument, result=FieldType("string", optional=True))
-        self.most = most
+        self.limit = limit
 
     def _arrays(self, height: int, groups: Counts, items: pl.Series) -> pl.Series:
         """Return the JSON arrays of items that are ordered by group."""
-        listed = (
+        arrays = (
             pl.DataFrame({"group": groups, "item": items})
             .group_by("group", maintain_order=True)
             .agg(pl.col("item").str.join(","))
         )
-        return laid_out("[" + listed["item"] + "]", listed["group"], height)
+        return scatter_to_groups("[" + arrays["item"] + "]", arrays["group"], height)
 
 
 class TopK(Ranking):
@@ -206,9 +208,9 @@ class TopK(Ranking):
         contents = self.contents(states)
         group, counts = contents.group, contents.counts
         # The rows of the group above a line, from running totals over all groups.
-        above = np.cumsum(contents.sizes)[group] - np.cumsum(counts)
-        taken = np.clip(self.most - above, 0, counts)
-        lines = np.repeat(np.arange(len(group)), taken)[::-1]
+        rows_above = np.cumsum(contents.sizes)[group] - np.cumsum(counts)
+        taken_counts = np.clip(self.limit - rows_above, 0, counts)
+        lines = np.repeat(np.arange(len(group)), taken_counts)[::-1]
         lines = lines[np.argsort(group[lines], kind="stable")]
         values = contents.rows[VALUES][lines]
         return self._arrays(states.height, group[lines], json_texts(values, self.argument))
@@ -233,7 +235,7 @@ class MostCommon(Ranking):
         lines = np.lexsort((-contents.counts, contents.group))
         group = contents.group[lines]
         rank = np.arange(len(group)) - np.searchsorted(group, group)
-        lines, group = lines[rank < self.most], group[rank < self.most]
+        lines, group = lines[rank < self.limit], group[rank < self.limit]
         items = json_texts(contents.rows[VALUES][lines], self.argument)
         counts = pl.Series(contents.counts[lines]).cast(pl.String)
         return self._arrays(states.height, group, '{"item":' + items + ',"count":' + counts + "}")
@@ -280,15 +282,15 @@ class RealisedVolatility(Bag):
         undefined = prices <= 0
         # The C library's logarithm: numpy's may depend on a value's position in the array.
         logs = np.fromiter(map(math.log, np.where(undefined, 1.0, prices).tolist()), np.float64)
-        follows = contents.group[1:] == contents.group[:-1]
+        same_group = contents.group[1:] == contents.group[:-1]
         with np.errstate(invalid="ignore"):
-            squares = np.square(np.diff(logs))[follows]
+            squares = np.square(np.diff(logs))[same_group]
         returns = (
-            pl.DataFrame({"group": contents.group[1:][follows], "square": squares})
+            pl.DataFrame({"group": contents.group[1:][same_group], "square": squares})
             .group_by("group", maintain_order=True)
             .agg("square")
         )
         sums = np.fromiter(map(math.fsum, returns["square"].to_list()), np.float64)
         roots = np.where(np.isfinite(sums), np.sqrt(sums), np.nan)
-        result = laid_out(pl.Series(roots), returns["group"], states.height)
+        result = scatter_to_groups(pl.Series(roots), returns["group"], states.height)
         return result.scatter(contents.group[undefined], None)

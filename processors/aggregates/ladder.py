@@ -37,8 +37,8 @@ class Key:
 
     def reaches(self, values: pl.Series, bound: pl.Series) -> Flags:
         """Whether values don't come after a bound; also true if either is null."""
-        fine = values >= bound if self.largest else values <= bound
-        flags: Flags = (fine.fill_null(True) if fine.has_nulls() else fine).to_numpy()
+        reached = values >= bound if self.largest else values <= bound
+        flags: Flags = (reached.fill_null(True) if reached.has_nulls() else reached).to_numpy()
         return flags
 
 
@@ -73,16 +73,16 @@ class Ladders:
         """Whether a row may belong on its group's ladder, by its first key."""
         floor = (np.maximum(self.used, 1) - 1) * self.height + np.arange(self.height)
         bound = self.columns[values.name][floor[groups]]
-        within: Flags = key.reaches(values, bound) | ~self.has_floor[groups]
-        return within
+        is_within: Flags = key.reaches(values, bound) | ~self.has_floor[groups]
+        return is_within
 
     def rungs(self, touched: Flags | None = None) -> Entries:
         """Return the rungs of all groups or of some."""
-        lines = np.arange(len(self.ties))[:, None]
-        there = lines < (self.used if touched is None else self.used * touched)
-        floor = there & self.has_floor & (lines == self.used - 1)
-        line, group = np.nonzero(there)
-        return Entries(group, self.ties[there], floor[there], line * self.height + group)
+        rung_numbers = np.arange(len(self.ties))[:, None]
+        is_used = rung_numbers < (self.used if touched is None else self.used * touched)
+        floor = is_used & self.has_floor & (rung_numbers == self.used - 1)
+        rung, group = np.nonzero(is_used)
+        return Entries(group, self.ties[is_used], floor[is_used], rung * self.height + group)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Entries:
     floor: Flags
     row: Counts
 
-    def and_then(self, other: Entries) -> Entries:
+    def followed_by(self, other: Entries) -> Entries:
         """Return these entries followed by others."""
         return Entries(
             np.concatenate([self.group, other.group]),
@@ -124,22 +124,22 @@ def bound(key: Key, groups: Counts, values: pl.Series, *, rungs: int) -> pl.Seri
         >>> bool(4 <= key.reaches(values, bound(key, groups, values, rungs=4)).sum() < 20)
         True
     """
-    hand = (np.arange(len(groups), dtype=np.uint32) * _MIX >> np.uint32(16)) % rungs
-    best, worst = (pl.max, pl.min) if key.largest else (pl.min, pl.max)
+    bucket = (np.arange(len(groups), dtype=np.uint32) * _MIX >> np.uint32(16)) % rungs
+    first_key, last_key = (pl.max, pl.min) if key.largest else (pl.min, pl.max)
     bounds = (
-        pl.DataFrame({"cell": groups * rungs + hand, "key": values})
+        pl.DataFrame({"cell": groups * rungs + bucket, "key": values})
         .group_by("cell")
-        .agg(best("key"))
+        .agg(first_key("key"))
         .group_by(pl.col("cell") // rungs)
-        .agg(worst("key"))
+        .agg(last_key("key"))
     )
-    there = bounds["cell"].to_numpy()
-    where = np.zeros(there.max(initial=0) + 1, dtype=np.int64)
-    where[there] = np.arange(len(there))
-    return bounds["key"][where[groups]]
+    groups_present = bounds["cell"].to_numpy()
+    index = np.zeros(groups_present.max(initial=0) + 1, dtype=np.int64)
+    index[groups_present] = np.arange(len(groups_present))
+    return bounds["key"][index[groups]]
 
 
-def climbed(
+def build_rungs(
     order: Mapping[str, Key], columns: pl.DataFrame, entries: Entries
 ) -> tuple[Entries, Counts]:
     """Return the rungs built from entries, in order by group, and the place of each from 0.
@@ -150,7 +150,7 @@ def climbed(
     largest = [key.largest for key in order.values()]
     keys = [columns[name][entries.row] for name in order]
     numbers = pl.Series("@entry", np.arange(len(entries.group)))
-    by = (
+    ordered = (
         pl.DataFrame([numbers, pl.Series("@group", entries.group), *keys])
         .sort(["@group", *order], descending=[False, *largest], nulls_last=[False, *largest])
         .select(
@@ -160,19 +160,19 @@ def climbed(
             ),
         )
     )
-    entry = by["@entry"].to_numpy()
-    starts = np.flatnonzero(by["new"].to_numpy())
+    entry = ordered["@entry"].to_numpy()
+    starts = np.flatnonzero(ordered["new"].to_numpy())
     ties = np.add.reduceat(entries.ties[entry], starts)
     floor = np.logical_or.reduceat(entries.floor[entry], starts)
     # The row of an entry that has rows: a floor without any may be of a tuple that was replaced.
-    live = entry + len(entry) * (entries.ties[entry] > 0)
-    chosen = np.maximum.reduceat(live, starts) % len(entry)
-    stays = (ties > 0) | floor
-    chosen, ties, floor = chosen[stays], ties[stays], floor[stays]
+    preferred = entry + len(entry) * (entries.ties[entry] > 0)
+    chosen = np.maximum.reduceat(preferred, starts) % len(entry)
+    is_kept = (ties > 0) | floor
+    chosen, ties, floor = chosen[is_kept], ties[is_kept], floor[is_kept]
     group = entries.group[chosen]
     first = np.searchsorted(group, group)
     floors = np.cumsum(floor) - floor
-    stays = floors == floors[first]
+    is_kept = floors == floors[first]
     place = np.arange(len(group)) - first
-    made = Entries(group[stays], ties[stays], floor[stays], entries.row[chosen[stays]])
-    return made, place[stays]
+    rungs = Entries(group[is_kept], ties[is_kept], floor[is_kept], entries.row[chosen[is_kept]])
+    return rungs, place[is_kept]

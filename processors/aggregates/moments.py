@@ -75,32 +75,34 @@ def products(
     index = groups.to_numpy().astype(np.int64)
     count = one.shape[1]
     sums = np.zeros((max(2 * count, _WORDS_A_LIMB * limbs) + 1, height), dtype=np.int64)
-    used, with_them = (np.flatnonzero(words.any(axis=0)) for words in (one, other))
+    left_words, right_words = (np.flatnonzero(words.any(axis=0)) for words in (one, other))
     for start in range(0, len(index), _BLOCK_ROWS):
         block = slice(start, start + _BLOCK_ROWS)
-        for low in used:
-            for high in with_them[with_them <= low] if left is right else with_them:
+        for low in left_words:
+            for high in right_words[right_words <= low] if left is right else right_words:
                 product = one[block, low].astype(np.uint64) * other[block, high]
-                twice = 2 if left is right and low != high else 1
+                factor = 2 if left is right and low != high else 1
                 for half, part in enumerate((product & 0xFFFFFFFF, product >> np.uint64(32))):
-                    found = np.bincount(index[block], weights=part * signs[block], minlength=height)
-                    sums[low + high + half] += twice * found.astype(np.int64)
+                    part_sums = np.bincount(
+                        index[block], weights=part * signs[block], minlength=height
+                    )
+                    sums[low + high + half] += factor * part_sums.astype(np.int64)
     return _packed(sums, limbs)
 
 
-def carried(limbs: Sequence[pl.Series]) -> list[pl.Series]:
+def normalize_limbs(limbs: Sequence[pl.Series]) -> list[pl.Series]:
     """Return limbs of the same numbers, all but the highest in [0, 2**96)."""
     *lower, carry = limbs
-    done: list[pl.Series] = []
-    up = whole(0)
+    normalized: list[pl.Series] = []
+    carried_up = whole(0)
     for limb in lower:
-        total = limb + up
-        up = total // whole(LIMB)
-        done.append(total - up * whole(LIMB))
-    return [*done, carry + up]
+        total = limb + carried_up
+        carried_up = total // whole(LIMB)
+        normalized.append(total - carried_up * whole(LIMB))
+    return [*normalized, carry + carried_up]
 
 
-def joined(limbs: Sequence[pl.Series], *, limb: int = LIMB) -> list[int]:
+def join_limbs(limbs: Sequence[pl.Series], *, limb: int = LIMB) -> list[int]:
     """Return the numbers that limbs represent, the highest limb first."""
     high, *lower = (column.to_list() for column in limbs)
     for low in lower:
@@ -129,8 +131,8 @@ def two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     """Return the rounded product and the exact rounding error (Dekker), below 2**996."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _split(a), _split(b)
-    lost = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    return product, lost
+    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, error
 
 
 def expanded(terms: Iterable[Doubles]) -> list[Doubles]:
@@ -186,14 +188,14 @@ class DoubleMoments(Signed):
         rows = values.with_columns(groups.alias("@group")).drop_nulls()
         index = rows["@group"].to_numpy().astype(np.int64)
         doubles = list(map(_doubles, self.argument_types, rows.drop("@group").get_columns()))
-        usual = np.all([np.abs(argument) < TOO_LARGE for argument in doubles], axis=0)
-        moved = partial(np.bincount, minlength=states.height)
+        is_usual = np.all([np.abs(argument) < TOO_LARGE for argument in doubles], axis=0)
+        count_by_group = partial(np.bincount, minlength=states.height)
         counts = {
-            "count": states["count"] + sign * moved(index),
-            "special": states["special"] + sign * moved(index[~usual]),
+            "count": states["count"] + sign * count_by_group(index),
+            "special": states["special"] + sign * count_by_group(index[~is_usual]),
         }
-        if not usual.all():
-            index, doubles = index[usual], [argument[usual] for argument in doubles]
+        if not is_usual.all():
+            index, doubles = index[is_usual], [argument[is_usual] for argument in doubles]
         sums = {}
         for name, factors in self.sums.items():
             one, *other = (doubles[place] for place in factors)
@@ -223,9 +225,9 @@ class DoubleMoments(Signed):
         self, counts: Mapping[str, pl.Series], sums: Mapping[str, Sequence[Doubles]]
     ) -> pl.DataFrame:
         # The sums of an empty group are exactly 0, whatever bits were lost.
-        nothing = (counts["count"] == counts["special"]).to_numpy()
+        is_empty = (counts["count"] == counts["special"]).to_numpy()
         columns = {
-            part: np.where(nothing, 0.0, column)
+            part: np.where(is_empty, 0.0, column)
             for name, total in sums.items()
             for part, column in zip(_parts(name), total, strict=True)
         }

@@ -73,15 +73,15 @@ class LongAverage(IntegerTotal):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the averages."""
         total = states["total"]
-        quotient, remainder, count = self.divided(states)
+        quotient, remainder, count = self.divide(states)
         # One IEEE division rounds once if doubles represent both operands exactly.
         small = total.cast(pl.Float64) / count.cast(pl.Float64)
         # A larger total has an average of 2**53 / count or more: with 64 binary places that is at
         # least 64 bits. Rounding them to odd keeps the one rounding to 53 bits correct.
-        places = whole(2**64)
-        scaled = remainder * places
+        scale = whole(2**64)
+        scaled = remainder * scale
         fraction = scaled // count
-        bits = quotient * places + fraction
+        bits = quotient * scale + fraction
         inexact = fraction * count != scaled
         even = bits // whole(2) * whole(2) == bits
         odd = bits + (inexact & even).cast(pl.Int128)
@@ -104,14 +104,14 @@ class DecimalAverage(IntegerTotal):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the averages."""
         digits = self.result.scale - self.argument.scale
-        quotient, remainder, count = self.divided(states)
+        quotient, remainder, count = self.divide(states)
         shift = whole(10**digits)
         scaled = remainder * shift
-        places = scaled // count
-        left = (scaled - places * count) * whole(2)
+        fraction = scaled // count
+        left = (scaled - fraction * count) * whole(2)
         # Null if the average can't fit, checked before the product could wrap.
         most = whole(10 ** (self.result.precision - digits))
-        down = quotient.set(quotient.abs() > most, None) * shift + places
+        down = quotient.set(quotient.abs() > most, None) * shift + fraction
         # The average is down + left / 2 / count. Ties round away from zero: up from 0 on.
         up = (left > count) | ((left == count) & (down >= whole(0)))
         return fitting(down + up.cast(pl.Int128), self.result.precision)

@@ -21,7 +21,13 @@ import numpy.typing as npt
 import polars as pl
 
 from errata.processors.aggregates.compensating import Signed
-from errata.processors.aggregates.grouping import Counts, counted, present, summed, whole
+from errata.processors.aggregates.grouping import (
+    Counts,
+    count_rows,
+    drop_nulls,
+    sum_by_group,
+    whole,
+)
 from errata.schemas.fields import MAX_PRECISION, FieldType
 
 NARROW_PRECISION = 28
@@ -89,12 +95,12 @@ class IntegerTotal(Signed):
     ) -> pl.DataFrame:
         """Add the values that enter, or subtract those that leave."""
         step = operator.add if sign > 0 else operator.sub
-        moved = zip(self.parts, self._sums(groups, values, height=states.height), strict=True)
-        return self._carried([step(states[name], some) for name, some in moved])
+        sums = zip(self.parts, self._sums(groups, values, height=states.height), strict=True)
+        return self._normalized([step(states[name], change) for name, change in sums])
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add counts and totals."""
-        return self._carried([one[name] + other[name] for name in self.parts])
+        return self._normalized([one[name] + other[name] for name in self.parts])
 
     def total(self, states: pl.DataFrame) -> pl.Series:
         """Return the totals in 128 bits, null without values and for more than 38 digits."""
@@ -107,7 +113,7 @@ class IntegerTotal(Signed):
             total = states["total"]
         return fitting(total, MAX_PRECISION).set(states["count"] == 0, None)
 
-    def divided(self, states: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
+    def divide(self, states: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
         """Return quotient and remainder of total by count, and the count, all in 128 bits.
 
         The quotient is rounded down, so that 0 <= remainder < count. All are null without values.
@@ -125,17 +131,17 @@ class IntegerTotal(Signed):
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
         """Return the sums that the rows add to each part, by group."""
-        groups, numbers = present(groups, values.to_series(0))
-        count = pl.Series("count", counted(groups, height))
+        groups, numbers = drop_nulls(groups, values.to_series(0))
+        count = pl.Series("count", count_rows(groups, height))
         numbers = numbers.cast(pl.Int128)
         if not self.wide:
-            return [count, summed(groups, numbers, height)]
+            return [count, sum_by_group(groups, numbers, height)]
         limb = whole(TOTAL_LIMB)
         high = numbers // limb
         low = numbers - high * limb
-        return [count, summed(groups, high, height), summed(groups, low, height)]
+        return [count, sum_by_group(groups, high, height), sum_by_group(groups, low, height)]
 
-    def _carried(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
+    def _normalized(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
         """Return states of these parts, with ``low`` normalized to [0, 10**18)."""
         parts = dict(zip(self.parts, columns, strict=True))
         if self.wide:
@@ -154,15 +160,15 @@ def two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     return total, (a - (total - part)) + (b - part)
 
 
-def added(
+def add_doubles(
     high: Doubles, low: Doubles, other_high: Doubles, other_low: Doubles
 ) -> tuple[Doubles, Doubles]:
     """Return x + y of two doubles each, with an error of at most 2**-104 * (abs(x) + abs(y)).
 
     The first double of the result is the nearest to the sum of both.
     """
-    high, lost = two_sum(high, other_high)
-    return two_sum(high, lost + (low + other_low))
+    high, error = two_sum(high, other_high)
+    return two_sum(high, error + (low + other_low))
 
 
 def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles]:
@@ -183,12 +189,12 @@ def exact_sums(groups: Counts, values: Doubles, height: int) -> Iterator[Doubles
     exponent = np.frexp(largest)[1] + room
     while len(values):
         cut = np.ldexp(1.0, exponent)[groups]
-        above = (values + cut) - cut
-        sums = np.bincount(groups, weights=above, minlength=height)
+        upper = (values + cut) - cut
+        sums = np.bincount(groups, weights=upper, minlength=height)
         yield sums.astype(np.float64, copy=False)
-        values = values - above
-        left = np.flatnonzero(values)
-        groups, values = groups[left], values[left]
+        values = values - upper
+        remaining = np.flatnonzero(values)
+        groups, values = groups[remaining], values[remaining]
         exponent = exponent + (room - _MANTISSA_BITS)
 
 
@@ -217,21 +223,21 @@ class DoubleTotal(Signed):
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame, *, sign: int
     ) -> pl.DataFrame:
         """Add the values that enter, or subtract those that leave."""
-        groups, numbers = present(groups, values.to_series(0))
+        groups, numbers = drop_nulls(groups, values.to_series(0))
         height = states.height
         counts = {name: states[name].to_numpy() for name in ("count", *_SPECIAL)}
-        counts["count"] = counts["count"] + sign * counted(groups, height)
+        counts["count"] = counts["count"] + sign * count_rows(groups, height)
         index, doubles = groups.to_numpy().astype(np.int64), numbers.cast(pl.Float64).to_numpy()
         finite = np.isfinite(doubles)
         if not finite.all():
             for name, is_special in _SPECIAL.items():
-                found = np.bincount(index[is_special(doubles)], minlength=height)
-                counts[name] = counts[name] + sign * found
+                special = np.bincount(index[is_special(doubles)], minlength=height)
+                counts[name] = counts[name] + sign * special
             index, doubles = index[finite], doubles[finite]
         high, low, zero = np.zeros(height), np.zeros(height), np.zeros(height)
         for sums in exact_sums(index, doubles * (sign / UNIT), height):
-            high, low = added(high, low, sums, zero)
-        total = added(states["high"].to_numpy(), states["low"].to_numpy(), high, low)
+            high, low = add_doubles(high, low, sums, zero)
+        total = add_doubles(states["high"].to_numpy(), states["low"].to_numpy(), high, low)
         return self._states(counts, total)
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
@@ -239,7 +245,9 @@ class DoubleTotal(Signed):
         counts = {name: (one[name] + other[name]).to_numpy() for name in ("count", *_SPECIAL)}
         return self._states(
             counts,
-            added(*(frame[name].to_numpy() for frame in (one, other) for name in ("high", "low"))),
+            add_doubles(
+                *(frame[name].to_numpy() for frame in (one, other) for name in ("high", "low"))
+            ),
         )
 
     def total(self, states: pl.DataFrame) -> Doubles:

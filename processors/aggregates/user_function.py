@@ -19,7 +19,7 @@ UserWritten: TypeAlias = Compensating | CompensatingByValue
 """The types of function that a user may write."""
 
 _T = TypeVar("_T")
-_NOT_WRITTEN = (Compensating.compensate, CompensatingByValue.compensate)
+_UNDEFINED = (Compensating.compensate, CompensatingByValue.compensate)
 
 
 class UserFunction(Compensating):
@@ -42,16 +42,16 @@ class UserFunction(Compensating):
         self.name = f"{kind.__qualname__}({', '.join(map(repr, function.arguments))})"
         self.text = f"{kind.__module__}.{self.name}"
         self.compensates = function.compensates
-        if self.compensates and kind.compensate in _NOT_WRITTEN:
+        if self.compensates and kind.compensate in _UNDEFINED:
             need = "needs a method compensate, for tuples that leave, or compensates = False"
             raise UserFunctionError(self.name, "declaration", need)
         try:
             self.result = FieldType.parse(function.result)
             self.parts = part_types(function)
         except (AttributeError, FieldTypeError) as error:
-            raise UserFunctionError(self.name, "declaration", self._told(error)) from error
+            raise UserFunctionError(self.name, "declaration", self._raised(error)) from error
         if not all(isinstance(self.parts.get(name), FieldType) for name in function.kept):
-            need = "needs kept to name some parts, and no lists"
+            need = "needs kept to name parts that are not lists"
             raise UserFunctionError(self.name, "declaration", need)
         self.function: Compensating
         if isinstance(function, CompensatingByValue):
@@ -68,7 +68,7 @@ class UserFunction(Compensating):
     @property
     def state_key(self) -> tuple[Hashable, ...]:
         """The key that the user declares; one object of the user's has one state."""
-        return self._asked("state_key", lambda: self.function.state_key)
+        return self._call("state_key", lambda: self.function.state_key)
 
     def init(self, count: int) -> pl.DataFrame:
         """Return the states of empty groups."""
@@ -82,27 +82,31 @@ class UserFunction(Compensating):
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the states after rows have entered."""
-        return self._moved("accumulate", self.function.accumulate, states, groups, values)
+        return self._applied("accumulate", self.function.accumulate, states, groups, values)
 
     def compensate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the states after rows have left."""
-        return self._moved("compensate", self.function.compensate, states, groups, values)
+        return self._applied("compensate", self.function.compensate, states, groups, values)
 
     def refused(self, values: pl.DataFrame) -> dict[int, str]:
         """Return by row why `accumulate` refuses a row that enters an empty state.
 
         Each row is tested alone, so that it is refused in every context.
         """
-        fresh = self.init(values.height)
+        empty_states = self.init(values.height)
         groups = pl.int_range(values.height, dtype=pl.UInt32, eager=True)
         step = self.function.accumulate
 
         def judge(start: int, count: int) -> dict[int, str]:
-            given = fresh.slice(start, count), groups.head(count), values.slice(start, count)
+            arguments = (
+                empty_states.slice(start, count),
+                groups.head(count),
+                values.slice(start, count),
+            )
             try:
-                self._states("accumulate", count, lambda: step(*given))
+                self._states("accumulate", count, lambda: step(*arguments))
             except UserFunctionError as error:
                 if count == 1:
                     return {start: str(error)}
@@ -132,25 +136,25 @@ class UserFunction(Compensating):
         except UserFunctionError as error:
             count = states.height
             if count < 2:
-                nothing = pl.Series([None] * count, dtype=self.result.dtype)
-                return nothing, dict.fromkeys(range(count), str(error))
+                nulls = pl.Series([None] * count, dtype=self.result.dtype)
+                return nulls, dict.fromkeys(range(count), str(error))
         half = count // 2
         one, failed = self.emitted(states.head(half))
         other, rest = self.emitted(states.tail(count - half))
         return pl.concat([one, other]), failed | {half + row: why for row, why in rest.items()}
 
-    def _asked(self, step: str, ask: Callable[[], _T]) -> _T:
+    def _call(self, step: str, call: Callable[[], _T]) -> _T:
         try:
-            return ask()
+            return call()
         except (Exception, pl.exceptions.PanicException) as error:
-            raise UserFunctionError(self.name, step, self._told(error)) from error
+            raise UserFunctionError(self.name, step, self._raised(error)) from error
 
     @staticmethod
-    def _told(error: BaseException) -> str:
+    def _raised(error: BaseException) -> str:
         text = " ".join(str(error).split())
         return f"raised {type(error).__name__}: {text}"
 
-    def _moved(
+    def _applied(
         self,
         name: str,
         step: Callable[[pl.DataFrame, pl.Series, pl.DataFrame], pl.DataFrame],
@@ -161,11 +165,11 @@ class UserFunction(Compensating):
         try:
             return self._states(name, states.height, lambda: step(states, groups, values))
         except UserFunctionError as error:
-            error.row = self._culprit(step, states, groups, values)
+            error.row = self._failing_row(step, states, groups, values)
             raise
 
     @staticmethod
-    def _culprit(
+    def _failing_row(
         step: Callable[[pl.DataFrame, pl.Series, pl.DataFrame], pl.DataFrame],
         states: pl.DataFrame,
         groups: pl.Series,
@@ -193,39 +197,39 @@ class UserFunction(Compensating):
                 return None
         return start
 
-    def _states(self, step: str, height: int, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        states = self._asked(step, ask)
+    def _states(self, step: str, height: int, call: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        states = self._call(step, call)
         if not isinstance(states, pl.DataFrame) or set(states.columns) != set(self.parts):
-            found = states.columns if isinstance(states, pl.DataFrame) else type(states).__name__
+            actual = states.columns if isinstance(states, pl.DataFrame) else type(states).__name__
             need = f"needs a frame of the parts {', '.join(self.parts)}"
-            raise UserFunctionError(self.name, step, f"{need}; returned {found}")
+            raise UserFunctionError(self.name, step, f"{need}; returned {actual}")
         for name, part in self.parts.items():
-            self._judge(step, f"part {name}", height, part, states[name])
+            self._check(step, f"part {name}", height, part, states[name])
         return states
 
     def _column(
-        self, step: str, height: int, kind: FieldType, ask: Callable[[], pl.Series]
+        self, step: str, height: int, kind: FieldType, call: Callable[[], pl.Series]
     ) -> pl.Series:
-        column = self._asked(step, ask)
+        column = self._call(step, call)
         if not isinstance(column, pl.Series):
-            found = type(column).__name__
-            raise UserFunctionError(self.name, step, f"needs a polars Series; returned a {found}")
-        self._judge(step, "column", height, kind, column)
+            actual = type(column).__name__
+            raise UserFunctionError(self.name, step, f"needs a polars Series; returned a {actual}")
+        self._check(step, "column", height, kind, column)
         return column
 
-    def _judge(self, step: str, what: str, height: int, kind: Part, column: pl.Series) -> None:
+    def _check(self, step: str, what: str, height: int, kind: Part, column: pl.Series) -> None:
         """Refuse a column of a wrong length or type, or with nulls that its type does not allow."""
         if len(column) != height:
-            need, found = f"{height} values, one a group", str(len(column))
+            need, actual = f"{height} values, one per group", str(len(column))
         elif column.dtype != part_dtype(kind):
-            need, found = f"{part_dtype(kind)} for {kind}", str(column.dtype)
+            need, actual = f"{part_dtype(kind)} for {kind}", str(column.dtype)
         elif column.has_nulls() and isinstance(kind, pl.List):
-            need, found = f"no null in {kind}, but empty lists", "a null"
+            need, actual = f"no null in {kind}, but empty lists", "a null"
         elif column.has_nulls() and isinstance(kind, FieldType) and not kind.optional:
-            need, found = f"no null in {kind}, or the type {kind.nullable}", "a null"
+            need, actual = f"no null in {kind}, or the type {kind.nullable}", "a null"
         else:
             return
-        raise UserFunctionError(self.name, step, f"needs {need} in {what}; returned {found}")
+        raise UserFunctionError(self.name, step, f"needs {need} in {what}; returned {actual}")
 
 
 LEFT = "__left"
@@ -261,19 +265,21 @@ class Accumulating(Compensating):
 
     def init(self, count: int) -> pl.DataFrame:
         """Return the states of empty groups."""
-        return self._with(self.function.init(count), pl.Series([False]).new_from_index(0, count))
+        return self._with_left(
+            self.function.init(count), pl.Series([False]).new_from_index(0, count)
+        )
 
     def recall(self, kept: pl.DataFrame) -> pl.DataFrame:
         """Return the states of stored results, marked as left by no row."""
         left = pl.Series([False]).new_from_index(0, kept.height)
-        return self._with(self.function.recall(kept), left)
+        return self._with_left(self.function.recall(kept), left)
 
     def accumulate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the states after rows have entered."""
         moved = self.function.accumulate(states.drop(LEFT), groups, values)
-        return self._with(moved, states[LEFT])
+        return self._with_left(moved, states[LEFT])
 
     def compensate(
         self, states: pl.DataFrame, groups: pl.Series, values: pl.DataFrame
@@ -284,7 +290,7 @@ class Accumulating(Compensating):
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Return the states of merged contents."""
         merged = self.function.merge(one.drop(LEFT), other.drop(LEFT))
-        return self._with(merged, one[LEFT] | other[LEFT])
+        return self._with_left(merged, one[LEFT] | other[LEFT])
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
         """Return for each group whether no row has left it."""
@@ -295,5 +301,5 @@ class Accumulating(Compensating):
         return self.function.emit(states.drop(LEFT))
 
     @staticmethod
-    def _with(states: pl.DataFrame, left: pl.Series) -> pl.DataFrame:
+    def _with_left(states: pl.DataFrame, left: pl.Series) -> pl.DataFrame:
         return states.with_columns(left.alias(LEFT))

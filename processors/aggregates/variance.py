@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 
 from errata.processors.aggregates.compensating import Signed
-from errata.processors.aggregates.grouping import counted, laid_out, present
+from errata.processors.aggregates.grouping import count_rows, drop_nulls, scatter_to_groups
 from errata.processors.aggregates.moments import (
     DoubleMoments,
-    carried,
-    joined,
+    join_limbs,
     limb_count,
+    normalize_limbs,
     products,
 )
 from errata.processors.aggregates.totals import TOTAL_LIMB, IntegerTotal
@@ -70,30 +70,34 @@ class IntegerVariance(IntegerTotal):
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the variances, or their roots."""
-        least = 1 + self.sample
-        there = states["count"] >= least
-        some = states.filter(there)
-        count = some["count"].to_list()
-        total = joined([some[name] for name in self.totals], limb=TOTAL_LIMB)
-        squares = joined([some[name] for name in reversed(self.squares)])
+        least_count = 1 + self.sample
+        has_result = states["count"] >= least_count
+        selected = states.filter(has_result)
+        count = selected["count"].to_list()
+        total = join_limbs([selected[name] for name in self.totals], limb=TOTAL_LIMB)
+        squares = join_limbs([selected[name] for name in reversed(self.squares)])
         # count * squares - total ** 2 over count * (count - sample) * 10 ** (2 * scale): exact,
         # and each step is one call in C per group.
-        above = map(operator.sub, map(operator.mul, count, squares), map(pow, total, repeat(2)))
+        numerators = map(
+            operator.sub, map(operator.mul, count, squares), map(pow, total, repeat(2))
+        )
         divisor = map(operator.sub, count, repeat(int(self.sample)))
         unit = repeat(10 ** (2 * self.argument.scale))
-        below = map(operator.mul, map(operator.mul, count, divisor), unit)
-        values = list((roots if self.root else quotients)(above, below))
-        return laid_out(pl.Series(values, dtype=pl.Float64), there.arg_true(), states.height)
+        denominators = map(operator.mul, map(operator.mul, count, divisor), unit)
+        values = list((roots if self.root else quotients)(numerators, denominators))
+        return scatter_to_groups(
+            pl.Series(values, dtype=pl.Float64), has_result.arg_true(), states.height
+        )
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, *, height: int) -> list[pl.Series]:
         totals = super()._sums(groups, values, height=height)
-        groups, numbers = present(groups, values.to_series(0))
+        groups, numbers = drop_nulls(groups, values.to_series(0))
         numbers = numbers.cast(pl.Int128)
         return totals + products(groups, numbers, numbers, height, limbs=len(self.squares))
 
-    def _carried(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
-        states = super()._carried(columns)
-        limbs = carried([states[name] for name in self.squares])
+    def _normalized(self, columns: Sequence[pl.Series]) -> pl.DataFrame:
+        states = super()._normalized(columns)
+        limbs = normalize_limbs([states[name] for name in self.squares])
         return states.with_columns(
             limb.alias(name) for name, limb in zip(self.squares, limbs, strict=True)
         )
@@ -104,13 +108,13 @@ def digits(argument: FieldType) -> int:
     return argument.precision or _LONG_DIGITS
 
 
-def quotients(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
+def quotients(numerators: Iterable[int], denominators: Iterable[int]) -> Iterator[float]:
     """Return the doubles nearest to quotients."""
     # Python divides integers of any size with one rounding.
-    return map(operator.truediv, above, below)
+    return map(operator.truediv, numerators, denominators)
 
 
-def roots(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
+def roots(numerators: Iterable[int], denominators: Iterable[int]) -> Iterator[float]:
     """Return the doubles nearest to the roots of quotients.
 
     Roots are truncated to `_ROOT_BITS` binary places and rounded to odd, so that the second
@@ -120,12 +124,14 @@ def roots(above: Iterable[int], below: Iterable[int]) -> Iterator[float]:
         >>> list(roots([18, 2], [2, 1]))
         [3.0, 1.4142135623730951]
     """
-    scaled = list(map(operator.lshift, above, repeat(2 * _ROOT_BITS)))
-    divisors = list(below)
+    scaled = list(map(operator.lshift, numerators, repeat(2 * _ROOT_BITS)))
+    divisors = list(denominators)
     whole = list(map(operator.floordiv, scaled, divisors))
-    cut = list(map(math.isqrt, whole))
-    exact = map(operator.eq, map(operator.mul, map(operator.mul, cut, cut), divisors), scaled)
-    odd: Iterator[int] = map(operator.or_, cut, map(operator.not_, exact))
+    truncated = list(map(math.isqrt, whole))
+    exact = map(
+        operator.eq, map(operator.mul, map(operator.mul, truncated, truncated), divisors), scaled
+    )
+    odd: Iterator[int] = map(operator.or_, truncated, map(operator.not_, exact))
     return map(operator.truediv, odd, repeat(1 << _ROOT_BITS))
 
 
@@ -164,10 +170,10 @@ class DoubleVariance(DoubleMoments):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the variances, or their roots."""
         count, special = (states[name].to_numpy() for name in ("count", "special"))
-        about = np.maximum(self.centred(states, "square", "total", "total"), 0.0)
+        centred = np.maximum(self.centred(states, "square", "total", "total"), 0.0)
         rows = count.astype(np.float64)
         divisor = np.maximum(rows * (rows - self.sample), 1.0)
-        values = np.where(special > 0, np.nan, about / divisor)
+        values = np.where(special > 0, np.nan, centred / divisor)
         roots = np.sqrt(values) if self.root else values
         return pl.Series(roots).set(states["count"] < 1 + self.sample, None)
 
@@ -211,7 +217,7 @@ class DoubleCovariance(DoubleMoments):
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the covariances or correlations."""
         count, special = (states[name].to_numpy() for name in ("count", "special"))
-        about = self.centred(states, "xy", "x", "y")
+        centred = self.centred(states, "xy", "x", "y")
         if self.what == CORR:
             one, other = (
                 np.sqrt(np.maximum(self.centred(states, square, name, name), 0.0))
@@ -219,13 +225,13 @@ class DoubleCovariance(DoubleMoments):
             )
             constant = (one == 0) | (other == 0)
             one, other = (np.where(constant, 1.0, spread) for spread in (one, other))
-            values = pl.Series(np.clip(about / one / other, -1.0, 1.0)).set(
+            values = pl.Series(np.clip(centred / one / other, -1.0, 1.0)).set(
                 pl.Series(constant), None
             )
         else:
             rows = count.astype(np.float64)
             divisor = np.maximum(rows * (rows - (self.what == SAMPLE)), 1.0)
-            values = pl.Series(about / divisor)
+            values = pl.Series(centred / divisor)
         values = values.set(pl.Series(special > 0), np.nan)
         return values.set(states["count"] < _least(self.what), None)
 
@@ -275,36 +281,39 @@ class IntegerCovariance(Signed):
     ) -> pl.DataFrame:
         """Add the values that enter, and their products, or subtract those that leave."""
         step = operator.add if sign > 0 else operator.sub
-        return self._carried(states, self._sums(groups, values, states.height), step)
+        return self._normalized(states, self._sums(groups, values, states.height), step)
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
         """Add counts and sums."""
-        return self._carried(one, other, operator.add)
+        return self._normalized(one, other, operator.add)
 
     def emit(self, states: pl.DataFrame) -> pl.Series:
         """Return the covariances or correlations."""
-        at = (states["count"] >= _least(self.what)).arg_true()
-        some = states[at]
-        counts = some["count"].to_list()
-        sums = {name: joined([some[part] for part in reversed(self._limbs(name))]) for name in SUMS}
+        rows = (states["count"] >= _least(self.what)).arg_true()
+        selected = states[rows]
+        counts = selected["count"].to_list()
+        sums = {
+            name: join_limbs([selected[part] for part in reversed(self._limbs(name))])
+            for name in SUMS
+        }
 
-        def about(product: str, one: str, other: str) -> list[int]:
+        def centred(product: str, one: str, other: str) -> list[int]:
             """Return the centred sums of products, times the count."""
             means = map(operator.mul, sums[one], sums[other])
             return list(map(operator.sub, map(operator.mul, counts, sums[product]), means))
 
-        both = about("xy", "x", "y")
+        products = centred("xy", "x", "y")
         if self.what == CORR:
-            spreads = list(map(operator.mul, about("xx", "x", "x"), about("yy", "y", "y")))
-            sizes = roots(map(operator.mul, both, both), map(max, spreads, repeat(1)))
-            values = pl.Series(list(map(math.copysign, sizes, both)), dtype=pl.Float64)
+            spreads = list(map(operator.mul, centred("xx", "x", "x"), centred("yy", "y", "y")))
+            sizes = roots(map(operator.mul, products, products), map(max, spreads, repeat(1)))
+            values = pl.Series(list(map(math.copysign, sizes, products)), dtype=pl.Float64)
             values = values.set(pl.Series(map(operator.not_, spreads), dtype=pl.Boolean), None)
         else:
             divisor = map(operator.sub, counts, repeat(int(self.what == SAMPLE)))
             unit = repeat(10 ** sum(kind.scale for kind in self.argument_types))
-            below = map(operator.mul, map(operator.mul, counts, divisor), unit)
-            values = pl.Series(list(quotients(both, below)), dtype=pl.Float64)
-        return laid_out(values, at, states.height)
+            denominators = map(operator.mul, map(operator.mul, counts, divisor), unit)
+            values = pl.Series(list(quotients(products, denominators)), dtype=pl.Float64)
+        return scatter_to_groups(values, rows, states.height)
 
     def _sums(self, groups: pl.Series, values: pl.DataFrame, height: int) -> pl.DataFrame:
         """Return the states of the given rows only."""
@@ -312,14 +321,14 @@ class IntegerCovariance(Signed):
         groups = rows["@group"]
         numbers = [column.cast(pl.Int128) for column in rows.drop("@group").get_columns()]
         one = pl.repeat(1, rows.height, dtype=pl.Int128, eager=True)
-        columns = {"count": pl.Series(counted(groups, height))}
+        columns = {"count": pl.Series(count_rows(groups, height))}
         for name, places in SUMS.items():
             left, right = [*(numbers[place] for place in places), one][:2]
             limbs = products(groups, left, right, height, limbs=self.limbs[name])
             columns |= dict(zip(self._limbs(name), limbs, strict=True))
         return pl.DataFrame(columns)
 
-    def _carried(
+    def _normalized(
         self,
         one: pl.DataFrame,
         other: pl.DataFrame,
@@ -329,7 +338,7 @@ class IntegerCovariance(Signed):
         columns = {name: step(one[name], other[name]) for name in self.parts}
         for name in SUMS:
             parts = self._limbs(name)
-            limbs = carried([columns[part] for part in parts])
+            limbs = normalize_limbs([columns[part] for part in parts])
             columns |= dict(zip(parts, limbs, strict=True))
         return pl.DataFrame(columns)
 

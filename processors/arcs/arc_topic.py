@@ -169,17 +169,17 @@ class Cursor:
         if main is not None and main is not self.feed and main.covers(self.position):
             self.close()
             self.feed = self._moved(main)
-        feed, found = self.feed, list[Chunk]()
+        feed, chunks = self.feed, list[Chunk]()
         if feed.passed_by(self.position):
             feed.read(limit, self.feeds.decode)
         for chunk in feed.chunks:
-            if chunk.last >= self.position and sum(len(c.records) for c in found) < limit:
-                found.append(chunk.since(self.position))
+            if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:
+                chunks.append(chunk.since(self.position))
                 self.position = chunk.last + 1
         if feed.passed_by(self.position):
             self.position = feed.end
         feed.trim()
-        return found
+        return chunks
 
     def leave(self) -> None:
         """Read through a feed of its own from now on."""
@@ -274,17 +274,17 @@ class ArcCodec:
         """
         values, offsets = records.values, pl.Series(records.offsets, dtype=pl.Int64)
         if None in values:
-            there = [i for i, value in enumerate(values) if value is not None]
-            values, offsets = [values[i] for i in there], offsets.gather(there)
+            present = [i for i, value in enumerate(values) if value is not None]
+            values, offsets = [values[i] for i in present], offsets.gather(present)
         if not values:
             return self.empty
-        found = framing.unframe(values)  # type: ignore[arg-type]
-        bodies: Sequence[bytes] = found.bodies
-        if found.only_id != self._value_id:
-            own = np.flatnonzero(found.schema_ids == self._value_id)
-            bodies, offsets = [bodies[i] for i in own.tolist()], offsets.gather(own)
-        good = self._values.decode_each(bodies)
-        frame = good.frame.with_columns(offsets.gather(good.good).alias("offset"))
+        unframed = framing.unframe(values)  # type: ignore[arg-type]
+        bodies: Sequence[bytes] = unframed.bodies
+        if unframed.only_id != self._value_id:
+            indexes = np.flatnonzero(unframed.schema_ids == self._value_id)
+            bodies, offsets = [bodies[i] for i in indexes.tolist()], offsets.gather(indexes)
+        decoded = self._values.decode_each(bodies)
+        frame = decoded.frame.with_columns(offsets.gather(decoded.good).alias("offset"))
         return frame.select(self.empty.columns)
 
 
@@ -309,12 +309,12 @@ class ArcInput:
     """One partition of an arc as input of a reader; buffers revisions not yet processed.
 
     Args:
-        view: Progress, as known to this process.
+        view: The progress that this process knows.
         codec: Codec of the arc.
         partition: The partition.
-        done: An earlier attempt processed epochs up to this one.
+        done: The last epoch that an earlier attempt processed.
         resume: Offset to read from.
-        watch: Called with all that is read, as records and as revisions.
+        watch: Called with everything that is read, as records and as revisions.
     """
 
     def __init__(
@@ -337,8 +337,8 @@ class ArcInput:
 
     def poll(self, *, limit: int = 100_000) -> int:
         """Read the records that have arrived; return their number."""
-        waiting = sum(frame.height for frame in self.pending)
-        if waiting >= limit and self._goal is None:
+        buffered = sum(frame.height for frame in self.pending)
+        if buffered >= limit and self._goal is None:
             return 0  # back-pressure: complete epochs are processed first
         count = 0
         for records, frame in self.cursor.poll(limit=limit):
@@ -366,10 +366,10 @@ class ArcInput:
 
     def epochs(self, upto: int) -> list[int]:
         """Return the epochs up to `upto` that have records, oldest first."""
-        found: set[int] = set()
+        epochs: set[int] = set()
         for frame in self.pending:
-            found.update(frame["epoch"].unique().to_list())
-        return sorted(epoch for epoch in found if epoch <= upto)
+            epochs.update(frame["epoch"].unique().to_list())
+        return sorted(epoch for epoch in epochs if epoch <= upto)
 
     def take(self, upto: int) -> pl.DataFrame:
         """Return the covered revisions of the epochs up to `upto`; exact copies are dropped.
@@ -377,9 +377,9 @@ class ArcInput:
         Copies come from rewritten shadowed records, and from a job on Spark that reruns a task.
         """
         pending = pl.concat(self.pending) if self.pending else self.codec.empty
-        there = self.view.believed(pending)
-        taken = there.filter(pl.col("epoch") <= upto)
-        if there.height < pending.height or self._repeats:
+        covered = self.view.believed(pending)
+        taken = covered.filter(pl.col("epoch") <= upto)
+        if covered.height < pending.height or self._repeats:
             content = [name for name in taken.columns if name != "offset"]
             taken = taken.unique(subset=content, keep="first", maintain_order=True)
         return taken

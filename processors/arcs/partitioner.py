@@ -71,8 +71,8 @@ class Spread:
     def places(self, tuples: pl.DataFrame) -> pl.Series:
         """Return the partition of each tuple."""
         if not self.arc.partition_by or self.partition_count == 1:
-            nowhere = 0 if self.partition_count == 1 else self._of([b""])[0]
-            return pl.Series([nowhere], dtype=pl.Int32).new_from_index(0, tuples.height)
+            partition = 0 if self.partition_count == 1 else self._of([b""])[0]
+            return pl.Series([partition], dtype=pl.Int32).new_from_index(0, tuples.height)
         first, *more = map(self._encoded, self.arc.partition_by, self._encoders, repeat(tuples))
         return self._of(list(map(b"".join, zip(first, *more, strict=True))) if more else first)
 
@@ -112,12 +112,12 @@ class Spread:
 
     def _sides(self, revisions: pl.DataFrame, side: str, absent: int) -> pl.Series:
         """Return the partition of one side of each revision; 0 where the side is absent."""
-        there = revisions["op"] != absent
+        is_present = revisions["op"] != absent
         fields = list(self.arc.partition_by)
-        found = self.places(
-            frames.side(revisions.filter(there), side, fields)
+        places = self.places(
+            frames.side(revisions.filter(is_present), side, fields)
             if fields
-            else revisions.filter(there)
+            else revisions.filter(is_present)
         )
         result = pl.Series([0], dtype=pl.Int32).new_from_index(0, revisions.height)
-        return result.scatter(there.arg_true(), found)
+        return result.scatter(is_present.arg_true(), places)

@@ -22,14 +22,14 @@ from errata.processors.boxes.aggregating import Windowed
 from errata.processors.boxes.base import (
     INPUTS,
     RESULTS,
-    Above,
     Answers,
     Filter,
+    HistoryInput,
     Live,
     Need,
     Outcome,
     Refused,
-    without,
+    without_failures,
 )
 from errata.processors.boxes.modes import (
     ADAPTIVE,
@@ -54,9 +54,9 @@ class Aggregate(Windowed):
     """Whether its states are per instant, so that a window is the union of several."""
 
     @property
-    def above(self) -> list[Above]:
+    def history_inputs(self) -> list[HistoryInput]:
         """Its input."""
-        return [Above(self.input, self.by, self.looked_at)]
+        return [HistoryInput(self.input, self.by, self.columns_read)]
 
     @property
     def extent_ms(self) -> int:
@@ -94,40 +94,40 @@ class Aggregate(Windowed):
         name = self.arc.name
         if request.on_spark:
             return self._choose_on_spark(request)
-        asked = request.override or self.mode
-        if asked not in MODES:
+        requested = request.override or self.mode
+        if requested not in MODES:
             need = f"a mode of {', '.join(MODES)}"
-            return Fault(name, need, repr(asked), "use one of those", request.place)
-        forgotten = next(filter(_is_forgotten, self.results.values()), None)
-        if forgotten is not None:
-            results, why_not = None, f"{forgotten.text} can't be revised from a stored result"
-            remedy = f"take mode={UPSTREAM!r} or mode={RESIDENT!r}, or leave mode= out"
+            return Fault(name, need, repr(requested), "use one of those", request.place)
+        unstored = next(filter(_is_forgotten, self.results.values()), None)
+        if unstored is not None:
+            results, why_not = None, f"{unstored.text} can't be revised from a stored result"
+            remedy = f"use mode={UPSTREAM!r} or mode={RESIDENT!r}, or omit mode="
         else:
             results, why_not = request.find_results()
-            remedy = "give this aggregate keep='...', or take mode='upstream'"
+            remedy = "give this aggregate keep='...', or use mode='upstream'"
         illegal = {} if results is not None else {DOWNSTREAM: why_not}
-        if asked in (UPSTREAM, RESIDENT):
-            return Choice(asked, asked, "asked for", results, illegal)
+        if requested in (UPSTREAM, RESIDENT):
+            return Choice(requested, requested, "requested", results, illegal)
         if results is not None:
-            reason = "asked for" if asked == DOWNSTREAM else "fetches one result per window"
+            reason = "requested" if requested == DOWNSTREAM else "fetches one result per window"
             reason = f"{reason}; results are kept on {results!r}"
-            return Choice(DOWNSTREAM, asked, reason, results)
-        if asked == ADAPTIVE:
-            return Choice(UPSTREAM, asked, f"downstream is illegal: {why_not}", illegal=illegal)
+            return Choice(DOWNSTREAM, requested, reason, results)
+        if requested == ADAPTIVE:
+            return Choice(UPSTREAM, requested, f"downstream is illegal: {why_not}", illegal=illegal)
         need = "for mode='downstream' a connection point at or below its own arc that holds its"
         return Fault(name, f"{need} results", why_not, remedy, request.place)
 
     def _choose_on_spark(self, request: ModeRequest) -> Choice | Fault:
         """Return its mode on Spark: Spark keeps the states, or the window is replayed."""
         if self.mode in (UPSTREAM, ADAPTIVE):
-            reason = "on Spark, for windows of which no state is kept any more"
-            illegal = {DOWNSTREAM: "on Spark states are at hand"}
+            reason = "on Spark, for windows whose state is no longer kept"
+            illegal = {DOWNSTREAM: "on Spark the states of windows are kept"}
             return Choice(UPSTREAM, self.mode, reason, illegal=illegal)
         return Fault(
             self.arc.name,
-            f"mode={ADAPTIVE!r} or mode={UPSTREAM!r} beside place='spark'",
+            f"mode={ADAPTIVE!r} or mode={UPSTREAM!r} with place='spark'",
             repr(self.mode),
-            "leave mode= out: Spark keeps the states of windows",
+            "omit mode=: Spark keeps the states of windows",
             request.place,
         )
 
@@ -144,8 +144,8 @@ class Aggregate(Windowed):
 
     def live_from_ms(self, wm: int) -> int:
         """Return the event time from which the inputs determine what is kept at watermark `wm`."""
-        endless = self.is_resident or isinstance(self.window, History)
-        return -FOREVER_MS if endless else wm - self.horizon_ms - self.window.extent_ms + 1
+        unbounded = self.is_resident or isinstance(self.window, History)
+        return -FOREVER_MS if unbounded else wm - self.horizon_ms - self.window.extent_ms + 1
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
         """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
@@ -161,8 +161,8 @@ class Aggregate(Windowed):
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, Sequence[Refused]]:
         """Return the results of a whole collection, and what users' functions fail for."""
-        made, _, refused = self.begin(*inputs, wm=wm)
-        return made, refused
+        results, _, refused = self.begin(*inputs, wm=wm)
+        return results, refused
 
     def begin(
         self, tuples: pl.DataFrame, *, wm: int
@@ -175,15 +175,17 @@ class Aggregate(Windowed):
         """
         refused = self._refused(tuples)
         states = self.states_of(tuples, refused=refused)
-        told = self._told(states, wm)
-        results, failures = self.emitted(told)
-        dead = self._not_taken(tuples, refused, 0) + self._not_told(results, failures, told[ROWS])
-        there = results.filter(without(failures, results.height))
-        return there, self._live(states, tuples, wm), dead
+        due = self._due(states, wm)
+        results, failures = self.emitted(due)
+        dead_letters = self._tuple_dead_letters(tuples, refused, 0) + self._result_dead_letters(
+            results, failures, due[ROWS]
+        )
+        kept = results.filter(without_failures(failures, results.height))
+        return kept, self._live(states, tuples, wm), dead_letters
 
-    def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
+    def _due(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return the states of the windows whose results are due at watermark `wm`."""
-        return states.filter(self._is_told(states, wm))
+        return states.filter(self._is_due(states, wm))
 
     def _live(self, states: pl.DataFrame, tuples: pl.DataFrame, wm: int) -> Live:
         if self.is_resident:
@@ -194,24 +196,24 @@ class Aggregate(Windowed):
         """Whether each state is kept at `wm`: its window is open or closed within the horizon."""
         return self.ends(states) > wm - self.horizon_ms
 
-    def _is_told(self, states: pl.DataFrame, wm: int) -> pl.Series:
+    def _is_due(self, states: pl.DataFrame, wm: int) -> pl.Series:
         """Whether the result of each non-empty window is due at watermark `wm`."""
         ends = self.ends(states)
         return (ends <= wm) | self.on_update
 
-    def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
-        """Return how many results closed, and how many were revised; see `Box.kinds`."""
+    def count_results(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
+        """Return how many results closed, and how many were revised; see `Box.count_results`."""
         new = revisions.filter(pl.col("op") == frames.INSERT)
-        told = self._is_told(frames.entering(new, list(self.arc.fields)), wm_before)
-        closed = new.height - int(told.sum())
+        was_due = self._is_due(frames.entering(new, list(self.arc.fields)), wm_before)
+        closed = new.height - int(was_due.sum())
         return {"closed": closed, "revised": revisions.height - closed}
 
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Process one epoch's revisions; yields what it needs and is sent the answer."""
-        (some,), names = revisions, list(self.input.fields)
-        leaving, entering = frames.leaving(some, names), frames.entering(some, names)
+        (changes,), names = revisions, list(self.input.fields)
+        leaving, entering = frames.leaving(changes, names), frames.entering(changes, names)
         if live.tuples is None:
             states = live.states.filter(self._is_kept(live.states, wm_before))
             run = self.move(leaving, entering, states=states, wm_before=wm_before, wm=wm)
@@ -227,11 +229,11 @@ class Aggregate(Windowed):
             return replace(outcome, live=Live(outcome.live.states, tuples))
 
     def _replaced(
-        self, tuples: pl.DataFrame, gone: pl.DataFrame, come: pl.DataFrame
+        self, tuples: pl.DataFrame, removed: pl.DataFrame, added: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the tuples after some are removed, by identity, and others are added."""
-        left = tuples.join(gone, on=list(self.input.identity), how="anti", nulls_equal=True)
-        return pl.concat([left.select(come.columns), come])
+        remaining = tuples.join(removed, on=list(self.input.identity), how="anti", nulls_equal=True)
+        return pl.concat([remaining.select(added.columns), added])
 
     def move(
         self,
@@ -274,69 +276,76 @@ class Aggregate(Windowed):
         closed = ~self._is_kept(keys, wm_before) & (not self.is_resident)
         # 2. the states before: kept, fetched, or to be replayed
         redone = closed & self._beyond_reach(keys)
-        old, fetched = self._with_known(self.empty(keys), states), 0
+        old, fetched = self._with_known_states(self.empty(keys), states), 0
         if (closed & ~redone).any():
-            asked = keys.filter(closed & ~redone)
-            last = self.ends(asked) - 1
-            (results,) = yield Need(RESULTS, self._ranges(asked, last, last + 1))
-            old = self._with_known(old, self._among(self._recalled(results), asked))
+            fetched_keys = keys.filter(closed & ~redone)
+            last = self.ends(fetched_keys) - 1
+            (results,) = yield Need(RESULTS, self._ranges(fetched_keys, last, last + 1))
+            old = self._with_known_states(
+                old, self._among(self._stored_states(results), fetched_keys)
+            )
             fetched = int((old[ROWS] > 0).filter(closed).sum())
             if self.leaves_out:  # a window without a result stores no state: redo it
                 redone |= closed & (old[ROWS] == 0)
         # 3. tuples leave and enter
         if redone.any():  # their states are computed from a replay, below
-            ours = ~redone.gather(groups)
-            rows, groups = rows.filter(ours), groups.filter(ours)
+            in_state = ~redone.gather(groups)
+            rows, groups = rows.filter(in_state), groups.filter(in_state)
         new = self._moved(old, tuples, rows, groups, leaving.height)
 
         # 4. windows that only close
         untouched = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
         ends = self.ends(untouched)
         closes = ends.is_between(wm_before, wm, closed="right") & (not self.on_update)
-        told = self._is_told(keys, wm)
+        is_due = self._is_due(keys, wm)
         closing = untouched.filter(closes)
-        before = pl.concat([self.empty(closing), old.filter(told)])
-        after = pl.concat([closing, new.filter(told)])
-        was_told = self._is_told(before, wm_before)
+        before = pl.concat([self.empty(closing), old.filter(is_due)])
+        after = pl.concat([closing, new.filter(is_due)])
+        was_due = self._is_due(before, wm_before)
 
         # 5. replay windows that could not be compensated, and those that are redone
-        lowered = after.filter(~self.exact(after)).select(self.keys)
-        far = keys.filter(redone)
+        inexact = after.filter(~self.exact(after)).select(self.keys)
+        redone_keys = keys.filter(redone)
         replayed = 0
-        if lowered.height or far.height:
-            wanted = pl.concat([lowered, far])
-            (content,) = yield self._inputs_of(wanted)
+        if inexact.height or redone_keys.height:
+            replayed_keys = pl.concat([inexact, redone_keys])
+            (content,) = yield self._inputs_of(replayed_keys)
             replayed = content.height
-            after = self._with_known(after, self.states_of(content, only=wanted))
-            if far.height:  # the states before: the present tuples with this epoch undone
-                undone = self.states_of(self._replaced(content, entering, leaving), only=far)
-                before = self._with_known(before, undone)
+            after = self._with_known_states(after, self.states_of(content, only=replayed_keys))
+            if redone_keys.height:  # the states before: the present tuples with this epoch undone
+                undone = self.states_of(
+                    self._replaced(content, entering, leaving), only=redone_keys
+                )
+                before = self._with_known_states(before, undone)
 
         # 6. results before and after
-        (was, left_out), (now, failures) = self.emitted(before), self.emitted(after)
-        had = was_told & (before[ROWS] > 0) & without(left_out, before.height)
-        has = (after[ROWS] > 0) & without(failures, after.height)
-        revised = frames.between(was, had, now, has)
+        (results_before, failures_before), (results_after, failures_after) = (
+            self.emitted(before),
+            self.emitted(after),
+        )
+        existed = was_due & (before[ROWS] > 0) & without_failures(failures_before, before.height)
+        exists = (after[ROWS] > 0) & without_failures(failures_after, after.height)
+        revised = frames.between(results_before, existed, results_after, exists)
         # 7. the states to keep
-        kept = pl.concat([untouched.filter(~closes), new.filter(~told), after])
+        kept = pl.concat([untouched.filter(~closes), new.filter(~is_due), after])
         kept = kept.filter((kept[ROWS] > 0) & (self._is_kept(kept, wm) | self.is_resident))
-        first = int((~was_told & has).sum())
+        closed_count = int((~was_due & exists).sum())
         counts = {
-            "closed": first,
-            "revised": revised.height - first,
+            "closed": closed_count,
+            "revised": revised.height - closed_count,
             "fetched": fetched,
             "replayed": replayed,
-            "fallbacks": lowered.height + (far.height if self.mode == DOWNSTREAM else 0),
+            "fallbacks": inexact.height + (redone_keys.height if self.mode == DOWNSTREAM else 0),
         }
-        dead = self._not_taken(entering, refused, leaving.height)
-        dead += self._not_told(now, failures, after[ROWS])
-        return Outcome(Live(kept), revised, counts, dead)
+        dead_letters = self._tuple_dead_letters(entering, refused, leaving.height)
+        dead_letters += self._result_dead_letters(results_after, failures_after, after[ROWS])
+        return Outcome(Live(kept), revised, counts, dead_letters)
 
     def _beyond_reach(self, keys: pl.DataFrame) -> pl.Series:
         """Whether each closed window has no stored result to fetch, so that it must be replayed."""
         hidden = pl.repeat(self.mode == UPSTREAM, keys.height, dtype=pl.Boolean, eager=True)
-        for where in self.filters:
-            hidden |= ~where.passes(keys)
+        for filter_box in self.filters:
+            hidden |= ~filter_box.passes(keys)
         return hidden
 
     def _inputs_of(self, keys: pl.DataFrame) -> Need:

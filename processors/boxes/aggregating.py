@@ -13,7 +13,14 @@ from typing import ClassVar
 
 import polars as pl
 
-from errata.processors.boxes.base import Box, Failures, Filter, Refused, failed, without
+from errata.processors.boxes.base import (
+    Box,
+    Failures,
+    Filter,
+    Refused,
+    dead_letters_for,
+    without_failures,
+)
 from errata.processors.boxes.modes import RESIDENT
 from errata.processors.boxes.states import END, ROWS, START, Result, State, number_rows
 from errata.processors.expressions.errors import UserFunctionError
@@ -61,20 +68,20 @@ class Aggregating(Box):
         """Names of the columns that identify a content."""
 
     @property
-    def looked_at(self) -> list[str]:
+    def columns_read(self) -> list[str]:
         """The fields of its input that it reads."""
-        used = {*self.by, *self.input.identity, self.input.event_time}
+        names = {*self.by, *self.input.identity, self.input.event_time}
         for state in self.states:
-            used.update(*(argument.columns for argument in state.arguments))
-            used.update(state.condition.columns if state.condition is not None else ())
-        return [name for name in self.input.fields if name in used]
+            names.update(*(argument.columns for argument in state.arguments))
+            names.update(state.condition.columns if state.condition is not None else ())
+        return [name for name in self.input.fields if name in names]
 
     def hides_results(self, identity: Collection[str]) -> str | None:
         """Return why results of an upstream aggregate can't be revised from its own."""
         return f"{self.kind} {self.arc.name!r} below it does not keep its results' identity"
 
     @property
-    def waits(self) -> bool:
+    def emits_on_close(self) -> bool:
         """Whether results are emitted only once the watermark has passed them."""
         return not self.on_update
 
@@ -83,7 +90,7 @@ class Aggregating(Box):
         """Whether it keeps all states and its whole input."""
         return self.mode == RESIDENT
 
-    def nothing(self, count: int) -> pl.DataFrame:
+    def initial_states(self, count: int) -> pl.DataFrame:
         """Return the states of empty contents, without their keys."""
         columns = [pl.repeat(0, count, dtype=pl.Int64, eager=True).alias(ROWS)]
         for state in self.states:
@@ -92,7 +99,7 @@ class Aggregating(Box):
 
     def empty(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Return the states of empty contents."""
-        return keys.select(self.keys).with_columns(self.nothing(keys.height).get_columns())
+        return keys.select(self.keys).with_columns(self.initial_states(keys.height).get_columns())
 
     def exact(self, states: pl.DataFrame) -> pl.Series:
         """Whether a result can be emitted from each state."""
@@ -104,15 +111,15 @@ class Aggregating(Box):
     def emit(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return the result tuples of the states with hidden fields, without those left out."""
         results, failures = self.emitted(states)
-        return results.filter(without(failures, states.height)) if failures else results
+        return results.filter(without_failures(failures, states.height)) if failures else results
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
         """Return a result tuple for each state, and by row why a user's function fails."""
         named, failures = [], dict[int, str]()
         for name, result in self.results.items():
-            values, failed_here = result.emitted(states)
+            values, failed_rows = result.emitted(states)
             named.append(values.alias(name))
-            failures = {**failed_here, **failures}
+            failures = {**failed_rows, **failures}
         return states.with_columns(named).select(list(self.arc.fields)), failures
 
     @property
@@ -138,17 +145,17 @@ class Aggregating(Box):
         """Apply tuples that enter (sign 1) or leave (-1): tuple rows[i] in state groups[i]."""
         if groups.is_empty():
             return states
-        moved = pl.DataFrame({"g": groups}).group_by("g").agg(pl.len().cast(pl.Int64) * sign)
+        changes = pl.DataFrame({"g": groups}).group_by("g").agg(pl.len().cast(pl.Int64) * sign)
         count = states[ROWS].clone()
-        count.scatter(moved["g"], count.gather(moved["g"]) + moved["len"])
+        count.scatter(changes["g"], count.gather(changes["g"]) + changes["len"])
         columns = [count]
         try:
             for state in self.states:
                 columns += state.move(states, tuples, rows=rows, groups=groups, sign=sign)
         except UserFunctionError as error:
             if error.row is not None:
-                shown = tuples.select(n for n in self.input.visible if n in tuples.columns)
-                error.add_note(f"tuple {shown.row(error.row, named=True)}")
+                refused_tuple = tuples.select(n for n in self.input.visible if n in tuples.columns)
+                error.add_note(f"tuple {refused_tuple.row(error.row, named=True)}")
             raise
         return states.with_columns(columns)
 
@@ -252,18 +259,20 @@ class Windowed(Aggregating):
         """Return the window's key and the tuple's row for each pair of a tuple and its window."""
         rows, starts = self.window.touched(self.input.event_times(tuples))
         if refused:
-            taken = without(refused, tuples.height).gather(rows)
-            rows, starts = rows.filter(taken), starts.filter(taken)
+            accepted = without_failures(refused, tuples.height).gather(rows)
+            rows, starts = rows.filter(accepted), starts.filter(accepted)
         groups = [tuples[name].gather(rows) for name in self.by]
         return pl.DataFrame([*groups, starts.alias(self.start)]), rows
 
-    def taken(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
+    def accepted(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, list[Refused]]:
         """Return the tuples that are in windows, and the dead letters for the others."""
         refused = self._refused(tuples)
-        there = tuples.filter(without(refused, tuples.height))
-        return there, self._not_taken(tuples, refused, 0)
+        accepted = tuples.filter(without_failures(refused, tuples.height))
+        return accepted, self._tuple_dead_letters(tuples, refused, 0)
 
-    def _not_taken(self, entering: pl.DataFrame, refused: Failures, leaving: int) -> list[Refused]:
+    def _tuple_dead_letters(
+        self, entering: pl.DataFrame, refused: Failures, leaving: int
+    ) -> list[Refused]:
         """Return the dead letters for tuples that enter and are in no window.
 
         Args:
@@ -272,15 +281,15 @@ class Windowed(Aggregating):
                 enter.
             leaving: How many tuples leave.
         """
-        fresh = {row - leaving: why for row, why in refused.items() if row >= leaving}
-        return failed(self.input.name, entering, fresh)
+        failures = {row - leaving: why for row, why in refused.items() if row >= leaving}
+        return dead_letters_for(self.input.name, entering, failures)
 
-    def _not_told(
+    def _result_dead_letters(
         self, results: pl.DataFrame, failures: Failures, rows: pl.Series
     ) -> list[Refused]:
         """Return the dead letters for failed results of non-empty windows."""
-        left_out = {row: why for row, why in failures.items() if rows[row] > 0}
-        return failed(self.arc.name, results.select(self.arc.identity), left_out)
+        reasons = {row: why for row, why in failures.items() if rows[row] > 0}
+        return dead_letters_for(self.arc.name, results.select(self.arc.identity), reasons)
 
     def _moved(
         self,
@@ -291,11 +300,15 @@ class Windowed(Aggregating):
         leaving: int,
     ) -> pl.DataFrame:
         """Compensate the states for the first `leaving` tuples, then accumulate the others."""
-        leaves = rows < leaving
-        left = self._change(states, tuples, rows.filter(leaves), groups.filter(leaves), -1)
-        return self._change(left, tuples, rows.filter(~leaves), groups.filter(~leaves), 1)
+        is_leaving = rows < leaving
+        compensated = self._change(
+            states, tuples, rows.filter(is_leaving), groups.filter(is_leaving), -1
+        )
+        return self._change(
+            compensated, tuples, rows.filter(~is_leaving), groups.filter(~is_leaving), 1
+        )
 
-    def _recalled(self, results: pl.DataFrame) -> pl.DataFrame:
+    def _stored_states(self, results: pl.DataFrame) -> pl.DataFrame:
         """Return the states behind stored results."""
         parts = [part for state in self.states for part in state.recall(results)]
         return results.select([*self.keys, *self.counted]).with_columns(parts)
@@ -303,17 +316,19 @@ class Windowed(Aggregating):
     def _among(self, states: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
         return states.join(keys, on=self.keys, how="semi", nulls_equal=True)
 
-    def _with_known(self, states: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    def _with_known_states(self, states: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
         """Return the states in the same order, with each known state in place of its own."""
         if known.is_empty() or states.is_empty():
             return states
         parts = [name for name in states.columns if name not in self.keys]
-        found = states.select(self.keys).join(
+        matches = states.select(self.keys).join(
             known.select([*self.keys, *parts]),
             on=self.keys,
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
-        there = found[ROWS].is_not_null()
-        return states.with_columns(states[name].zip_with(~there, found[name]) for name in parts)
+        is_known = matches[ROWS].is_not_null()
+        return states.with_columns(
+            states[name].zip_with(~is_known, matches[name]) for name in parts
+        )

@@ -6,7 +6,7 @@ only the revisions of an epoch, and overrides the defaults declared here.
 A box is a pure function on collections with an incremental form. `applied` is the function: it
 computes the whole output from whole inputs. `process` is the incremental form: it computes the
 revisions of the output from one epoch's revisions of the inputs. The laws compare the two.
-`difference` turns two contents of an arc into the revisions between them; `undone` undoes
+`difference` turns two contents of an arc into the revisions between them; `undo_revisions` undoes
 revisions.
 """
 
@@ -92,7 +92,7 @@ class Refused:
         return replace(self, tuples=self.tuples[rows], reasons=reasons)
 
 
-def failed(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:
+def dead_letters_for(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:
     """Return the dead letters for the tuples for which a user's function failed."""
     rows = sorted(failures)
     if not rows:
@@ -100,10 +100,10 @@ def failed(arc: str, tuples: pl.DataFrame, failures: Failures) -> list[Refused]:
     return [Refused(arc, tuples[rows], [failures[row] for row in rows], FUNCTION_RAISED)]
 
 
-def without(failures: Failures, height: int) -> pl.Series:
+def without_failures(failures: Failures, height: int) -> pl.Series:
     """Return for each row whether it has no failure."""
-    there = pl.repeat(True, height, dtype=pl.Boolean, eager=True)
-    return there.scatter(sorted(failures), False) if failures else there
+    succeeded = pl.repeat(True, height, dtype=pl.Boolean, eager=True)
+    return succeeded.scatter(sorted(failures), False) if failures else succeeded
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ Answers = Generator[Need, Sequence[pl.DataFrame], Outcome]
 
 
 @dataclass(frozen=True)
-class Above:
+class HistoryInput:
     """An input of a box that needs history, and how that input must be partitioned.
 
     Args:
@@ -177,11 +177,11 @@ class Box(ABC):
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the arcs it reads, each once."""
-        return tuple(dict.fromkeys(above.arc.name for above in self.above))
+        return tuple(dict.fromkeys(read.arc.name for read in self.history_inputs))
 
     @property
     @abstractmethod
-    def above(self) -> list[Above]:
+    def history_inputs(self) -> list[HistoryInput]:
         """Its inputs and their partitioning; empty for a box that needs no history.
 
         Of the answers to a need, it reads only tuples whose `by` is among the requested ranges.
@@ -189,9 +189,9 @@ class Box(ABC):
 
     @property
     def keyed(self) -> list[tuple[Arc, dict[str, str]]]:
-        """The arcs of `above`, each with its `by` fields, keyed by their names in the first one."""
-        first = self.above[0].by
-        return [(above.arc, dict(zip(first, above.by, strict=True))) for above in self.above]
+        """The history inputs, each with its `by` fields by their names in the first input."""
+        names = self.history_inputs[0].by
+        return [(one.arc, dict(zip(names, one.by, strict=True))) for one in self.history_inputs]
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -241,7 +241,7 @@ class Box(ABC):
             What to keep after the epoch, and the revisions of the output.
         """
 
-    def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
+    def count_results(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
         """Count its revisions: results that closed, and results that were revised.
 
         Empty if its results don't close.
@@ -278,14 +278,14 @@ class Box(ABC):
         return None
 
     @property
-    def waits(self) -> bool:
+    def emits_on_close(self) -> bool:
         """Whether results are emitted only once the watermark has passed them."""
         return False
 
     # ---------------------------------------------------------------- how far it replays
 
     @property
-    def asks(self) -> bool:
+    def requests_history(self) -> bool:
         """Whether it can need history."""
         return True
 
@@ -382,12 +382,12 @@ class Box(ABC):
     runs_before_spark: bool = False
     """Whether a Spark job may run it, before the aggregate that is placed there."""
 
-    def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
+    def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: it processes each tuple independently of the others.
 
         Args:
             linear: Arcs whose tuples are processed independently of one another.
-            turning: Arcs that change from round to round.
+            changing: Arcs that change from round to round.
         """
         return False
 
@@ -407,19 +407,19 @@ class Stateless(Box):
         """Names of the arcs it reads, each once."""
 
     @property
-    def above(self) -> list[Above]:
+    def history_inputs(self) -> list[HistoryInput]:
         """Empty: it needs no history."""
         return []
 
     @property
-    def asks(self) -> bool:
+    def requests_history(self) -> bool:
         """Whether it can need history: no."""
         return False
 
     def replayed_from(self, pushed: Mapping[str, str]) -> Mapping[str, dict[str, str]] | None:
         """Return the field restrictions to push to each input; see `Box.replayed_from`."""
-        passed = without_fields(pushed, self.computed)
-        return None if self.moves_event_time else dict.fromkeys(self.inputs, passed)
+        unchanged = without_fields(pushed, self.computed)
+        return None if self.moves_event_time else dict.fromkeys(self.inputs, unchanged)
 
     @abstractmethod
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
@@ -434,7 +434,7 @@ class Stateless(Box):
         yield from ()
         return self.revise(*revisions)
 
-    def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
+    def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: it processes one tuple at a time."""
         return set(self.inputs) <= set(linear)
 
@@ -460,24 +460,24 @@ def difference(arc: Arc, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFr
     keys = keys.unique(maintain_order=True)
 
     def side(tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-        found = keys.join(
-            tuples.with_columns(pl.lit(True).alias("@there")),
+        joined = keys.join(
+            tuples.with_columns(pl.lit(True).alias("@present")),
             on=identity,
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
-        return found.select(list(arc.fields)), found["@there"].fill_null(False)
+        return joined.select(list(arc.fields)), joined["@present"].fill_null(False)
 
     return frames.between(*side(before), *side(after))
 
 
-def undone(arc: Arc, now: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+def undo_revisions(arc: Arc, content: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
     """Return the tuples as they were before some revisions."""
     identity, names = list(arc.identity), list(arc.fields)
     touched = frames.identities(revisions, identity)
-    left = now.join(touched, on=identity, how="anti", nulls_equal=True)
-    return pl.concat([left, frames.leaving(revisions, names)])
+    remaining = content.join(touched, on=identity, how="anti", nulls_equal=True)
+    return pl.concat([remaining, frames.leaving(revisions, names)])
 
 
 def described_inputs(description: Mapping[str, Any]) -> tuple[str, ...]:

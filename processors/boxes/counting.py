@@ -14,15 +14,15 @@ import numpy as np
 import polars as pl
 
 from errata.processors.boxes.aggregating import Aggregating
-from errata.processors.boxes.base import WHY, Failures, Filter, without
+from errata.processors.boxes.base import WHY, Failures, Filter, without_failures
 from errata.processors.boxes.modes import ADAPTIVE, RESIDENT, Choice, ModeRequest
 from errata.processors.boxes.ordered import (
     NEVER_LEGAL,
     NO_RADIUS,
     READ_AGAIN,
-    Line,
     Numbers,
     Ordered,
+    OrderedGroups,
 )
 from errata.processors.boxes.states import END, START
 from errata.processors.boxes.timeline import unions
@@ -66,15 +66,15 @@ class Counting(Aggregating, Ordered):
 
     def choose_mode(self, request: ModeRequest) -> Choice | Fault:
         """Return how it revises emitted results: it rereads groups, or keeps its whole input."""
-        asked = RESIDENT if request.override == RESIDENT else self.mode
-        if asked in (ADAPTIVE, RESIDENT):
-            reason = "asked for" if asked == RESIDENT else READ_AGAIN
-            return Choice(asked, asked, reason, illegal=NEVER_LEGAL)
+        requested = RESIDENT if request.override == RESIDENT else self.mode
+        if requested in (ADAPTIVE, RESIDENT):
+            reason = "requested" if requested == RESIDENT else READ_AGAIN
+            return Choice(requested, requested, reason, illegal=NEVER_LEGAL)
         return Fault(
             self.arc.name,
             f"mode={ADAPTIVE!r} or mode={RESIDENT!r} with windows that count tuples",
-            f"{asked!r}, but {NO_RADIUS}",
-            "leave mode= out",
+            f"{requested!r}, but {NO_RADIUS}",
+            "omit mode=",
             request.place,
         )
 
@@ -96,24 +96,24 @@ class Counting(Aggregating, Ordered):
             "input": self.input.name,
         }
 
-    def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def due_results(self, ordered: OrderedGroups, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the results that are due, of windows whose tuples are all known.
 
         The second frame holds the states for which a user's function fails.
         """
-        size, number = self.window.rows, line.first + line.place
-        times = self.input.event_times(line.tuples).to_numpy()
+        size, number = self.window.rows, ordered.first + ordered.position
+        times = self.input.event_times(ordered.tuples).to_numpy()
         if isinstance(self.window, HoppingRows):
             first = np.flatnonzero(number % self.window.every == 0)
-            end = np.minimum(first + size, line.end[first])
+            end = np.minimum(first + size, ordered.end[first])
             full = end - first == size
         else:
-            whole = (line.place >= size - 1) | (line.first == 0)
-            end = line.rows[whole] + 1
-            first = np.maximum(end - size, line.start[whole])
+            has_predecessors = (ordered.position >= size - 1) | (ordered.first == 0)
+            end = ordered.rows[has_predecessors] + 1
+            first = np.maximum(end - size, ordered.start[has_predecessors])
             full = np.ones(len(end), np.bool_)
-        told = (full & (times[end - 1] < wm)) | self.on_update
-        return self._results(line.tuples, number, first[told], end[told])
+        due = (full & (times[end - 1] < wm)) | self.on_update
+        return self._results(ordered.tuples, number, first[due], end[due])
 
     def _results(
         self, tuples: pl.DataFrame, number: Numbers, first: Numbers, end: Numbers
@@ -127,23 +127,23 @@ class Counting(Aggregating, Ordered):
                 (starts + self.window.rows).alias(END),
                 self.input.event_times(keys).alias(TIME),
             )
-        held, first, end = _held(tuples, first, end)
-        rows = pl.Series(np.arange(held.height, dtype=np.uint32))
-        alone = self._change(self.nothing(held.height), held, rows, rows, 1)
-        merged = unions(alone, self.nothing(1), first, end, self._merged)
+        used, first, end = _compacted(tuples, first, end)
+        rows = pl.Series(np.arange(used.height, dtype=np.uint32))
+        states_of_rows = self._change(self.initial_states(used.height), used, rows, rows, 1)
+        merged = unions(states_of_rows, self.initial_states(1), first, end, self._merged)
         states = pl.concat([keys.select(self.keys), merged], how="horizontal")
         results, failures = self.emitted(states)
-        left_out = states[list(failures)].with_columns(
+        failed_states = states[list(failures)].with_columns(
             pl.Series(WHY, list(failures.values()), pl.String)
         )
-        return results.filter(without(failures, states.height)), left_out
+        return results.filter(without_failures(failures, states.height)), failed_states
 
 
-def _held(
+def _compacted(
     tuples: pl.DataFrame, first: Numbers, end: Numbers
 ) -> tuple[pl.DataFrame, Numbers, Numbers]:
     """Return the tuples in some runs, and the runs as indexes into these tuples."""
-    edges = [np.bincount(places, minlength=tuples.height + 1) for places in (first, end)]
-    held = np.cumsum(edges[0] - edges[1])[:-1] > 0
-    before = np.concatenate([[0], np.cumsum(held)])
-    return tuples.filter(pl.Series(held)), before[first], before[end]
+    edges = [np.bincount(indexes, minlength=tuples.height + 1) for indexes in (first, end)]
+    used = np.cumsum(edges[0] - edges[1])[:-1] > 0
+    new_index = np.concatenate([[0], np.cumsum(used)])
+    return tuples.filter(pl.Series(used)), new_index[first], new_index[end]

@@ -37,6 +37,8 @@ class Distinct(Aggregate):
 
     def choose_mode(self, request: ModeRequest) -> Choice:
         """Return how it revises emitted tuples: from its states, and by replay if necessary."""
-        asked = RESIDENT if request.override == RESIDENT else UPSTREAM
-        illegal = {DOWNSTREAM: "its tuples don't tell how many copies there are"}
-        return Choice(asked, asked, "asks for the copies when the earliest leaves", illegal=illegal)
+        mode = RESIDENT if request.override == RESIDENT else UPSTREAM
+        illegal = {DOWNSTREAM: "its tuples don't carry the number of copies"}
+        return Choice(
+            mode, mode, "requests the copies when the earliest is deleted", illegal=illegal
+        )

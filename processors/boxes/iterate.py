@@ -15,7 +15,7 @@ before, and emits the difference of the two fixpoints.
 
 Not every body terminates. A tuple that would still change after the last round is left out and
 goes to the dead letters with its last values (`Unsettled`). So does a tuple for which a user's
-function in the body fails in any round (`Raised`).
+function in the body fails in any round (`FunctionFailures`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from errata.processors.boxes.base import (
     FUNCTION_RAISED,
     INPUTS,
     WHY,
-    Above,
     Answers,
     Box,
+    HistoryInput,
     Live,
     Need,
     Outcome,
     Refused,
     difference,
-    undone,
+    undo_revisions,
 )
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
@@ -50,7 +50,7 @@ from errata.schemas.fields import FieldType
 Contents = Mapping[str, pl.DataFrame]
 """Tuples by arc."""
 
-Failing = Sequence[tuple[str, Refused]]
+BoxRefusals = Sequence[tuple[str, Refused]]
 """The tuples for which users' functions failed, each with the name of the calling box."""
 
 
@@ -76,13 +76,13 @@ class Body:
         return tuple(dict.fromkeys(read))
 
     @cached_property
-    def _turning(self) -> frozenset[str]:
+    def _changing(self) -> frozenset[str]:
         """The arcs that change from round to round: the variable, and those derived from it."""
-        found = {self.variable.name}
+        names = {self.variable.name}
         for box in self.boxes:
-            if found & set(box.inputs):
-                found.add(box.arc.name)
-        return frozenset(found)
+            if names & set(box.inputs):
+                names.add(box.arc.name)
+        return frozenset(names)
 
     @cached_property
     def is_linear(self) -> bool:
@@ -91,38 +91,40 @@ class Body:
         This holds if every box on the path processes one tuple of the variable at a time and keeps
         its identity. The result for a tuple in one round is then the same in every round.
         """
-        found = {self.variable.name}
+        linear = {self.variable.name}
         for box in self.boxes:
-            keeps = box.arc.identity == self.variable.identity
-            if keeps and box.is_linear(found, self._turning):
-                found.add(box.arc.name)
-        return self.gives in found
+            keeps_identity = box.arc.identity == self.variable.identity
+            if keeps_identity and box.is_linear(linear, self._changing):
+                linear.add(box.arc.name)
+        return self.gives in linear
 
-    def entered(self, entering: Contents) -> tuple[Contents, Failing]:
+    def constants(self, entering: Contents) -> tuple[Contents, BoxRefusals]:
         """Return the entering arcs and the arcs derived from them alone: constant over rounds."""
         contents = dict(entering)
-        return contents, self._fill(contents, turning=False)
+        return contents, self._fill(contents, changing=False)
 
-    def turned(self, tuples: pl.DataFrame, entered: Contents) -> tuple[pl.DataFrame, Failing]:
+    def run_round(
+        self, tuples: pl.DataFrame, constants: Contents
+    ) -> tuple[pl.DataFrame, BoxRefusals]:
         """Return the variable after one round.
 
         Args:
             tuples: All tuples of the variable; any subset if the body is linear.
-            entered: The contents that `entered` returned.
+            constants: What the method `constants` returned.
         """
-        contents = {**entered, self.variable.name: tuples}
-        failing = self._fill(contents, turning=True)
-        return contents[self.gives].select(list(self.variable.fields)), failing
+        contents = {**constants, self.variable.name: tuples}
+        refusals = self._fill(contents, changing=True)
+        return contents[self.gives].select(list(self.variable.fields)), refusals
 
-    def _fill(self, contents: dict[str, pl.DataFrame], *, turning: bool) -> Failing:
+    def _fill(self, contents: dict[str, pl.DataFrame], *, changing: bool) -> BoxRefusals:
         """Add the output of the boxes that change from round to round, or of those that don't."""
-        failing: list[tuple[str, Refused]] = []
+        refusals: list[tuple[str, Refused]] = []
         for box in self.boxes:
-            if (box.arc.name in self._turning) == turning:
-                given = [contents[name] for name in box.inputs]
-                contents[box.arc.name], refused = box.applied(*given)
-                failing += [(box.arc.name, some) for some in refused]
-        return failing
+            if (box.arc.name in self._changing) == changing:
+                inputs = [contents[name] for name in box.inputs]
+                contents[box.arc.name], refused = box.applied(*inputs)
+                refusals += [(box.arc.name, refusal) for refusal in refused]
+        return refusals
 
     def describe(self) -> dict[str, object]:
         """Return its definition as plain data."""
@@ -130,7 +132,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Raised:
+class FunctionFailures:
     """The tuples for which users' functions in a body fail.
 
     Args:
@@ -145,20 +147,20 @@ class Raised:
 
     @classmethod
     def of(
-        cls, body: Body, entering: Mapping[str, Arc], told: Iterable[tuple[str, Refused]]
-    ) -> Raised:
+        cls, body: Body, entering: Mapping[str, Arc], refusals: Iterable[tuple[str, Refused]]
+    ) -> FunctionFailures:
         """Collect the failures of a loop's rounds, given in order, each with its box."""
-        found: dict[tuple[str, str], list[pl.DataFrame]] = {}
-        for box, some in told:
-            why = pl.Series(WHY, some.reasons, pl.String)
-            found.setdefault((box, some.arc), []).append(some.tuples.with_columns(why))
+        by_place: dict[tuple[str, str], list[pl.DataFrame]] = {}
+        for box, refusal in refusals:
+            why = pl.Series(WHY, refusal.reasons, pl.String)
+            by_place.setdefault((box, refusal.arc), []).append(refusal.tuples.with_columns(why))
         arcs = {arc.name: arc for arc in (body.variable, *(box.arc for box in body.boxes))}
         arcs |= entering
-        once = {
+        first_failures = {
             place: pl.concat(parts).unique(arcs[place[1]].identity, keep="first")
-            for place, parts in found.items()
+            for place, parts in by_place.items()
         }
-        return cls(body, entering, once)
+        return cls(body, entering, first_failures)
 
     def without(self, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return those tuples of the variable for which no function failed."""
@@ -168,14 +170,16 @@ class Raised:
                 tuples = tuples.join(failed, on=identity, how="anti", nulls_equal=True)
         return tuples
 
-    def beyond(self, before: Raised) -> Raised:
+    def new_since(self, before: FunctionFailures) -> FunctionFailures:
         """Return the failing tuples that did not fail before, or not with the same values."""
-        fresh = dict(self.tuples)
-        for place in fresh.keys() & before.tuples.keys():
-            names = fresh[place].drop(WHY).columns
-            was = before.tuples[place]
-            fresh[place] = fresh[place].join(was, on=names, how="anti", nulls_equal=True)
-        return replace(self, tuples=fresh)
+        remaining = dict(self.tuples)
+        for place in remaining.keys() & before.tuples.keys():
+            names = remaining[place].drop(WHY).columns
+            earlier = before.tuples[place]
+            remaining[place] = remaining[place].join(
+                earlier, on=names, how="anti", nulls_equal=True
+            )
+        return replace(self, tuples=remaining)
 
     def refused(self) -> Iterator[Refused]:
         """Yield the dead letters. Tuples of arcs inside the loop are shown as the loop's own.
@@ -183,11 +187,13 @@ class Raised:
         These keep only the fields that the arc of the loop has too.
         """
         for (box, arc), tuples in self.tuples.items():
-            seen = self.entering.get(arc, self.body.variable)
-            names = [n for n, kind in seen.fields.items() if tuples.schema.get(n) == kind.dtype]
+            shown_arc = self.entering.get(arc, self.body.variable)
+            names = [
+                n for n, kind in shown_arc.fields.items() if tuples.schema.get(n) == kind.dtype
+            ]
             reasons = [f"in box {box!r} of the loop: {why}" for why in tuples[WHY]]
             if reasons:
-                yield Refused(seen.name, tuples.select(names), reasons, FUNCTION_RAISED)
+                yield Refused(shown_arc.name, tuples.select(names), reasons, FUNCTION_RAISED)
 
 
 SHOWN_ROUNDS = 3
@@ -202,14 +208,14 @@ class Unsettled:
 
     Args:
         tuples: As they entered the loop; those created in it, as they are in the last round.
-        trail: All tuples of the last rounds, newest last; in a linear loop those that still
+        last_rounds: All tuples of the last rounds, newest last; in a linear loop those that still
             changed.
     """
 
     tuples: pl.DataFrame
-    trail: Sequence[pl.DataFrame]
+    last_rounds: Sequence[pl.DataFrame]
 
-    def beyond(self, before: Unsettled) -> pl.DataFrame:
+    def new_since(self, before: Unsettled) -> pl.DataFrame:
         """Return the tuples that were not unsettled before, or not with the same values."""
         names = self.tuples.columns
         return self.tuples.join(before.tuples, on=names, how="anti", nulls_equal=True)
@@ -217,23 +223,26 @@ class Unsettled:
     def refused(self, tuples: pl.DataFrame, *, arc: Arc, rounds: int) -> Refused:
         """Return the dead letters for some tuples, each with its last values."""
         identity = list(arc.identity)
-        values = [
+        by_round = [
             tuples.select(identity).join(
-                seen.with_columns(pl.lit(True).alias("@there")),
+                round_tuples.with_columns(pl.lit(True).alias("@present")),
                 on=identity,
                 how="left",
                 nulls_equal=True,
                 maintain_order="left",
             )
-            for seen in self.trail
+            for round_tuples in self.last_rounds
         ]
-        rows = [side.to_dicts() for side in values]
-        told = [_told(arc, states) for states in zip(*rows, strict=True)]
-        reasons = [f"still changes after {rounds} rounds of loop {arc.name!r}: {t}" for t in told]
+        rows = [round_rows.to_dicts() for round_rows in by_round]
+        histories = [_history(arc, states) for states in zip(*rows, strict=True)]
+        reasons = [
+            f"still changes after {rounds} rounds of loop {arc.name!r}: {history}"
+            for history in histories
+        ]
         return Refused(arc.name, tuples, reasons)
 
 
-def _told(arc: Arc, states: Sequence[dict[str, Any]]) -> str:
+def _history(arc: Arc, states: Sequence[dict[str, Any]]) -> str:
     """Return the values of one tuple's changed fields, round by round."""
     changed = [n for n in arc.fields if any(state[n] != states[0][n] for state in states[1:])]
     return "; ".join(
@@ -243,16 +252,16 @@ def _told(arc: Arc, states: Sequence[dict[str, Any]]) -> str:
 
 
 def _shown(state: dict[str, Any], name: str, kind: FieldType) -> str:
-    """Return a value in readable form; "gone" if the tuple does not exist."""
+    """Return a value in readable form; "absent" if the tuple does not exist."""
     value = state[name]
-    if not state["@there"]:
-        return "gone"
+    if not state["@present"]:
+        return "absent"
     if value is not None and kind.kind == "decimal":
         value = _EXACT.scaleb(Decimal(value), -kind.scale)
     return "null" if value is None else str(value)[:_SHOWN_CHARS]
 
 
-FIRST_MARK = 8
+FIRST_CYCLE_CHECK = 8
 """The first round from which cycles are detected."""
 
 
@@ -275,9 +284,9 @@ class Iterate(Box):
     rounds: int
 
     @property
-    def above(self) -> list[Above]:
+    def history_inputs(self) -> list[HistoryInput]:
         """All arcs that enter, unpartitioned: a chain may pass through any key."""
-        return [Above(arc, (), list(arc.fields)) for arc in self.entering.values()]
+        return [HistoryInput(arc, (), list(arc.fields)) for arc in self.entering.values()]
 
     @property
     def kind(self) -> str:
@@ -285,7 +294,7 @@ class Iterate(Box):
         return "iterate"
 
     @property
-    def asks(self) -> bool:
+    def requests_history(self) -> bool:
         """Whether it can need history: no if its body is linear and reads no arc from outside."""
         return bool(self.body.enters) or not self.body.is_linear
 
@@ -297,7 +306,7 @@ class Iterate(Box):
     @property
     def looks_ahead(self) -> bool:
         """Whether a result may depend on tuples with a later event time."""
-        return self.asks
+        return self.requests_history
 
     def describe(self) -> dict[str, object]:
         """Return its definition as plain data."""
@@ -313,15 +322,15 @@ class Iterate(Box):
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
         """Return the fixpoint over whole collections, and the refused tuples."""
-        made, unsettled, raised = self._settled(dict(zip(self.entering, inputs, strict=True)))
-        return made, [*raised.refused(), *self._refused(unsettled, unsettled.tuples)]
+        fixpoint, unsettled, raised = self._fixpoint(dict(zip(self.entering, inputs, strict=True)))
+        return fixpoint, [*raised.refused(), *self._refused(unsettled, unsettled.tuples)]
 
     def _refused(self, unsettled: Unsettled, tuples: pl.DataFrame) -> list[Refused]:
         """Return the dead letters for some of the unsettled tuples."""
         rounds = self.rounds
         return [unsettled.refused(tuples, arc=self.arc, rounds=rounds)] if tuples.height else []
 
-    def _settled(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled, Raised]:
+    def _fixpoint(self, contents: Contents) -> tuple[pl.DataFrame, Unsettled, FunctionFailures]:
         """Return the fixpoint, the unsettled tuples, and those for which functions fail.
 
         A round that repeats an earlier round closes a cycle. Whole cycles are then skipped (Brent's
@@ -329,58 +338,66 @@ class Iterate(Box):
         """
         identity = list(self.arc.identity)
         start = contents[self.start].select(list(self.arc.fields))
-        entered, failing = self.body.entered({name: contents[name] for name in self.body.enters})
-        settled, trail = [start.clear()], [start]
-        done, left = 0, self.rounds + 1  # the extra round finds the tuples that still change
-        marked, mark = 0, start
-        while left:
-            moving = trail[-1]
-            made, failing_now = self.body.turned(moving, entered)
-            failing = [*failing, *failing_now]
-            changed = frames.identities(difference(self.arc, moving, made), identity)
-            rest = moving.join(changed, on=identity, how="anti", nulls_equal=True)
+        constants, refusals = self.body.constants(
+            {name: contents[name] for name in self.body.enters}
+        )
+        settled, last_rounds = [start.clear()], [start]
+        rounds_done = 0
+        rounds_left = self.rounds + 1  # the extra round finds the tuples that still change
+        marked_round, marked_tuples = 0, start
+        while rounds_left:
+            current = last_rounds[-1]
+            result, new_refusals = self.body.run_round(current, constants)
+            refusals = [*refusals, *new_refusals]
+            changed = frames.identities(difference(self.arc, current, result), identity)
+            unchanged = current.join(changed, on=identity, how="anti", nulls_equal=True)
             if self.body.is_linear:  # a tuple that a round leaves unchanged is settled
-                settled.append(rest)
-                made = made.join(changed, on=identity, how="semi", nulls_equal=True)
+                settled.append(unchanged)
+                result = result.join(changed, on=identity, how="semi", nulls_equal=True)
             else:
-                settled = [rest]
-            trail = [*trail[1 - SHOWN_ROUNDS :], made]
-            done, left = done + 1, left - 1
+                settled = [unchanged]
+            last_rounds = [*last_rounds[1 - SHOWN_ROUNDS :], result]
+            rounds_done, rounds_left = rounds_done + 1, rounds_left - 1
             if changed.is_empty():
                 break
-            if marked and difference(self.arc, mark, made).is_empty():
-                left %= done - marked
-            elif done >= FIRST_MARK and done.bit_count() == 1:
-                marked, mark = done, made
-        known = pl.concat([start, *trail[-2:]]).unique(identity, keep="first", maintain_order=True)
+            if marked_round and difference(self.arc, marked_tuples, result).is_empty():
+                rounds_left %= rounds_done - marked_round
+            elif rounds_done >= FIRST_CYCLE_CHECK and rounds_done.bit_count() == 1:
+                marked_round, marked_tuples = rounds_done, result
+        known = pl.concat([start, *last_rounds[-2:]]).unique(
+            identity, keep="first", maintain_order=True
+        )
         unsettled = known.join(changed, on=identity, how="semi", nulls_equal=True)
-        raised = Raised.of(self.body, self.entering, failing)
-        return pl.concat(settled), Unsettled(raised.without(unsettled), trail), raised
+        raised = FunctionFailures.of(self.body, self.entering, refusals)
+        return pl.concat(settled), Unsettled(raised.without(unsettled), last_rounds), raised
 
     # ---------------------------------------------------------------- revisions
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Process one epoch's revisions; yields a need and is sent a frame for each input."""
-        if not any(some.height for some in revisions):
+        if not any(frame.height for frame in revisions):
             return Outcome(live, frames.none(self.arc.fields))
-        given = dict(zip(self.entering, revisions, strict=True))
-        now, counts = {}, {}
-        if self.asks:
+        changes = dict(zip(self.entering, revisions, strict=True))
+        current, counts = {}, {}
+        if self.requests_history:
             ends = {"from_ms": [-FOREVER_MS], "to_ms": [FOREVER_MS]}
             answers = yield Need(INPUTS, pl.DataFrame(ends, schema=dict.fromkeys(ends, pl.Int64)))
-            now = {
+            current = {
                 name: tuples.select(list(arc.fields))
                 for (name, arc), tuples in zip(self.entering.items(), answers, strict=True)
             }
             counts = {"replayed": sum(tuples.height for tuples in answers)}
-        then = {name: undone(self.entering[name], now[name], given[name]) for name in now}
-        if self.body.is_linear and not any(given[name].height for name in self.body.enters):
+        previous = {n: undo_revisions(self.entering[n], current[n], changes[n]) for n in current}
+        if self.body.is_linear and not any(changes[name].height for name in self.body.enters):
             fields = list(self.entering[self.start].fields)  # the others don't change
-            now[self.start] = frames.entering(given[self.start], fields)
-            then[self.start] = frames.leaving(given[self.start], fields)
-        before, was_unsettled, had_raised = self._settled(then)
-        after, unsettled, raised = self._settled(now)
+            current[self.start] = frames.entering(changes[self.start], fields)
+            previous[self.start] = frames.leaving(changes[self.start], fields)
+        before, unsettled_before, raised_before = self._fixpoint(previous)
+        after, unsettled, raised = self._fixpoint(current)
         revised = difference(self.arc, before, after)
-        fresh = unsettled.beyond(was_unsettled)
-        refused = [*raised.beyond(had_raised).refused(), *self._refused(unsettled, fresh)]
+        new_unsettled = unsettled.new_since(unsettled_before)
+        refused = [
+            *raised.new_since(raised_before).refused(),
+            *self._refused(unsettled, new_unsettled),
+        ]
         return Outcome(live, revised, counts, refused)

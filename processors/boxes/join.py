@@ -20,15 +20,15 @@ import polars as pl
 
 from errata.processors.boxes.base import (
     INPUTS,
-    Above,
     Answers,
     Box,
+    HistoryInput,
     Live,
     Need,
     Outcome,
     Refused,
     difference,
-    undone,
+    undo_revisions,
 )
 from errata.processors.expressions.expression import Expression
 from errata.processors.windows.time_windows import FOREVER_MS
@@ -59,12 +59,12 @@ class Side:
 
         Hidden fields stay hidden.
         """
-        rest = [name for name in self.arc.identity if name not in on]
+        names = [name for name in self.arc.identity if name not in on]
         return {
             f"{HIDDEN_PREFIX}{self.alias}_{name.removeprefix(HIDDEN_PREFIX)}"
             if name.startswith(HIDDEN_PREFIX)
             else f"{self.alias}_{name}": name
-            for name in rest
+            for name in names
         }
 
 
@@ -99,15 +99,15 @@ class Join(Box):
         return self.on, self.on
 
     @property
-    def above(self) -> list[Above]:
+    def history_inputs(self) -> list[HistoryInput]:
         """Both sides, or the one arc that both come from."""
         if self.shared is not None:
-            return [Above(self.shared, self.shared.identity, list(self.shared.fields))]
+            return [HistoryInput(self.shared, self.shared.identity, list(self.shared.fields))]
         sides = zip(self.sides, self.keys, strict=True)
-        return [Above(side.arc, own, list(side.arc.fields)) for side, own in sides]
+        return [HistoryInput(side.arc, keys, list(side.arc.fields)) for side, keys in sides]
 
     @property
-    def asks(self) -> bool:
+    def requests_history(self) -> bool:
         """Whether it can need history."""
         return self.shared is None
 
@@ -126,7 +126,7 @@ class Join(Box):
         """Whether an additional tuple never removes a pair; in a left join it may replace one."""
         return not self.is_left
 
-    def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
+    def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: both sides come from the same tuple."""
         return self.shared is not None and set(self.inputs) <= set(linear)
 
@@ -158,8 +158,8 @@ class Join(Box):
 
     def _of_sides(self, inputs: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
         """Return the input of each side; an arc may be joined with itself."""
-        given = dict(zip(self.inputs, inputs, strict=True))
-        return [given[side.arc.name] for side in self.sides]
+        by_arc = dict(zip(self.inputs, inputs, strict=True))
+        return [by_arc[side.arc.name] for side in self.sides]
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Return the pairs."""
@@ -170,27 +170,31 @@ class Join(Box):
             )
             for side, tuples in zip(self.sides, (left, right), strict=True)
         )
-        met = one.join(
+        matches = one.join(
             other,
             left_on=[self.sides[0].column(name) for name in self.keys[0]],
             right_on=[self.sides[1].column(name) for name in self.keys[1]],
             how="left" if self.is_left else "inner",
             coalesce=False,
         )
-        short = {name: pl.col(column).alias(name) for name, column in self.columns.items()}
-        pairs = met.with_columns(short[name] for name in self._short)
-        found = {name: e.evaluate(pairs).alias(name) for name, e in self.expressions.items()}
+        unqualified = {name: pl.col(column).alias(name) for name, column in self.columns.items()}
+        pairs = matches.with_columns(unqualified[name] for name in self._unqualified)
+        computed = {
+            name: expression.evaluate(pairs).alias(name)
+            for name, expression in self.expressions.items()
+        }
         return pairs.select(
-            found[name] if name in found else self._own(name) for name in self.arc.fields
+            computed[name] if name in computed else self._copied_field(name)
+            for name in self.arc.fields
         )
 
     @property
-    def _short(self) -> list[str]:
+    def _unqualified(self) -> list[str]:
         """The fields that expressions name without an alias."""
-        used = {name for e in self.expressions.values() for name in e.columns}
-        return [name for name in self.columns if name in used]
+        names = {name for expression in self.expressions.values() for name in expression.columns}
+        return [name for name in self.columns if name in names]
 
-    def _own(self, name: str) -> pl.Expr:
+    def _copied_field(self, name: str) -> pl.Expr:
         """Return a field of a pair that no expression computes."""
         left = self.sides[0]
         if name in self.on:
@@ -205,35 +209,35 @@ class Join(Box):
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Process one epoch's revisions; yields a need and is sent a frame for each side."""
-        if not any(some.height for some in revisions):
+        if not any(frame.height for frame in revisions):
             return Outcome(live, frames.none(self.arc.fields))
         if self.shared is not None:
             names = list(self.shared.fields)
             before = self.recompute(frames.leaving(revisions[0], names))
             after = self.recompute(frames.entering(revisions[0], names))
             return Outcome(live, difference(self.arc, before, after))
-        given = self._of_sides(revisions)
-        keys = self._touched(given)
+        changes = self._of_sides(revisions)
+        keys = self._touched(changes)
         answers = yield Need(INPUTS, keys.with_columns(from_ms=-FOREVER_MS, to_ms=FOREVER_MS))
-        now = [
+        current = [
             tuples.select(list(side.arc.fields)).join(
-                keys, left_on=list(own), right_on=list(self.on), how="semi", nulls_equal=True
+                keys, left_on=list(key_fields), right_on=list(self.on), how="semi", nulls_equal=True
             )
-            for side, own, tuples in zip(self.sides, self.keys, answers, strict=True)
+            for side, key_fields, tuples in zip(self.sides, self.keys, answers, strict=True)
         ]
-        then = [
-            undone(side.arc, tuples, own)
-            for side, tuples, own in zip(self.sides, now, given, strict=True)
+        previous = [
+            undo_revisions(side.arc, tuples, revised)
+            for side, tuples, revised in zip(self.sides, current, changes, strict=True)
         ]
         counts = {"replayed": sum(tuples.height for tuples in answers)}
-        revised = difference(self.arc, self._joined(*then), self._joined(*now))
+        revised = difference(self.arc, self._joined(*previous), self._joined(*current))
         return Outcome(live, revised, counts)
 
     def _touched(self, revisions: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the keys that revisions of either side touch, under the left side's names."""
-        found = [
-            half(some, own).rename(dict(zip(own, self.on, strict=True)))
-            for some, own in zip(revisions, self.keys, strict=True)
-            for half in (frames.leaving, frames.entering)
+        touched = [
+            take_side(frame, key_fields).rename(dict(zip(key_fields, self.on, strict=True)))
+            for frame, key_fields in zip(revisions, self.keys, strict=True)
+            for take_side in (frames.leaving, frames.entering)
         ]
-        return pl.concat(found).unique(maintain_order=True)
+        return pl.concat(touched).unique(maintain_order=True)

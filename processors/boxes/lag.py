@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from errata.processors.boxes.base import WHY
-from errata.processors.boxes.ordered import FIRST, Line, Ordered
+from errata.processors.boxes.ordered import FIRST, Ordered, OrderedGroups
 from errata.processors.expressions.expression import Expression
 from errata.schemas.arc import Arc
 
@@ -40,7 +40,7 @@ class Lag(Ordered):
         return self.offset
 
     @property
-    def looked_at(self) -> list[str]:
+    def columns_read(self) -> list[str]:
         """The fields of its input that it keeps."""
         return [name for name in self.arc.fields if name not in self.expressions]
 
@@ -53,24 +53,24 @@ class Lag(Ordered):
             "input": self.input.name,
         }
 
-    def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def due_results(self, ordered: OrderedGroups, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the known tuples whose earlier tuple is known, or known not to exist.
 
         Tuples for whose earlier tuple a user's function fails are left out.
         """
-        has_one = pl.Series(line.place >= self.offset)
-        whole = has_one | pl.Series(line.first == 0)
+        has_earlier = pl.Series(ordered.position >= self.offset)
+        is_determined = has_earlier | pl.Series(ordered.first == 0)
         results, failures = [], dict[int, str]()
         for name, expression in self.expressions.items():
-            values, failed_here = expression.judge(line.tuples)
-            results.append(pl.when(has_one).then(values.shift(self.offset)).alias(name))
-            failures = {**failed_here, **failures}
-        why = pl.repeat(None, line.tuples.height, dtype=pl.String, eager=True)
+            values, failed_rows = expression.evaluate_with_failures(ordered.tuples)
+            results.append(pl.when(has_earlier).then(values.shift(self.offset)).alias(name))
+            failures = {**failed_rows, **failures}
+        reasons = pl.repeat(None, ordered.tuples.height, dtype=pl.String, eager=True)
         if failures:
-            why = why.scatter(list(failures), list(failures.values()))
-        results.append(pl.when(has_one).then(why.shift(self.offset)).alias(WHY))
-        seen = {name for expression in self.expressions.values() for name in expression.columns}
-        other = [pl.col(name).shift(self.offset).alias(f"@{name}") for name in sorted(seen)]
-        made = line.tuples.with_columns(results).with_columns(other).filter(whole)
-        there, names = made[WHY].is_null(), list(self.arc.fields)
-        return made.filter(there).select(names), made.filter(~there).drop(FIRST)
+            reasons = reasons.scatter(list(failures), list(failures.values()))
+        results.append(pl.when(has_earlier).then(reasons.shift(self.offset)).alias(WHY))
+        read = {name for expression in self.expressions.values() for name in expression.columns}
+        earlier = [pl.col(name).shift(self.offset).alias(f"@{name}") for name in sorted(read)]
+        computed = ordered.tuples.with_columns(results).with_columns(earlier).filter(is_determined)
+        succeeded, names = computed[WHY].is_null(), list(self.arc.fields)
+        return computed.filter(succeeded).select(names), computed.filter(~succeeded).drop(FIRST)

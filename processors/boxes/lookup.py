@@ -40,12 +40,12 @@ class Lookup(Join):
         """Whether a result may depend on later tuples: yes, the right tuple may be later."""
         return True
 
-    def is_linear(self, linear: Collection[str], turning: Collection[str]) -> bool:
+    def is_linear(self, linear: Collection[str], changing: Collection[str]) -> bool:
         """Whether it is linear within a loop: the right side does not change between rounds."""
         if self.shared is not None:
-            return super().is_linear(linear, turning)
+            return super().is_linear(linear, changing)
         left, right = (side.arc.name for side in self.sides)
-        return left in linear and right not in turning
+        return left in linear and right not in changing
 
     def describe(self) -> dict[str, object]:
         """Return its definition as plain data."""
@@ -58,6 +58,6 @@ class Lookup(Join):
             "inputs": list(self.inputs),
         }
 
-    def _own(self, name: str) -> pl.Expr:
+    def _copied_field(self, name: str) -> pl.Expr:
         """Return a field of a pair that no expression computes: the left tuple's."""
         return pl.col(self.sides[0].column(name)).alias(name)

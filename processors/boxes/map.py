@@ -17,8 +17,8 @@ from errata.processors.boxes.base import (
     Outcome,
     Refused,
     Stateless,
-    failed,
-    without,
+    dead_letters_for,
+    without_failures,
 )
 from errata.processors.expressions.expression import Expression
 from errata.processors.expressions.opaque import Call
@@ -79,36 +79,36 @@ class Map(Stateless):
         """Whether it calls a user's functions, which may leave any tuple out."""
         return any(isinstance(expression, Call) for expression in self.expressions.values())
 
-    def _made(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, Failures]:
+    def _evaluated(self, tuples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series, Failures]:
         """Return the output tuples, whether each one is kept, and by row why one failed."""
-        new, failures = [], dict[int, str]()
+        columns, failures = [], dict[int, str]()
         for name, expression in self.expressions.items():
-            values, failed_here = expression.judge(tuples)
-            new.append(values.alias(name))
-            failures = {**failed_here, **failures}
-        made = tuples.with_columns(new).select(list(self.arc.fields))
-        there = without(failures, tuples.height)
+            values, failed_rows = expression.evaluate_with_failures(tuples)
+            columns.append(values.alias(name))
+            failures = {**failed_rows, **failures}
+        results = tuples.with_columns(columns).select(list(self.arc.fields))
+        kept = without_failures(failures, tuples.height)
         if self.moves_event_time:
-            there &= made[self.arc.event_time].is_not_null()
-        return made, there, failures
+            kept &= results[self.arc.event_time].is_not_null()
+        return results, kept, failures
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
         """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
-        made, there, failures = self._made(tuples)
-        refused = failed(self.input, tuples, failures)
-        return (made if there.all() else made.filter(there)), refused
+        results, kept, failures = self._evaluated(tuples)
+        refused = dead_letters_for(self.input, tuples, failures)
+        return (results if kept.all() else results.filter(kept)), refused
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the revisions of the output, and what users' functions fail for."""
-        (some,) = revisions
-        had, has = some["op"] != frames.INSERT, some["op"] != frames.DELETE
-        entering = frames.side(some, frames.AFTER, self.read)
-        before, left, _ = self._made(frames.side(some, frames.BEFORE, self.read))
-        after, made, failures = self._made(entering)
-        refused = {row: why for row, why in failures.items() if has[row]}
+        (changes,) = revisions
+        existed, exists = changes["op"] != frames.INSERT, changes["op"] != frames.DELETE
+        entering = frames.side(changes, frames.AFTER, self.read)
+        before, kept_before, _ = self._evaluated(frames.side(changes, frames.BEFORE, self.read))
+        after, kept_after, failures = self._evaluated(entering)
+        refused = {row: why for row, why in failures.items() if exists[row]}
         return Outcome(
             Live(),
-            frames.between(before, had & left, after, has & made),
-            refused=failed(self.input, entering, refused),
+            frames.between(before, existed & kept_before, after, exists & kept_after),
+            refused=dead_letters_for(self.input, entering, refused),
         )

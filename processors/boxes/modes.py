@@ -55,14 +55,14 @@ class Choice:
     Args:
         mode: ``upstream``, ``downstream`` or ``resident``; ``adaptive`` for a box that depends on
             the order of tuples.
-        asked: The mode that the user requested.
+        requested: The mode that the user requested.
         reason: Why this mode, or why not the other.
         stored: The connection point that holds the results emitted before, if there is one.
         illegal: Why a mode is illegal, by mode.
     """
 
     mode: str
-    asked: str
+    requested: str
     reason: str
     stored: str | None = None
     illegal: Mapping[str, str] = field(default_factory=dict)

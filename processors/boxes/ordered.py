@@ -24,17 +24,17 @@ import polars as pl
 from errata.processors.boxes.base import (
     INPUTS,
     WHY,
-    Above,
     Answers,
     Box,
     Failures,
+    HistoryInput,
     Live,
     Need,
     Outcome,
     Refused,
+    dead_letters_for,
     difference,
-    failed,
-    without,
+    without_failures,
 )
 from errata.processors.boxes.modes import ADAPTIVE, DOWNSTREAM, UPSTREAM, Choice, ModeRequest
 from errata.processors.boxes.states import number_rows
@@ -45,17 +45,17 @@ from errata.schemas.arc import Arc
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
-READ_AGAIN = "reads a group again from its beginning"
-NO_RADIUS = "a tuple more or less moves all that follow it: nothing says how far a revision reaches"
+READ_AGAIN = "rereads a group from its beginning"
+NO_RADIUS = "an insert or a delete renumbers all tuples that follow, so no radius bounds a revision"
 NEVER_LEGAL = dict.fromkeys((UPSTREAM, DOWNSTREAM), NO_RADIUS)
 """Why neither of Borealis' modes is legal."""
 
-FIRST, _GROUP, _SIDE, _FAR = "@first", "@group", "@side", "@far"
-_GONE, _COME, _KNOWN = range(3)
+FIRST, _GROUP, _KIND, _REQUESTED = "@first", "@group", "@kind", "@requested"
+_LEAVING, _ENTERING, _KNOWN = range(3)
 
 
 @dataclass(frozen=True)
-class Line:
+class OrderedGroups:
     """Known tuples of some groups, each group's together and in order.
 
     Args:
@@ -74,7 +74,7 @@ class Line:
         return np.arange(self.tuples.height)
 
     @property
-    def place(self) -> Numbers:
+    def position(self) -> Numbers:
         """The position of each tuple among the known tuples of its group, from 0."""
         return self.rows - self.start
 
@@ -103,7 +103,7 @@ class Ordered(Box):
 
     @property
     @abstractmethod
-    def looked_at(self) -> list[str]:
+    def columns_read(self) -> list[str]:
         """The fields of its input that it reads."""
 
     @property
@@ -112,7 +112,7 @@ class Ordered(Box):
         return False
 
     @abstractmethod
-    def made(self, line: Line, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def due_results(self, ordered: OrderedGroups, *, wm: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the results due at a watermark that known tuples determine, and those left out.
 
         If all tuples of a group are known, these are all results of the group. The frame of results
@@ -122,9 +122,9 @@ class Ordered(Box):
     # ---------------------------------------------------------------- what it reads
 
     @property
-    def above(self) -> list[Above]:
+    def history_inputs(self) -> list[HistoryInput]:
         """Its input."""
-        return [Above(self.input, self.by, self.looked_at)]
+        return [HistoryInput(self.input, self.by, self.columns_read)]
 
     @property
     def need(self) -> str:
@@ -146,35 +146,37 @@ class Ordered(Box):
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
         """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
-        made, left_out = self.made(self._line(self._whole(tuples)), wm=wm)
-        refused = failed(self.input.name, tuples, self.refused(tuples))
-        return made, refused + self._not_told(left_out)
+        results, failed_results = self.due_results(
+            self._in_order(self._complete_groups(tuples)), wm=wm
+        )
+        refused = dead_letters_for(self.input.name, tuples, self.refused(tuples))
+        return results, refused + self._result_dead_letters(failed_results)
 
-    def _not_told(self, left_out: pl.DataFrame) -> list[Refused]:
+    def _result_dead_letters(self, failed_results: pl.DataFrame) -> list[Refused]:
         """Return the dead letters for results that are left out."""
-        if left_out.is_empty():
+        if failed_results.is_empty():
             return []
-        why = dict(enumerate(left_out[WHY]))
-        return failed(self.arc.name, left_out.select(self.arc.identity), why)
+        reasons = dict(enumerate(failed_results[WHY]))
+        return dead_letters_for(self.arc.name, failed_results.select(self.arc.identity), reasons)
 
     def refused(self, tuples: pl.DataFrame) -> Failures:
         """Return by row why a tuple is not in the order: a user's function fails for it."""
         return {}
 
-    def _taken(self, tuples: pl.DataFrame) -> pl.DataFrame:
+    def _accepted(self, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the tuples that are in the order."""
         failures = self.refused(tuples)
-        return tuples.filter(without(failures, tuples.height)) if failures else tuples
+        return tuples.filter(without_failures(failures, tuples.height)) if failures else tuples
 
-    def _whole(self, tuples: pl.DataFrame) -> pl.DataFrame:
+    def _complete_groups(self, tuples: pl.DataFrame) -> pl.DataFrame:
         """Return the tuples of whole groups; the first number of each group is 0."""
-        return self._taken(tuples).select(*self.looked_at, pl.lit(0, pl.Int64).alias(FIRST))
+        return self._accepted(tuples).select(*self.columns_read, pl.lit(0, pl.Int64).alias(FIRST))
 
     # ---------------------------------------------------------------- between epochs
 
     def no_live(self) -> Live:
         """Return what is kept before the first epoch."""
-        kinds = {name: self.input.fields[name].dtype for name in self.looked_at}
+        kinds = {name: self.input.fields[name].dtype for name in self.columns_read}
         return Live(pl.DataFrame(schema={**kinds, FIRST: pl.Int64}))
 
     def live_from_ms(self, wm: int) -> int:
@@ -183,86 +185,92 @@ class Ordered(Box):
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
         """Rebuild what is kept at watermark `wm` from the whole input."""
-        return Live(self._kept(self._line(self._whole(inputs[0])), wm))
+        return Live(self._kept(self._in_order(self._complete_groups(inputs[0])), wm))
 
     def closes(self, live: Live, *, wm: int) -> int | None:
         """Return the watermark that passes the first tuple that is not passed yet."""
-        if not self.waits or live.states.is_empty():
+        if not self.emits_on_close or live.states.is_empty():
             return None
-        passed_by = live.states.select((self._at + 1).alias("at"))["at"]
+        passed_by = live.states.select((self._event_time + 1).alias("at"))["at"]
         return cast("int | None", passed_by.filter(passed_by > wm).min())
 
-    def _kept(self, line: Line, wm: int) -> pl.DataFrame:
+    def _kept(self, ordered: OrderedGroups, wm: int) -> pl.DataFrame:
         """Return the known tuples to keep: open ones, and the `reach` tuples before them."""
         if self.is_resident:
-            return line.tuples
-        passed = (self.input.event_times(line.tuples) < wm).to_numpy()
-        ahead = np.concatenate([[0], np.cumsum(passed)])
-        surplus = np.maximum(ahead[line.end] - ahead[line.start] - self.reach, 0)
-        kept = line.tuples.with_columns(pl.Series(FIRST, line.first + surplus))
-        return kept.filter(pl.Series(line.place >= surplus))
+            return ordered.tuples
+        passed = (self.input.event_times(ordered.tuples) < wm).to_numpy()
+        passed_before = np.concatenate([[0], np.cumsum(passed)])
+        dropped = np.maximum(
+            passed_before[ordered.end] - passed_before[ordered.start] - self.reach, 0
+        )
+        kept = ordered.tuples.with_columns(pl.Series(FIRST, ordered.first + dropped))
+        return kept.filter(pl.Series(ordered.position >= dropped))
 
     @property
-    def _at(self) -> pl.Expr:
+    def _event_time(self) -> pl.Expr:
         return pl.col(self.input.event_time) + self.input.event_time_shift_ms
 
     def _passed(self, wm_before: int, wm: int) -> pl.Expr:
         """Whether the watermark passes each tuple from one epoch to the next."""
-        return (self._at >= wm_before) & (self._at < wm)
+        return (self._event_time >= wm_before) & (self._event_time < wm)
 
     # ---------------------------------------------------------------- an epoch
 
     def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
         """Process one epoch's revisions; yields what it needs and is sent the answer."""
-        (some,), names = revisions, self.looked_at
-        entering = frames.entering(some, list(self.input.fields))
-        dead = failed(self.input.name, entering, self.refused(entering))
-        gone = self._taken(frames.leaving(some, names))
-        come = self._taken(entering).select(names)
-        every = self._sided(gone, come, live.states)
-        busy = every.select(self._is_busy(wm_before, wm)).to_series()
-        ours = self._judged(every.filter(busy))
-        near, far = ours.filter(~pl.col(_FAR)), ours.filter(_FAR)
+        (changes,), names = revisions, self.columns_read
+        entering = frames.entering(changes, list(self.input.fields))
+        dead_letters = dead_letters_for(self.input.name, entering, self.refused(entering))
+        leaving = self._accepted(frames.leaving(changes, names))
+        entering_rows = self._accepted(entering).select(names)
+        all_rows = self._combined(leaving, entering_rows, live.states)
+        is_busy = all_rows.select(self._is_busy(wm_before, wm)).to_series()
+        marked = self._marked(all_rows.filter(is_busy))
+        local, requested = marked.filter(~pl.col(_REQUESTED)), marked.filter(_REQUESTED)
 
-        then = near.filter(pl.col(_SIDE) == _KNOWN).select(live.states.columns)
-        now = self._replaced(then, gone, near.filter(pl.col(_SIDE) == _COME))
+        previous = local.filter(pl.col(_KIND) == _KNOWN).select(live.states.columns)
+        current = self._replaced(previous, leaving, local.filter(pl.col(_KIND) == _ENTERING))
         replayed = 0
-        if far.height:
+        if requested.height:
             ends = pl.lit(-FOREVER_MS).alias("from_ms"), pl.lit(FOREVER_MS).alias("to_ms")
-            asked = far.select(*self.by, *ends).unique(maintain_order=True)
-            (content,) = yield Need(INPUTS, asked)
+            ranges = requested.select(*self.by, *ends).unique(maintain_order=True)
+            (content,) = yield Need(INPUTS, ranges)
             replayed = content.height
-            whole = self._whole(self._among(content, asked))
-            left = far.filter(pl.col(_SIDE) == _GONE).with_columns(pl.lit(0, pl.Int64).alias(FIRST))
-            now = pl.concat([now, whole])
-            then = pl.concat([then, self._replaced(whole, come, left)])
+            whole = self._complete_groups(self._among(content, ranges))
+            left_rows = requested.filter(pl.col(_KIND) == _LEAVING).with_columns(
+                pl.lit(0, pl.Int64).alias(FIRST)
+            )
+            current = pl.concat([current, whole])
+            previous = pl.concat([previous, self._replaced(whole, entering_rows, left_rows)])
 
-        line = self._line(now)
-        before, untold = self.made(self._line(then), wm=wm_before)
-        after, left_out = self.made(line, wm=wm)
+        ordered = self._in_order(current)
+        before, failed_before = self.due_results(self._in_order(previous), wm=wm_before)
+        after, failed_now = self.due_results(ordered, wm=wm)
         revised = difference(self.arc, before, after)
-        if left_out.height:
-            told_from = left_out.drop(WHY).columns
-            new = left_out.join(untold, on=told_from, how="anti", nulls_equal=True)
-            dead += self._not_told(new)
-        rest = every.filter(~busy).select(live.states.columns)
-        counts = self.kinds(revised, wm_before=wm_before) | {"replayed": replayed}
-        return Outcome(Live(pl.concat([rest, self._kept(line, wm)])), revised, counts, dead)
+        if failed_now.height:
+            read_fields = failed_now.drop(WHY).columns
+            new = failed_now.join(failed_before, on=read_fields, how="anti", nulls_equal=True)
+            dead_letters += self._result_dead_letters(new)
+        idle = all_rows.filter(~is_busy).select(live.states.columns)
+        counts = self.count_results(revised, wm_before=wm_before) | {"replayed": replayed}
+        return Outcome(
+            Live(pl.concat([idle, self._kept(ordered, wm)])), revised, counts, dead_letters
+        )
 
-    def kinds(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
-        """Return how many results closed, and how many were revised; see `Box.kinds`."""
+    def count_results(self, revisions: pl.DataFrame, *, wm_before: int) -> dict[str, int]:
+        """Return how many results closed, and how many were revised; see `Box.count_results`."""
         new = revisions.filter(pl.col("op") == frames.INSERT)
         at = self.arc.event_times(frames.entering(new, list(self.arc.fields)))
-        closed = int((at >= wm_before).sum()) if self.waits else 0
+        closed = int((at >= wm_before).sum()) if self.emits_on_close else 0
         return {"closed": closed, "revised": revisions.height - closed}
 
-    def _sided(self, *sides: pl.DataFrame) -> pl.DataFrame:
+    def _combined(self, *parts: pl.DataFrame) -> pl.DataFrame:
         """Return the tuples that leave, that enter and that are known, with their group numbers."""
-        every = pl.concat(
-            (side.with_columns(pl.lit(which).alias(_SIDE)) for which, side in enumerate(sides)),
+        all_rows = pl.concat(
+            (part.with_columns(pl.lit(kind).alias(_KIND)) for kind, part in enumerate(parts)),
             how="diagonal",
         )
-        return every.with_columns(self._groups(every))
+        return all_rows.with_columns(self._groups(all_rows))
 
     def _groups(self, tuples: pl.DataFrame) -> pl.Series | pl.Expr:
         """Return the number of the group of each tuple."""
@@ -272,33 +280,33 @@ class Ordered(Box):
 
     def _is_busy(self, wm_before: int, wm: int) -> pl.Expr:
         """Whether a group is revised, has a result to emit, or has tuples to drop."""
-        known = pl.col(_SIDE) == _KNOWN
-        busy = (~known | (self._passed(wm_before, wm) & self.waits)).any()
-        surplus = (known & (self._at < wm)).sum() > self.reach
-        return (busy | (surplus & (not self.is_resident))).over(_GROUP)
+        known = pl.col(_KIND) == _KNOWN
+        busy = (~known | (self._passed(wm_before, wm) & self.emits_on_close)).any()
+        has_surplus = (known & (self._event_time < wm)).sum() > self.reach
+        return (busy | (has_surplus & (not self.is_resident))).over(_GROUP)
 
-    def _judged(self, tuples: pl.DataFrame) -> pl.DataFrame:
+    def _marked(self, tuples: pl.DataFrame) -> pl.DataFrame:
         """Mark groups to request: those with a revision that too few known tuples precede.
 
         A tuple that leaves or enters sorts before the known tuple at the same place: its old self.
         """
-        known = pl.col(_SIDE) == _KNOWN
-        near = (pl.col(FIRST) == 0) | known | (known.cum_sum().over(_GROUP) >= self.reach)
+        known = pl.col(_KIND) == _KNOWN
+        is_determined = (pl.col(FIRST) == 0) | known | (known.cum_sum().over(_GROUP) >= self.reach)
         return (
-            tuples.sort(_GROUP, *self._order, _SIDE)
+            tuples.sort(_GROUP, *self._order, _KIND)
             .with_columns(pl.col(FIRST).max().over(_GROUP).fill_null(0))
-            .with_columns((~near).any().over(_GROUP).alias(_FAR))
+            .with_columns((~is_determined).any().over(_GROUP).alias(_REQUESTED))
         )
 
     @property
     def _order(self) -> list[str]:
         return [self.input.event_time, *self.input.identity]
 
-    def _line(self, tuples: pl.DataFrame) -> Line:
+    def _in_order(self, tuples: pl.DataFrame) -> OrderedGroups:
         ordered = tuples.with_columns(self._groups(tuples)).sort(_GROUP, *self._order)
         group = ordered[_GROUP].to_numpy()
         start, end = (np.searchsorted(group, group, side) for side in ("left", "right"))
-        return Line(ordered.drop(_GROUP), start, end)
+        return OrderedGroups(ordered.drop(_GROUP), start, end)
 
     def _among(self, tuples: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFrame:
         """Return the tuples of some groups; without group fields there is only one group."""
@@ -307,8 +315,8 @@ class Ordered(Box):
         return tuples.join(groups, on=list(self.by), how="semi", nulls_equal=True)
 
     def _replaced(
-        self, tuples: pl.DataFrame, gone: pl.DataFrame, come: pl.DataFrame
+        self, tuples: pl.DataFrame, removed: pl.DataFrame, added: pl.DataFrame
     ) -> pl.DataFrame:
         """Return the tuples after some are removed, by identity, and others are added."""
-        left = tuples.join(gone, on=list(self.input.identity), how="anti", nulls_equal=True)
-        return pl.concat([left, come.select(left.columns)])
+        remaining = tuples.join(removed, on=list(self.input.identity), how="anti", nulls_equal=True)
+        return pl.concat([remaining, added.select(remaining.columns)])

@@ -59,7 +59,7 @@ class Anchor:
         """Return the ranges to request so that a box's inputs are complete for what it needs."""
         extent_ms = min(self.extent_ms, FOREVER_MS)
         from_ms = pl.col("from_ms").clip(lower_bound=extent_ms - FOREVER_MS) - extent_ms
-        groups = (pl.col(asked).alias(name) for name, asked in self.pushed.items())
+        groups = (pl.col(field).alias(name) for name, field in self.pushed.items())
         to_ms = pl.lit(FOREVER_MS, pl.Int64).alias("to_ms") if self.ahead else pl.col("to_ms")
         return needed.select(*groups, from_ms, to_ms).unique()
 
@@ -96,7 +96,7 @@ class ReplayPath:
     @property
     def targets(self) -> list[Arc]:
         """The arcs whose tuples the box requests: its inputs."""
-        return [above.arc for above in self.box.above]
+        return [read.arc for read in self.box.history_inputs]
 
     def radius_ms(self, arc: str) -> int:
         """Return the event time that an anchor must replay for one revision (Borealis 3.2)."""
@@ -111,27 +111,27 @@ class ReplayPath:
 
     def inputs(self, replayed: Sequence[pl.DataFrame], *, wm: int) -> list[pl.DataFrame]:
         """Return at least the requested tuples of `targets`, from the anchors' tuples and wm(e)."""
-        made = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
+        contents = {a.arc.name: tuples for a, tuples in zip(self.anchors, replayed, strict=True)}
         for box in self.between:
-            made[box.arc.name] = box.recompute(*(made[name] for name in box.inputs), wm=wm)
-        return [made[arc.name] for arc in self.targets]
+            contents[box.arc.name] = box.recompute(*(contents[name] for name in box.inputs), wm=wm)
+        return [contents[arc.name] for arc in self.targets]
 
 
-def overlay(content: pl.DataFrame, arc: Arc, own: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def overlay(content: pl.DataFrame, arc: Arc, uncommitted: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return the content after the requesting task's own revisions that are not committed yet.
 
     Args:
         content: Tuples as of the task's last committed epoch, with at least the arc's fields.
         arc: The arc, which the task itself writes.
-        own: Frames of revisions in the order of their epochs.
+        uncommitted: Frames of revisions in the order of their epochs.
     """
     names, identity = list(arc.fields), list(arc.identity)
     content = content.select(names)
-    if not own:
+    if not uncommitted:
         return content
-    ordered = (made.with_columns(epoch=pl.lit(number)) for number, made in enumerate(own))
+    ordered = (frame.with_columns(epoch=pl.lit(epoch)) for epoch, frame in enumerate(uncommitted))
     last = frames.last(pl.concat(ordered), identity)
-    left = content.join(
+    remaining = content.join(
         frames.identities(last, identity), on=identity, how="anti", nulls_equal=True
     )
-    return pl.concat([left, frames.entering(last, names)])
+    return pl.concat([remaining, frames.entering(last, names)])

@@ -39,11 +39,11 @@ from errata.processors.boxes.base import (
     Need,
     Outcome,
     difference,
-    without,
+    without_failures,
 )
 from errata.processors.boxes.modes import DOWNSTREAM
 from errata.processors.boxes.states import ROWS, number_rows
-from errata.processors.boxes.timeline import Timeline, TwoStacks, grown, unions
+from errata.processors.boxes.timeline import Timeline, TwoStacks, append_run, unions
 from errata.processors.windows.time_windows import FOREVER_MS
 from errata.schemas import revisions as frames
 
@@ -59,9 +59,9 @@ class SlidingAggregate(Aggregate):
 
     # ---------------------------------------------------------------- instants and windows
 
-    def _told(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
+    def _due(self, states: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return the states of the windows whose results are due, from those of all instants."""
-        return self._windows(states, states.filter(self._is_told(states, wm)))
+        return self._windows(states, states.filter(self._is_due(states, wm)))
 
     def _windows(self, instants: pl.DataFrame, ending: pl.DataFrame) -> pl.DataFrame:
         """Return the states of the windows that end with some instants.
@@ -76,12 +76,12 @@ class SlidingAggregate(Aggregate):
         parts = [name for name in instants.columns if name not in self.keys]
         spans = ending.select((pl.col(start) - size).min().alias("from"), pl.col(start).max())
         within = instants[start].is_between(spans["from"], spans[start])
-        line = Timeline(instants.filter(within), by=self.by, at=start)
+        timeline = Timeline(instants.filter(within), by=self.by, at=start)
         key = pl.DataFrame(schema={name: instants.schema[name] for name in self.keys}).clear(1)
         merged = unions(
-            line.frame.select(parts),
+            timeline.frame.select(parts),
             self.empty(key).select(parts),
-            *line.runs(ending, 1 - size, 1),
+            *timeline.runs(ending, 1 - size, 1),
             self._merged,
         )
         last = ending.select(pl.col(ROWS).alias(LAST))
@@ -91,10 +91,10 @@ class SlidingAggregate(Aggregate):
         """Whether each instant is in a window that is open or closed within the horizon."""
         return self.ends(states) + (self.window.extent_ms - 1) > wm - self.horizon_ms
 
-    def _holding(self, instants: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
+    def _holds_any(self, instants: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
         """Whether the window that ends with each instant holds one of `keys`."""
-        line = Timeline(keys, by=self.by, at=self.start)
-        first, end = line.runs(instants, 1 - self.window.extent_ms, 1)
+        timeline = Timeline(keys, by=self.by, at=self.start)
+        first, end = timeline.runs(instants, 1 - self.window.extent_ms, 1)
         return pl.Series(first < end)
 
     # ---------------------------------------------------------------- an epoch
@@ -116,9 +116,9 @@ class SlidingAggregate(Aggregate):
         1. Find the instants of the tuples that leave and enter. An instant that is in an open
            window is *near*: its state is kept. Update the states of near instants.
         2. Windows that closed before are *past*. Past windows without a stored result to fetch are
-           *far*: they are replayed. Fetch the stored results of the others, and compensate each
+           *redone*: they are replayed. Fetch the stored results of the others, and compensate each
            one whose window holds a changed instant.
-        3. Replay far windows, those that could not be compensated exactly, and those that appear.
+        3. Replay redone windows, those not compensated exactly, and those that appear.
            With the epoch's own revisions undone, the replay yields them as they were.
         4. Keep the near instants.
         5. Merge instants into windows, before and after the epoch: those that hold a changed
@@ -127,105 +127,113 @@ class SlidingAggregate(Aggregate):
 
         Args: see `Aggregate.move`.
         """
-        gone = wm_before - self.horizon_ms  # instants of windows that closed by then are not kept
+        # the instants of windows that closed until then are not kept
+        dropped_until = wm_before - self.horizon_ms
         # 1. near instants
         tuples = pl.concat([leaving, entering])
         refused = self._refused(tuples)
         spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
-        near = self._is_kept(keys, wm_before) | self.is_resident
-        ours = near.gather(groups)
-        old = self._with_known(self.empty(keys), states)
-        new = self._moved(old, tuples, rows.filter(ours), groups.filter(ours), leaving.height)
+        is_near = self._is_kept(keys, wm_before) | self.is_resident
+        in_state = is_near.gather(groups)
+        old = self._with_known_states(self.empty(keys), states)
+        new = self._moved(
+            old, tuples, rows.filter(in_state), groups.filter(in_state), leaving.height
+        )
         # 2. windows of the past: stored results, compensated
-        past = (self.ends(keys) <= gone) & (not self.is_resident)
-        redone = past & self._beyond_reach(keys)
-        far, fetch = keys.filter(redone), past & ~redone
+        is_past = (self.ends(keys) <= dropped_until) & (not self.is_resident)
+        redone = is_past & self._beyond_reach(keys)
+        redone_keys, fetchable = keys.filter(redone), is_past & ~redone
         before, after = [self._windows(states, states.clear())], []
-        fetched, wanted = 0, keys.clear()
-        if fetch.any():
+        fetched, replayed_keys = 0, keys.clear()
+        if fetchable.any():
             signs = np.where(rows.to_numpy() < leaving.height, -1, 1)
             change = np.bincount(groups.to_numpy(), weights=signs, minlength=keys.height)
-            changes = keys.with_columns(pl.Series(LAST, change, pl.Int64)).filter(fetch)
-            (stored,) = yield Need(RESULTS, self._following(changes, gone))
-            stored = self._recalled(stored).filter(self.ends(stored) <= gone)
-            stored = stored.filter(self._holding(stored, changes))
+            changes = keys.with_columns(pl.Series(LAST, change, pl.Int64)).filter(fetchable)
+            (stored,) = yield Need(RESULTS, self._affected_ranges(changes, dropped_until))
+            stored = self._stored_states(stored).filter(self.ends(stored) <= dropped_until)
+            stored = stored.filter(self._holds_any(stored, changes))
             fetched = stored.height
-            theirs = fetch.gather(groups)
-            pairs = self._pairs(stored, spread.filter(theirs), rows.filter(theirs))
-            changed, wanted = self._compensated(*pairs, tuples, leaving.height, changes)
+            is_fetched = fetchable.gather(groups)
+            pairs = self._pairs(stored, spread.filter(is_fetched), rows.filter(is_fetched))
+            changed, replayed_keys = self._compensated(*pairs, tuples, leaving.height, changes)
             before.append(stored)
             after.append(changed)
 
         # 3. windows of the past: replayed
-        lowered = new.filter(near & ~self.exact(new)).select(self.keys)
+        inexact = new.filter(is_near & ~self.exact(new)).select(self.keys)
         replayed = 0
-        if lowered.height or far.height or wanted.height:
-            ends, back = self.ends(lowered), pl.col("from_ms") - (self.window.extent_ms - 1)
+        if inexact.height or redone_keys.height or replayed_keys.height:
+            ends, range_start = self.ends(inexact), pl.col("from_ms") - (self.window.extent_ms - 1)
             ranges = [
-                self._ranges(lowered, ends - 1, ends),
-                self._following(far, gone).with_columns(back),
-                self._inputs_of(wanted).ranges,
+                self._ranges(inexact, ends - 1, ends),
+                self._affected_ranges(redone_keys, dropped_until).with_columns(range_start),
+                self._inputs_of(replayed_keys).ranges,
             ]
             (content,) = yield Need(INPUTS, pl.concat(ranges))
             replayed = content.height
             present = self.states_of(content)
-            new = self._with_known(new, self._among(present, lowered))
-            after.append(self._windows(present, self._among(present, wanted)))
-            after.append(self._past(present, far, gone))
-            undone = self.states_of(self._replaced(content, entering, leaving))
-            before.append(self._past(undone, far, gone))
+            new = self._with_known_states(new, self._among(present, inexact))
+            after.append(self._windows(present, self._among(present, replayed_keys)))
+            after.append(self._closed_windows(present, redone_keys, dropped_until))
+            undone_states = self.states_of(self._replaced(content, entering, leaving))
+            before.append(self._closed_windows(undone_states, redone_keys, dropped_until))
 
         # 4. what is kept
-        rest = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
-        kept = pl.concat([rest, new.filter(near)]).filter(pl.col(ROWS) > 0)
+        untouched = states.join(keys, on=self.keys, how="anti", nulls_equal=True)
+        kept = pl.concat([untouched, new.filter(is_near)]).filter(pl.col(ROWS) > 0)
         # 5. windows of near instants
         if self.on_update or self.is_resident or self.horizon_ms:
-            before.append(self._ours(states, keys, wm_before, wm_before))
-        after.append(self._ours(kept, keys, wm_before, wm))
+            before.append(self._windows_from_kept(states, keys, wm_before, wm_before))
+        after.append(self._windows_from_kept(kept, keys, wm_before, wm))
         # 6. results before and after
-        dead = self._not_taken(entering, refused, leaving.height)
+        dead_letters = self._tuple_dead_letters(entering, refused, leaving.height)
         results = [self.emitted(states) for states in after]
-        for states, (made, failures) in zip(after, results, strict=True):
-            dead += self._not_told(made, failures, states[ROWS])
-        told = [made.filter(without(failures, made.height)) for made, failures in results]
-        revised = difference(self.arc, pl.concat(map(self.emit, before)), pl.concat(told))
+        for states, (frame, failures) in zip(after, results, strict=True):
+            dead_letters += self._result_dead_letters(frame, failures, states[ROWS])
+        emitted = [
+            frame.filter(without_failures(failures, frame.height)) for frame, failures in results
+        ]
+        revised = difference(self.arc, pl.concat(map(self.emit, before)), pl.concat(emitted))
         closed = 0
         if not self.on_update:
-            closed = int((self.ends(told[-1]) > wm_before).sum())
+            closed = int((self.ends(emitted[-1]) > wm_before).sum())
         counts = {
             "closed": closed,
             "revised": revised.height - closed,
             "fetched": fetched,
             "replayed": replayed,
-            "fallbacks": lowered.height
-            + wanted.height
-            + (far.height if self.mode == DOWNSTREAM else 0),
+            "fallbacks": inexact.height
+            + replayed_keys.height
+            + (redone_keys.height if self.mode == DOWNSTREAM else 0),
         }
         return Outcome(
-            Live(kept.filter(self._is_kept(kept, wm) | self.is_resident)), revised, counts, dead
+            Live(kept.filter(self._is_kept(kept, wm) | self.is_resident)),
+            revised,
+            counts,
+            dead_letters,
         )
 
-    def _ours(
+    def _windows_from_kept(
         self, instants: pl.DataFrame, keys: pl.DataFrame, wm_before: int, wm: int
     ) -> pl.DataFrame:
         """Return the windows due at watermark `wm` that the kept instants determine.
 
         These are the windows that hold a changed instant, and those that close.
         """
-        ends, told = self.ends(instants), self._is_told(instants, wm)
-        ours = (ends > wm_before - self.horizon_ms) | self.is_resident
+        ends, is_due = self.ends(instants), self._is_due(instants, wm)
+        is_kept = (ends > wm_before - self.horizon_ms) | self.is_resident
         closing = (ends > wm_before) & (not self.on_update)
-        changed = self._holding(instants, keys) | closing
-        ending = instants.filter(ours & told & changed)
+        is_changed = self._holds_any(instants, keys) | closing
+        ending = instants.filter(is_kept & is_due & is_changed)
         return self._windows(instants, ending)
 
-    def _past(self, instants: pl.DataFrame, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
+    def _closed_windows(self, instants: pl.DataFrame, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return the windows closed at watermark `wm` that hold one of `keys`."""
         closed = self.ends(instants) <= wm
-        return self._windows(instants, instants.filter(closed & self._holding(instants, keys)))
+        return self._windows(instants, instants.filter(closed & self._holds_any(instants, keys)))
 
-    def _following(self, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
+    def _affected_ranges(self, keys: pl.DataFrame, wm: int) -> pl.DataFrame:
         """Return the event times of results closed at watermark `wm` that hold one of `keys`."""
         ends = self.ends(keys)
         until = (ends + (self.window.extent_ms - 1)).clip(upper_bound=wm)
@@ -237,7 +245,7 @@ class SlidingAggregate(Aggregate):
         This is so for all if a filter reads the window's fields, since the box can't know which
         results it hides, or if a user's function emits results, since it may have left some out.
         """
-        if self.leaves_out or any(self.start in where.columns for where in self.filters):
+        if self.leaves_out or any(self.start in filter_box.columns for filter_box in self.filters):
             return pl.repeat(True, keys.height, dtype=pl.Boolean, eager=True)
         return super()._beyond_reach(keys)
 
@@ -253,15 +261,15 @@ class SlidingAggregate(Aggregate):
             spread: Keys of the instants of some tuples.
             rows: The row of each of these tuples.
         """
-        line = Timeline(stored, by=self.by, at=self.start)
-        first, end = line.runs(spread, 0, self.window.extent_ms)
+        timeline = Timeline(stored, by=self.by, at=self.start)
+        first, end = timeline.runs(spread, 0, self.window.extent_ms)
         counts = end - first
         before = np.repeat(np.cumsum(counts) - counts, counts)
-        places = np.arange(len(before)) - before + np.repeat(first, counts)
+        indexes = np.arange(len(before)) - before + np.repeat(first, counts)
         return (
-            line.frame,
+            timeline.frame,
             pl.Series(np.repeat(rows.to_numpy(), counts)),
-            pl.Series(places.astype(np.uint32)),
+            pl.Series(indexes.astype(np.uint32)),
         )
 
     def _compensated(
@@ -274,17 +282,19 @@ class SlidingAggregate(Aggregate):
         changes: pl.DataFrame,
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the results that could be compensated, and the keys of those to replay."""
-        last = stored.join(
+        last_change = stored.join(
             changes, on=self.keys, how="left", nulls_equal=True, maintain_order="left", suffix="@"
         )[LAST + "@"].fill_null(0)
         moved = self._moved(stored, tuples, rows, groups, leaving)
-        moved = moved.with_columns(moved[LAST] + last)
+        moved = moved.with_columns(moved[LAST] + last_change)
         moved, exact = moved.filter(moved[LAST] > 0), self.exact(moved).filter(moved[LAST] > 0)
-        born = changes.filter(pl.col(LAST) > 0).join(
+        appearing = changes.filter(pl.col(LAST) > 0).join(
             stored, on=self.keys, how="anti", nulls_equal=True
         )
-        wanted = pl.concat([moved.filter(~exact).select(self.keys), born.select(self.keys)])
-        return moved.filter(exact), wanted
+        replayed_keys = pl.concat(
+            [moved.filter(~exact).select(self.keys), appearing.select(self.keys)]
+        )
+        return moved.filter(exact), replayed_keys
 
 
 @dataclass(frozen=True)
@@ -292,20 +302,20 @@ class InOrder(Live):
     """What is kept of sliding windows: `states` has the instants whose windows are not yet emitted.
 
     Args:
-        told: The other instants, possibly with some that are no longer needed: at most two windows'
-            worth, and with ``on_update`` those that are ahead of the watermark.
-        until: The end of the last emitted window.
+        emitted: The other instants, possibly with some that are no longer needed: at most two
+            windows' worth, and with ``on_update`` those that are ahead of the watermark.
+        emitted_until_ms: The end of the last emitted window.
         stacks: The same instants as two stacks; None if they must be rebuilt.
     """
 
-    told: tuple[pl.DataFrame, ...] = ()
-    until: int = -FOREVER_MS
+    emitted: tuple[pl.DataFrame, ...] = ()
+    emitted_until_ms: int = -FOREVER_MS
     stacks: TwoStacks | None = None
 
     @property
     def height(self) -> int:
         """The number of rows kept."""
-        return super().height + sum(map(len, self.told))
+        return super().height + sum(map(len, self.emitted))
 
 
 @dataclass(frozen=True)
@@ -316,21 +326,21 @@ class SlidingInOrder(SlidingAggregate):
 
     def no_live(self) -> Live:
         """Return what is kept before the first epoch."""
-        return self._divided(super().no_live(), -FOREVER_MS)
+        return self._split(super().no_live(), -FOREVER_MS)
 
     def restore(self, *inputs: pl.DataFrame, wm: int) -> Live:
         """Rebuild what is kept at `wm` from the inputs since `live_from_ms` or an earlier time."""
-        return self._divided(super().restore(*inputs, wm=wm), wm)
+        return self._split(super().restore(*inputs, wm=wm), wm)
 
-    def _divided(self, live: Live, wm: int) -> Live:
+    def _split(self, live: Live, wm: int) -> Live:
         """Return what is kept, split by whether the window of an instant is emitted."""
         if self.is_resident or self.horizon_ms:
             return live
-        is_told = self._is_told(live.states, wm)
-        told = live.states.filter(is_told)
-        return InOrder(live.states.filter(~is_told), None, (told,), self._until(told))
+        is_due = self._is_due(live.states, wm)
+        emitted = live.states.filter(is_due)
+        return InOrder(live.states.filter(~is_due), None, (emitted,), self._last_end(emitted))
 
-    def _until(self, instants: pl.DataFrame) -> int:
+    def _last_end(self, instants: pl.DataFrame) -> int:
         return -FOREVER_MS if instants.is_empty() else int(self.ends(instants).max())  # type: ignore[arg-type]
 
     # ---------------------------------------------------------------- an epoch
@@ -339,14 +349,16 @@ class SlidingInOrder(SlidingAggregate):
         """Process one epoch's revisions of the input; see `Box.process`."""
         if not isinstance(live, InOrder):
             return (yield from super().process(*revisions, live=live, wm_before=wm_before, wm=wm))
-        outcome = self._followed(revisions[0], live, wm_before, wm)
+        outcome = self._process_in_order(revisions[0], live, wm_before, wm)
         if outcome is None:
-            every = Live(pl.concat([*live.told, live.states]))
-            outcome = yield from super().process(*revisions, live=every, wm_before=wm_before, wm=wm)
-            outcome = replace(outcome, live=self._divided(outcome.live, wm))
+            merged = Live(pl.concat([*live.emitted, live.states]))
+            outcome = yield from super().process(
+                *revisions, live=merged, wm_before=wm_before, wm=wm
+            )
+            outcome = replace(outcome, live=self._split(outcome.live, wm))
         return outcome
 
-    def _followed(
+    def _process_in_order(
         self, revisions: pl.DataFrame, live: InOrder, wm_before: int, wm: int
     ) -> Outcome | None:
         """Return the outcome of an epoch that is in order; None if it is not."""
@@ -356,19 +368,19 @@ class SlidingInOrder(SlidingAggregate):
         refused = self._refused(tuples)
         spread, rows = self._spread(tuples, refused)
         keys, groups = number_rows(spread, self.keys)
-        if (self.ends(keys) <= max(wm_before, live.until)).any():
+        if (self.ends(keys) <= max(wm_before, live.emitted_until_ms)).any():
             return None
-        old = self._with_known(self.empty(keys), live.states)
+        old = self._with_known_states(self.empty(keys), live.states)
         new = self._moved(old, tuples, rows, groups, leaving.height)
         if not self.exact(new).all():
             return None
-        rest = live.states.join(keys, on=self.keys, how="anti", nulls_equal=True)
-        instants = pl.concat([rest, new]).filter(pl.col(ROWS) > 0)
-        is_told = self._is_told(instants, wm)
-        windows, after = self._slid(live, instants.filter(is_told), wm)
+        untouched = live.states.join(keys, on=self.keys, how="anti", nulls_equal=True)
+        instants = pl.concat([untouched, new]).filter(pl.col(ROWS) > 0)
+        is_due = self._is_due(instants, wm)
+        windows, after = self._slide(live, instants.filter(is_due), wm)
         results, failures = self.emitted(windows)
-        told = results.filter(without(failures, results.height))
-        revised = difference(self.arc, told.clear(), told)
+        emitted = results.filter(without_failures(failures, results.height))
+        revised = difference(self.arc, emitted.clear(), emitted)
         closed = 0 if self.on_update else revised.height
         counts: Mapping[str, int] = {
             "closed": closed,
@@ -377,33 +389,41 @@ class SlidingInOrder(SlidingAggregate):
             "replayed": 0,
             "fallbacks": 0,
         }
-        dead = self._not_taken(entering, refused, leaving.height)
-        dead += self._not_told(results, failures, windows[ROWS])
-        return Outcome(replace(after, states=instants.filter(~is_told)), revised, counts, dead)
+        dead_letters = self._tuple_dead_letters(entering, refused, leaving.height)
+        dead_letters += self._result_dead_letters(results, failures, windows[ROWS])
+        return Outcome(
+            replace(after, states=instants.filter(~is_due)), revised, counts, dead_letters
+        )
 
-    def _slid(self, live: InOrder, ending: pl.DataFrame, wm: int) -> tuple[pl.DataFrame, InOrder]:
+    def _slide(self, live: InOrder, ending: pl.DataFrame, wm: int) -> tuple[pl.DataFrame, InOrder]:
         """Return the windows that end with some instants, and what is kept after emitting them."""
         if ending.is_empty():
             return self._windows(ending, ending), live
         size, at = self.window.extent_ms, ending[self.start]
         first, last, stacks = int(at.min()), int(at.max()), live.stacks  # type: ignore[arg-type]
-        told, is_near = live.told, pl.col(self.start) > first - size
+        emitted, is_near = live.emitted, pl.col(self.start) > first - size
         if last - first >= size or self._has_lists:
-            instants = pl.concat([*told, ending])
+            instants = pl.concat([*emitted, ending])
             windows, stacks = self._windows(instants.filter(is_near), ending), None
-            told = (instants.filter(self._is_kept(instants, wm)),)
+            emitted = (instants.filter(self._is_kept(instants, wm)),)
         else:
-            none = self.empty(ending[:0].clear(1)).drop(self.keys)
-            if stacks is None or last - size >= stacks.turning:
-                instants = pl.concat(told)
-                told = (instants.filter(self._is_kept(instants, wm)),)
-                line = Timeline(instants.filter(is_near), by=self.by, at=self.start)
-                stacks = TwoStacks.turned(line, first, by=self.by, none=none, merge=self._merged)
-            line = Timeline(ending, by=self.by, at=self.start)
-            windows, stacks = stacks.followed(line, size, self._merged)
-            windows = line.frame.select(*self.keys, pl.col(ROWS).alias(LAST)).with_columns(windows)
-            told = grown(told, ending)
-        return windows, replace(live, told=told, until=self._until(ending), stacks=stacks)
+            empty = self.empty(ending[:0].clear(1)).drop(self.keys)
+            if stacks is None or last - size >= stacks.turning_point:
+                instants = pl.concat(emitted)
+                emitted = (instants.filter(self._is_kept(instants, wm)),)
+                timeline = Timeline(instants.filter(is_near), by=self.by, at=self.start)
+                stacks = TwoStacks.build(
+                    timeline, first, by=self.by, empty=empty, merge=self._merged
+                )
+            timeline = Timeline(ending, by=self.by, at=self.start)
+            windows, stacks = stacks.extend(timeline, size, self._merged)
+            windows = timeline.frame.select(*self.keys, pl.col(ROWS).alias(LAST)).with_columns(
+                windows
+            )
+            emitted = append_run(emitted, ending)
+        return windows, replace(
+            live, emitted=emitted, emitted_until_ms=self._last_end(ending), stacks=stacks
+        )
 
     @property
     def _has_lists(self) -> bool:

@@ -47,7 +47,7 @@ class State:
 
     def recall(self, stored: pl.DataFrame) -> list[pl.Series]:
         """Return the columns from stored results, of which only the hidden fields are known."""
-        return self._named(self.function.recall(self._short(stored, self.function.kept)))
+        return self._named(self.function.recall(self._without_prefix(stored, self.function.kept)))
 
     def move(
         self,
@@ -97,8 +97,8 @@ class State:
         rows = pl.int_range(tuples.height, dtype=pl.UInt32, eager=True)
         if self.condition is not None:
             rows = rows.filter(self.condition.evaluate(tuples))
-        found = self.function.refused(self._values(tuples, rows))
-        return {int(rows[row]): why for row, why in found.items()}
+        failures = self.function.refused(self._values(tuples, rows))
+        return {int(rows[row]): why for row, why in failures.items()}
 
     def merge(self, one: pl.DataFrame, other: pl.DataFrame) -> list[pl.Series]:
         """Return the columns of merged contents, row by row; both frames have the same height."""
@@ -110,9 +110,9 @@ class State:
 
     def parts(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return this state's columns under their short names."""
-        return self._short(states, self.function.parts)
+        return self._without_prefix(states, self.function.parts)
 
-    def _short(self, states: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    def _without_prefix(self, states: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
         return pl.DataFrame([states[self.prefix + name].alias(name) for name in names])
 
     def _named(self, parts: pl.DataFrame) -> list[pl.Series]:
@@ -166,11 +166,13 @@ class Result:
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.Series, Failures]:
         """Return its value for each window, and by row why a user's function fails."""
-        found = [emission.emitted(states) for emission in self.emissions]
-        failures = {row: why for _, failed in found for row, why in failed.items()}
+        emitted_values = [emission.emitted(states) for emission in self.emissions]
+        failures = {
+            row: why for _, failed_rows in emitted_values for row, why in failed_rows.items()
+        }
         if self.around is None:
-            return found[0][0], failures
-        named = {f"#{number}": column for number, (column, _) in enumerate(found)}
+            return emitted_values[0][0], failures
+        named = {f"#{number}": column for number, (column, _) in enumerate(emitted_values)}
         groups = {name: states[name] for name in self.around.columns - named.keys()}
         return self.around.evaluate(pl.DataFrame({**groups, **named})), failures
 

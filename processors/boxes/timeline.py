@@ -83,10 +83,10 @@ class Timeline:
 
     def _codes(self, groups: pl.Series | None, instants: Rows) -> Rows:
         """Return numbers that sort by group and instant."""
-        places = np.searchsorted(self._instants, instants)
+        positions = np.searchsorted(self._instants, instants)
         if groups is None:
-            return places
-        codes: Rows = groups.cast(pl.Int64).to_numpy() * (len(self._instants) + 1) + places
+            return positions
+        codes: Rows = groups.cast(pl.Int64).to_numpy() * (len(self._instants) + 1) + positions
         return codes
 
 
@@ -94,7 +94,7 @@ Merge = Callable[[pl.DataFrame, pl.DataFrame], pl.DataFrame]
 
 
 def unions(
-    states: pl.DataFrame, none: pl.DataFrame, first: Rows, end: Rows, merge: Merge
+    states: pl.DataFrame, empty: pl.DataFrame, first: Rows, end: Rows, merge: Merge
 ) -> pl.DataFrame:
     """Return the union of the states of every run of rows.
 
@@ -104,7 +104,7 @@ def unions(
 
     Args:
         states: One state per row.
-        none: The empty state, in one row.
+        empty: The empty state, in one row.
         first: The first row of each run.
         end: The row after the last of each run.
         merge: Returns the unions of two frames of states, row by row.
@@ -116,17 +116,17 @@ def unions(
         >>> merged["n"].to_list()
         [10, 9, 0]
     """
-    found = none[np.zeros(len(first), np.int64)]
+    merged = empty[np.zeros(len(first), np.int64)]
     while True:
         count = states.height
-        padded = pl.concat([states, none])  # row `count`: no piece
-        inside = first < end
-        left, right = inside & (first & 1 == 1), inside & (end & 1 == 1)
-        found = merge(found, padded[np.where(left, first, count)])
-        found = merge(found, padded[np.where(right, end - 1, count)])
-        first, end = (first + left) >> 1, (end - right) >> 1
+        padded = pl.concat([states, empty])  # row `count`: no piece
+        remaining = first < end
+        has_left, has_right = remaining & (first & 1 == 1), remaining & (end & 1 == 1)
+        merged = merge(merged, padded[np.where(has_left, first, count)])
+        merged = merge(merged, padded[np.where(has_right, end - 1, count)])
+        first, end = (first + has_left) >> 1, (end - has_right) >> 1
         if not (first < end).any():
-            return found
+            return merged
         states = padded[: count + count % 2]
         states = merge(states[::2], states[1::2])
 
@@ -135,13 +135,13 @@ _ALL = "@all"
 
 
 def prefixes(
-    states: pl.DataFrame, none: pl.DataFrame, is_first: npt.NDArray[np.bool_], merge: Merge
+    states: pl.DataFrame, empty: pl.DataFrame, is_first: npt.NDArray[np.bool_], merge: Merge
 ) -> pl.DataFrame:
     """Return for each row the union of its run up to it: O(n) merged states, in O(log n) calls.
 
     Args:
         states: One state per row.
-        none: The empty state, in one row.
+        empty: The empty state, in one row.
         is_first: Whether each row begins a run.
         merge: Returns the unions of two frames of states, row by row.
 
@@ -153,16 +153,16 @@ def prefixes(
     count = states.height
     if count <= 1:
         return states
-    padded = pl.concat([states, none])
+    padded = pl.concat([states, empty])
     odd, even = np.arange(1, count, 2), np.arange(2, count, 2)
     pairs = merge(padded[np.where(is_first[odd], count, odd - 1)], states[odd])
-    done = prefixes(pairs, none, is_first[odd] | is_first[odd - 1], merge)  # of the odd rows
-    before = np.where(is_first[even], done.height, even // 2 - 1)
-    rest = merge(pl.concat([done, none])[before], states[even])
-    places = np.arange(count) // 2
-    places[even] += done.height
-    places[0] = done.height
-    return pl.concat([done, states[:1], rest])[places]
+    odd_rows = prefixes(pairs, empty, is_first[odd] | is_first[odd - 1], merge)  # of the odd rows
+    preceding = np.where(is_first[even], odd_rows.height, even // 2 - 1)
+    even_rows = merge(pl.concat([odd_rows, empty])[preceding], states[even])
+    order = np.arange(count) // 2
+    order[even] += odd_rows.height
+    order[0] = odd_rows.height
+    return pl.concat([odd_rows, states[:1], even_rows])[order]
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class TwoStacks:
 
     Args:
         by: Group fields.
-        turning: The first instant after the turning point.
+        turning_point: The first instant after the turning point.
         front: The instants before it.
         suffixes: The union of each of these with all that follow in its group; last, the empty one.
         groups: The groups that have instants since the turning point.
@@ -190,24 +190,30 @@ class TwoStacks:
     """
 
     by: Sequence[str]
-    turning: int
+    turning_point: int
     front: Timeline
     suffixes: pl.DataFrame
     groups: pl.DataFrame
     since: pl.DataFrame
 
     @classmethod
-    def turned(
-        cls, front: Timeline, turning: int, *, by: Sequence[str], none: pl.DataFrame, merge: Merge
+    def build(
+        cls,
+        front: Timeline,
+        turning_point: int,
+        *,
+        by: Sequence[str],
+        empty: pl.DataFrame,
+        merge: Merge,
     ) -> TwoStacks:
         """Return the stacks for some instants, all of them before the turning point."""
-        parts = front.frame.select(none.columns)
+        parts = front.frame.select(empty.columns)
         is_last = np.append(front.is_first[1:], True)[: parts.height]
-        suffixes = prefixes(parts[::-1], none, is_last[::-1], merge)[::-1]
+        suffixes = prefixes(parts[::-1], empty, is_last[::-1], merge)[::-1]
         groups = _groups(front.frame.clear(), by)
-        return cls(by, turning, front, pl.concat([suffixes, none]), groups, none)
+        return cls(by, turning_point, front, pl.concat([suffixes, empty]), groups, empty)
 
-    def followed(self, ending: Timeline, size: int, merge: Merge) -> tuple[pl.DataFrame, TwoStacks]:
+    def extend(self, ending: Timeline, size: int, merge: Merge) -> tuple[pl.DataFrame, TwoStacks]:
         """Return the windows that end with some instants, and the stacks with these added.
 
         Args:
@@ -216,21 +222,21 @@ class TwoStacks:
             size: The length of a window.
             merge: Returns the unions of two frames of states, row by row.
         """
-        none, groups = self.since[-1:], _groups(ending.frame, self.by)
-        here = prefixes(ending.frame.select(none.columns), none, ending.is_first, merge)
+        empty, groups = self.since[-1:], _groups(ending.frame, self.by)
+        prefix_states = prefixes(ending.frame.select(empty.columns), empty, ending.is_first, merge)
         known = self.groups.with_row_index("@place")
-        place = groups.join(
+        position = groups.join(
             known, on=groups.columns, how="left", nulls_equal=True, maintain_order="left"
         )["@place"]
-        since = merge(self.since[place.fill_null(known.height)], here)
+        since = merge(self.since[position.fill_null(known.height)], prefix_states)
         first, end = self.front.runs(ending.frame, 1 - size, 1)
         windows = merge(self.suffixes[np.where(first < end, first, len(self.suffixes) - 1)], since)
         is_last = pl.Series(np.append(ending.is_first[1:], True)[: groups.height])
-        left = np.setdiff1d(np.arange(known.height), place.filter(is_last).drop_nulls())
+        unchanged = np.setdiff1d(np.arange(known.height), position.filter(is_last).drop_nulls())
         return windows, replace(
             self,
-            groups=pl.concat([self.groups[left], groups.filter(is_last)]),
-            since=pl.concat([self.since[left], since.filter(is_last), none]),
+            groups=pl.concat([self.groups[unchanged], groups.filter(is_last)]),
+            since=pl.concat([self.since[unchanged], since.filter(is_last), empty]),
         )
 
 
@@ -240,13 +246,13 @@ def _groups(frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame([pl.repeat(0, frame.height, dtype=pl.Int8, eager=True).alias(_ALL)])
 
 
-def grown(runs: tuple[pl.DataFrame, ...], last: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+def append_run(runs: tuple[pl.DataFrame, ...], last: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
     """Append a run to runs of rows, concatenated so that only O(log n) of them remain.
 
     Example:
         >>> runs = ()
         >>> for number in range(11):
-        ...     runs = grown(runs, pl.DataFrame({"n": [number]}))
+        ...     runs = append_run(runs, pl.DataFrame({"n": [number]}))
         >>> [run.height for run in runs]
         [8, 2, 1]
     """

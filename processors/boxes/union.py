@@ -53,22 +53,24 @@ class Union(Stateless):
         """Return the output for whole collections; it refuses nothing."""
         names = list(self.arc.fields)
         united = pl.concat(
-            (t if self.tag is None else t.with_columns(pl.lit(name).alias(self.tag))).select(names)
-            for name, t in zip(self.inputs, inputs, strict=True)
+            (
+                tuples if self.tag is None else tuples.with_columns(pl.lit(name).alias(self.tag))
+            ).select(names)
+            for name, tuples in zip(self.inputs, inputs, strict=True)
         )
         return united, ()
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the net revisions of the output, from those of all inputs in order."""
         columns = list(frames.schema(self.arc.fields))
-        found = [
+        changed = [
             self._tagged(frame, name).select(columns)
             for name, frame in zip(self.inputs, revisions, strict=True)
             if frame.height
         ]
-        if len(found) < 2:
-            return Outcome(Live(), found[0] if found else frames.none(self.arc.fields))
-        net = frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))
+        if len(changed) < 2:
+            return Outcome(Live(), changed[0] if changed else frames.none(self.arc.fields))
+        net = frames.net(pl.concat(changed), self.arc.identity, list(self.arc.fields))
         return Outcome(Live(), net)
 
     def _tagged(self, revisions: pl.DataFrame, name: str) -> pl.DataFrame:

@@ -17,8 +17,8 @@ from errata.processors.boxes.base import (
     Outcome,
     Refused,
     Stateless,
-    failed,
-    without,
+    dead_letters_for,
+    without_failures,
 )
 from errata.processors.expressions.expression import Expression
 from errata.schemas import revisions as frames
@@ -65,9 +65,9 @@ class Where(Stateless):
     def hides_results(self, identity: Collection[str]) -> str | None:
         """Return why stored results don't show what it dropped: it reads more than the identity."""
         if hidden_by := self.columns - set(identity):
-            used = ", ".join(sorted(hidden_by))
+            names = ", ".join(sorted(hidden_by))
             return (
-                f"filter {self.arc.name!r} below it hides results by {used}, not by identity alone"
+                f"filter {self.arc.name!r} below it hides results by {names}, not by identity alone"
             )
         return None
 
@@ -81,42 +81,42 @@ class Where(Stateless):
 
     def passes(self, tuples: pl.DataFrame) -> pl.Series:
         """Return for each tuple whether it passes; never null."""
-        return self._judged(tuples)[0]
+        return self._evaluated(tuples)[0]
 
-    def _judged(self, tuples: pl.DataFrame) -> tuple[pl.Series, Failures]:
+    def _evaluated(self, tuples: pl.DataFrame) -> tuple[pl.Series, Failures]:
         """Return for each tuple whether it passes, and by row why the predicate failed.
 
         A tuple that an earlier output of a route passes or fails for does not pass here, and its
         failures here are not reported.
         """
-        passed, failures = self.predicate.judge(tuples)
+        passed, failures = self.predicate.evaluate_with_failures(tuples)
         passed = passed.fill_null(False)
         for other in self.earlier:
-            taken, failed_before = other.judge(tuples)
-            left = ~taken.fill_null(False) & without(failed_before, tuples.height)
-            passed &= left
-            failures = {row: why for row, why in failures.items() if left[row]}
+            taken, failed_before = other.evaluate_with_failures(tuples)
+            rest = ~taken.fill_null(False) & without_failures(failed_before, tuples.height)
+            passed &= rest
+            failures = {row: why for row, why in failures.items() if rest[row]}
         return passed, failures
 
     def applied(self, *inputs: pl.DataFrame, wm: int = 0) -> tuple[pl.DataFrame, list[Refused]]:
         """Return the output for a whole collection, and what users' functions fail for."""
         (tuples,) = inputs
-        passed, failures = self._judged(tuples)
-        return tuples.filter(passed), failed(self.input, tuples, failures)
+        passed, failures = self._evaluated(tuples)
+        return tuples.filter(passed), dead_letters_for(self.input, tuples, failures)
 
     def revise(self, *revisions: pl.DataFrame) -> Outcome:
         """Return the revisions of the output, and what users' functions fail for."""
-        (some,) = revisions
+        (revised,) = revisions
         names = list(self.arc.fields)
-        before = frames.side(some, frames.BEFORE, names)
-        after = frames.side(some, frames.AFTER, names)
-        had, has = some["op"] != frames.INSERT, some["op"] != frames.DELETE
-        passed, failures = self._judged(after)
-        made = frames.between(before, self.passes(before) & had, after, passed & has)
-        entering = {row: why for row, why in failures.items() if has[row]}
+        before = frames.side(revised, frames.BEFORE, names)
+        after = frames.side(revised, frames.AFTER, names)
+        existed, exists = revised["op"] != frames.INSERT, revised["op"] != frames.DELETE
+        passed, failures = self._evaluated(after)
+        changes = frames.between(before, self.passes(before) & existed, after, passed & exists)
+        entering = {row: why for row, why in failures.items() if exists[row]}
         return Outcome(
             Live(),
-            made,
-            {"judged": some.height, "passed": made.height},
-            failed(self.input, after, entering),
+            changes,
+            {"judged": revised.height, "passed": changes.height},
+            dead_letters_for(self.input, after, entering),
         )

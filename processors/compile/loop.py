@@ -74,7 +74,7 @@ def type_iterate(
 
 def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> None:
     """Note faults of a box within a loop: a kind or an option that loops don't allow."""
-    if not box.may_turn:
+    if not box.allowed_in_loop:
         found = f"{type(box).__name__.lower()} {box.name!r}"
         need = "within a loop where, route, map, union, join, lookup or aggregate"
         fault(typed, box, need, found, "declare it outside of the loop")
@@ -84,7 +84,7 @@ def _judge(typed: Typed, loop: declared.Iterate, box: declared.Declaration) -> N
             name = "place" if option == "place_of_work" else option
             remedy = f"leave it out, or give it to loop {loop.name!r}"
             fault(typed, box, f"no {name}= within a loop", f"{name}={value!r}", remedy)
-    if wrong := box.wrong_in_loop():
+    if wrong := box.loop_fault():
         fault(typed, box, *wrong)
 
 

@@ -36,7 +36,7 @@ def choose(
     choices: dict[str, Choice] = {}
     faults: list[Fault] = []
     for name, box in list(typed.boxes.items()):
-        if not box.asks:
+        if not box.requests_history:
             continue
         path = find_path(typed, box)
         if path is None:

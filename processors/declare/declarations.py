@@ -19,9 +19,9 @@ REST = "rest"
 """The predicate of a route's last output: all tuples that no other output took."""
 
 
-def names(given: Sequence[str]) -> tuple[str, ...]:
-    """Return names as a tuple; a single name may be given as text."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def names(values: Sequence[str]) -> tuple[str, ...]:
+    """Return names as a tuple; a single name may be passed as text."""
+    return (values,) if isinstance(values, str) else tuple(values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,10 @@ class Declaration:
         """
         return fields
 
-    may_turn: ClassVar[bool] = False
+    allowed_in_loop: ClassVar[bool] = False
     """Whether a loop may contain it."""
 
-    def wrong_in_loop(self) -> tuple[str, str, str] | None:
+    def loop_fault(self) -> tuple[str, str, str] | None:
         """Return why the box, as declared, can't be in a loop: need, found and remedy."""
         return None
 
@@ -101,7 +101,7 @@ class Where(Declaration):
     earlier: Sequence[str] = ()
     is_route: bool = False
 
-    may_turn: ClassVar[bool] = True
+    allowed_in_loop: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Union(Declaration):
         """Names of the arcs that the box reads."""
         return self.inputs
 
-    may_turn: ClassVar[bool] = True
+    allowed_in_loop: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class Join(Declaration):
         """Names of the arcs that the box reads."""
         return tuple(dict.fromkeys(self.inputs))
 
-    may_turn: ClassVar[bool] = True
+    allowed_in_loop: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ class Lookup(Declaration):
         """Names of the arcs that the box reads."""
         return tuple(dict.fromkeys((self.input or "", self.other)))
 
-    may_turn: ClassVar[bool] = True
+    allowed_in_loop: ClassVar[bool] = True
 
     def grouped_by(self, arc: str) -> Sequence[str] | None:
         """Return the fields of an input that are matched."""
@@ -185,8 +185,8 @@ class Iterate(Declaration):
     def reads(self) -> tuple[str, ...]:
         """Names of the arcs that enter the loop; the start is the first."""
         inside = {self.name, *(box.name for box in self.body)}
-        read = [name for box in self.body for name in box.reads if name not in inside]
-        return tuple(dict.fromkeys([self.input or "", *read]))
+        outer = [name for box in self.body for name in box.reads if name not in inside]
+        return tuple(dict.fromkeys([self.input or "", *outer]))
 
     def keeps(self, arc: str, fields: frozenset[str]) -> None:
         """Return None: a loop runs on one partition, however its inputs are partitioned."""
@@ -200,7 +200,7 @@ class Map(Declaration):
     expressions: Mapping[str, Any]
     partitions: int | None = None
 
-    may_turn: ClassVar[bool] = True
+    allowed_in_loop: ClassVar[bool] = True
 
     def keeps(self, arc: str, fields: frozenset[str]) -> frozenset[str]:
         """Return the fields that it does not replace."""
@@ -251,7 +251,7 @@ class Aggregate(Declaration):
     partitions: int | None = None
     horizon: Duration | None = None
 
-    may_turn: ClassVar[bool] = True
+    allowed_in_loop: ClassVar[bool] = True
 
     def grouped_by(self, arc: str) -> Sequence[str] | None:
         """Return its group fields."""
@@ -261,10 +261,10 @@ class Aggregate(Declaration):
         """Return the group fields."""
         return fields & set(self.by)
 
-    def wrong_in_loop(self) -> tuple[str, str, str] | None:
+    def loop_fault(self) -> tuple[str, str, str] | None:
         """Return why it can't be in a loop: its results must be emitted in each round."""
         if self.window is None and self.emit == ON_UPDATE:
             return None
-        need = "within a loop an aggregate of whole histories, told in each round"
-        found = f"window={self.window!r}, emit={self.emit!r}"
-        return need, found, f"write window=None, emit={ON_UPDATE!r}"
+        need = "within a loop an aggregate of whole histories that emits in each round"
+        actual = f"window={self.window!r}, emit={self.emit!r}"
+        return need, actual, f"write window=None, emit={ON_UPDATE!r}"

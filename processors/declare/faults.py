@@ -24,10 +24,11 @@ class Place:
     @classmethod
     def of_caller(cls) -> Place:
         """Return the nearest place on the stack outside Errata's own code."""
-        own = f"{Path(__file__).parents[1]}{os.sep}"
+        package_prefix = f"{Path(__file__).parents[1]}{os.sep}"
         frame = sys._getframe(1)
         while frame.f_back is not None and (
-            frame.f_code.co_filename.startswith(("<string>", own))  # <string>: of a dataclass
+            # a dataclass's own methods are in "<string>"
+            frame.f_code.co_filename.startswith(("<string>", package_prefix))
         ):
             frame = frame.f_back
         return cls(Path(frame.f_code.co_filename).name, frame.f_lineno)
@@ -52,8 +53,8 @@ class Fault:
     place: Place | None = None
 
     def __str__(self) -> str:
-        where = f" ({self.place})" if self.place else ""
-        return f"{self.box}{where}: needs {self.need}; found {self.found}; {self.remedy}"
+        position = f" ({self.place})" if self.place else ""
+        return f"{self.box}{position}: needs {self.need}; found {self.found}; {self.remedy}"
 
 
 class NetworkError(ErrataError):

@@ -70,13 +70,13 @@ class Stream:
             The outputs, in order.
         """
         predicates = self.network.results("route", fields, outputs)
-        made, earlier = [], ()  # type: tuple[list[Stream], tuple[str, ...]]
+        streams, earlier = [], ()  # type: tuple[list[Stream], tuple[str, ...]]
         for name, predicate in predicates.items():
             if predicate == REST and len(earlier) + 1 < len(predicates):
                 self.network.refuse(
-                    name, "'rest' as the last output", "an output behind it", "move it"
+                    name, "'rest' as the last output", "an output after it", "move it to the end"
                 )
-            made.append(
+            streams.append(
                 self._declare(
                     Where,
                     name,
@@ -88,7 +88,7 @@ class Stream:
                 )
             )
             earlier += (predicate,)
-        return tuple(made)
+        return tuple(streams)
 
     def map(
         self,
@@ -100,16 +100,16 @@ class Stream:
         fields: Mapping[str, Any] | None = None,
         **expressions: Any,
     ) -> Stream:
-        """Keep the fields; add or replace those named, by expressions over the input's fields.
+        """Keep the fields; add or replace some by expressions over the input's fields.
 
         A map may replace the event time, or a field that its input is partitioned by; then its
         tuples are repartitioned.
 
         Args:
             name: Name of the box and of its arc.
-            scope: The scope whose process runs the box; its input's when not given.
+            scope: The scope whose process runs the box; default: its input's.
             keep: Makes the arc a connection point.
-            partitions: Partitions of its arc if it repartitions; its input's when not given.
+            partitions: Partitions of its arc if it repartitions; default: its input's.
             fields: Expressions by name, for names that are also options.
             expressions: SQL expression, or `python` function, by name of the resulting field.
         """
@@ -143,9 +143,8 @@ class Stream:
             name: Name of the box and of its arc.
             by: Group fields; none: one group.
             offset: How many rows back the earlier tuple is.
-            scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if groups are repartitioned; its input's when not
-                given.
+            scope: The scope whose process runs the box; default: its input's.
+            partitions: Partitions of its arc if groups are repartitioned; default: its input's.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
             results: SQL expression over the earlier tuple, by name of the resulting field, as
@@ -179,7 +178,7 @@ class Stream:
         Args:
             name: Name of the box and of its arc.
             by: The fields; at least one.
-            scope: The scope whose process runs the box; its input's when not given.
+            scope: The scope whose process runs the box; default: its input's.
             partitions: Partitions of its arc if equal tuples are repartitioned; its input's when
                 not given.
             keep: Makes the arc a connection point.
@@ -214,28 +213,28 @@ class Stream:
             on: The matched field of the other arc, by field of this arc; or a list of fields that
                 have the same name in both. All identity fields of the other arc must be matched.
                 Null equals nothing.
-            alias: The other arc's name in expressions; its own when not given.
+            alias: The other arc's name in expressions; default: its own.
             how: ``left``, or ``inner``: tuples without a match are dropped.
             scope: The scope whose process runs the box.
-            partitions: Partitions of its arc if a side is repartitioned; as many as the wider side
-                has when not given.
+            partitions: Partitions of its arc if a side is repartitioned; default: as many as the
+                wider side has.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
             expressions: SQL expression over both sides, by name of the resulting field, as
                 ``symbol="coalesce(renames.new, symbol)"``; this arc's fields need no alias.
         """
-        its = arc_of(other)
-        alias = its if alias is None else alias
+        other_name = arc_of(other)
+        alias = other_name if alias is None else alias
         if not NAME.fullmatch(alias):
-            need = f"a name for {its!r} of letters, digits and _"
-            self.network.refuse(name, need, repr(alias), 'give it one, with alias="..."')
-        pairs = on if isinstance(on, Mapping) else {field: field for field in names(on)}
+            need = f"a name for {other_name!r} of letters, digits and _"
+            self.network.refuse(name, need, repr(alias), 'set alias="..."')
+        matched = on if isinstance(on, Mapping) else {field: field for field in names(on)}
         return self._declare(
             Lookup,
             name,
-            other=its,
+            other=other_name,
             alias=alias,
-            on=dict(pairs),
+            on=dict(matched),
             how=how,
             expressions=self.network.results(name, fields, expressions),
             partitions=partitions,
@@ -292,15 +291,14 @@ class Stream:
             emit: ``on_close``: a result appears when the watermark passes the window's end; that of
                 a window of rows, when it is full and the watermark passes its last tuple.
                 ``on_update``: a result appears, and is revised, in every epoch that changes it.
-            order_by: The order for ``first`` and ``last``, ``"field"`` or ``"field desc"``; event
-                time when not given. Ties are broken by identity.
+            order_by: The order for ``first`` and ``last``, ``"field"`` or ``"field desc"``;
+                default: event time. Ties are broken by identity.
             place: ``"spark"``: a Structured Streaming job runs the box, and keeps the states of
-                windows in Spark's store. Not given: Errata's processes run it.
+                windows in Spark's store. Default: Errata's processes run it.
             horizon: On Spark: how long a window's state is kept after the window closes; a window
-                revised later is replayed. Not given: as long as its tuples may be revised.
-            scope: The scope whose process runs the box; its input's when not given.
-            partitions: Partitions of its arc if groups are repartitioned; its input's when not
-                given.
+                revised later is replayed. Default: as long as its tuples may be revised.
+            scope: The scope whose process runs the box; default: its input's.
+            partitions: Partitions of its arc if groups are repartitioned; default: its input's.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
             results: Results by name, e.g. ``vwap="sum(price * size) / sum(size)"``, or a
@@ -322,8 +320,8 @@ class Stream:
             keep=keep,
         )
 
-    def _declare(self, kind: type[Declaration], name: str, **given: Any) -> Stream:
-        return self.network.declare(kind, name, input=self.name, **given)
+    def _declare(self, kind: type[Declaration], name: str, **arguments: Any) -> Stream:
+        return self.network.declare(kind, name, input=self.name, **arguments)
 
 
 def arc_of(stream: Stream | str) -> str:
@@ -386,20 +384,20 @@ class Network:
             name: Name of the source and of its arc.
             event_time: The timestamp field that holds the event time, or an expression over the
                 fields that computes it.
-            fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``; those
-                of the topic's latest value schema when not given.
+            fields: Type by field name, e.g. ``{"price": "decimal(9,2)", "note": "string?"}``;
+                default: those of the topic's latest value schema.
             identity: Fields that name a tuple; all records of an identity must be in one partition
-                of the topic, unless `rekey` is set. Those of the topic's latest key schema when not
-                given.
-            topic: The user's topic; the source's name when not given.
+                of the topic, unless `rekey` is set. Default: those of the topic's latest
+                key schema.
+            topic: The user's topic; default: the source's name.
             envelope: Meaning of a record. ``append``: a new tuple. ``upsert``: the new value of its
                 identity; no value deletes it. ``debezium``: before, after and op as Debezium's
                 connectors write them. ``native``: op, before, after.
             format: ``avro`` (with a schema id in front), ``json`` (one object per record) or
                 ``csv`` (one line per record).
-            partition_by: Fields whose hash is the arc's partition. Not given: those by which every
+            partition_by: Fields whose hash is the arc's partition. Default: those by which every
                 downstream aggregate groups.
-            partitions: Partitions of the arc; as many as the topic has when not given.
+            partitions: Partitions of the arc; default: as many as the topic has.
             lateness: How far the watermark stays behind the newest event time.
             idle_after: Silence after which a partition no longer holds the watermark back.
             keep: How far behind the watermark tuples may still be revised; makes the arc a
@@ -448,8 +446,13 @@ class Network:
         inputs = tuple(map(arc_of, streams))
         unknown = [s for s in inputs if s not in self.declarations]
         if len(set(inputs)) < max(2, len(inputs)) or unknown:
-            found = ", ".join(map(repr, inputs)) or "none"
-            self.refuse(name, "two or more different arcs of this network", found, "name them")
+            actual = ", ".join(map(repr, inputs)) or "none"
+            self.refuse(
+                name,
+                "two or more different arcs of this network",
+                actual,
+                "pass two or more, each once",
+            )
         return self.declare(
             Union, name, input=inputs[0], inputs=inputs, tag=tag, scope=scope, keep=keep
         )
@@ -479,8 +482,8 @@ class Network:
             on: Fields of both sides; null equals nothing.
             how: ``inner``, or ``left``: left tuples without a match stay, with nulls for the right.
             scope: The scope whose process runs the box.
-            partitions: Partitions of its arc if a side is repartitioned; as many as the wider side
-                has when not given.
+            partitions: Partitions of its arc if a side is repartitioned; default: as many as the
+                wider side has.
             keep: Makes the arc a connection point.
             fields: Results by name, for names that are also options.
             expressions: SQL expression over both sides, by name of the resulting field, as
@@ -488,11 +491,11 @@ class Network:
         """
         inputs = tuple(map(arc_of, streams.values()))
         aliases = tuple(streams)
-        bad = [a for a in aliases if not isinstance(a, str) or not NAME.fullmatch(a)]
-        if len(inputs) != 2 or bad or any(s not in self.declarations for s in inputs):
-            found = ", ".join(f"{a!r}: {s!r}" for a, s in zip(aliases, inputs, strict=True))
-            need = "two arcs of this network, each by a name for it"
-            self.refuse(name, need, found or "none", 'write {"n": one, "d": other}')
+        invalid = [a for a in aliases if not isinstance(a, str) or not NAME.fullmatch(a)]
+        if len(inputs) != 2 or invalid or any(s not in self.declarations for s in inputs):
+            actual = ", ".join(f"{a!r}: {s!r}" for a, s in zip(aliases, inputs, strict=True))
+            need = "two arcs of this network, each with an alias"
+            self.refuse(name, need, actual or "none", 'write {"n": one, "d": other}')
         return self.declare(
             Join,
             name,
@@ -539,30 +542,33 @@ class Network:
         outside, sinks = self.declarations, self.sinks
         self.declarations, self.sinks = dict(outside), []
         try:
-            gives = body(self.declare(Iterate, name, **loop))
+            returned = body(self.declare(Iterate, name, **loop))
         finally:
-            inside, sunk = self.declarations, self.sinks
+            inside, inner_sinks = self.declarations, self.sinks
             self.declarations, self.sinks = outside, sinks
         boxes = tuple(box for n, box in inside.items() if n not in outside and n != name)
-        if not isinstance(gives, Stream) or gives.name not in {name, *(box.name for box in boxes)}:
-            need = "a body that returns what goes into the next round, an arc of the loop"
-            found = repr(gives.name) if isinstance(gives, Stream) else repr(gives)
-            self.refuse(name, need, found, "return the last box of the round")
-        return self.declare(Iterate, name, **loop, body=boxes, gives=gives.name, sinks=tuple(sunk))
+        arcs = {name, *(box.name for box in boxes)}
+        if not isinstance(returned, Stream) or returned.name not in arcs:
+            need = "a body that returns an arc of the loop, which enters the next round"
+            actual = repr(returned.name) if isinstance(returned, Stream) else repr(returned)
+            self.refuse(name, need, actual, "return the last box of the round")
+        return self.declare(
+            Iterate, name, **loop, body=boxes, gives=returned.name, sinks=tuple(inner_sinks)
+        )
 
-    def declare(self, kind: type[Declaration], name: str, **given: Any) -> Stream:
+    def declare(self, kind: type[Declaration], name: str, **arguments: Any) -> Stream:
         """Add a box of a kind, with its arguments; refuse bad or taken names and unknown inputs."""
-        box = kind(name=name, place=Place.of_caller(), **given)
+        box = kind(name=name, place=Place.of_caller(), **arguments)
         if not isinstance(name, str) or not NAME.fullmatch(name):
             self.refuse(str(name), "a name of letters, digits and _", repr(name), "rename it")
         if name in _RESERVED_ARCS or name.startswith(HIDDEN_PREFIX):
             self.refuse(name, "a name that is not reserved", repr(name), "rename it")
         if name in self.declarations:
-            found = f"another box of that name at {self.declarations[name].place}"
-            self.refuse(name, "a name of its own", found, "rename one of them")
+            actual = f"another box of that name at {self.declarations[name].place}"
+            self.refuse(name, "a unique name", actual, "rename one of them")
         if name in self._inside:
-            found = f"a box of that name in loop {self._inside[name]!r}"
-            self.refuse(name, "a name of its own", found, "rename one of them")
+            actual = f"a box of that name in loop {self._inside[name]!r}"
+            self.refuse(name, "a unique name", actual, "rename one of them")
         for arc in box.reads:
             self.check_arc(name, arc)
         self.declarations[name] = box
@@ -572,24 +578,31 @@ class Network:
         self, box: str, fields: Mapping[str, Any] | None, named: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return a box's results, from ``fields=`` and keywords; refuse none and duplicates."""
-        doubles = set(fields or ()) & set(named)
-        if doubles:
-            found = f"{sorted(doubles)} both in fields= and as a keyword"
-            self.refuse(box, "each name once", found, "drop one of them")
+        duplicates = set(fields or ()) & set(named)
+        if duplicates:
+            actual = f"{sorted(duplicates)} both in fields= and as a keyword"
+            self.refuse(box, "each name once", actual, "drop one of them")
         results = {**(fields or {}), **named}
         if not results:
-            self.refuse(box, "at least one named result", "none", "name one, as x='...'")
+            self.refuse(box, "at least one named result", "none", "add one, such as x='...'")
         return results
 
     def check_arc(self, box: str, arc: str) -> None:
-        """Refuse a box that reads an unknown arc, or one that only a loop sees."""
+        """Refuse a box that reads an unknown arc, or one that is visible only in a loop."""
         if arc in self.declarations:
             return
         loop = self._inside.get(arc)
         if loop is None:
-            self.refuse(box, "an arc of this network", repr(arc), "read one of its own")
-        found = f"{arc!r}, which is seen in loop {loop!r} only"
-        self.refuse(box, "an arc that is seen there", found, f"read {loop!r}, what it comes to")
+            self.refuse(
+                box, "an arc of this network", repr(arc), "read an arc that this network declares"
+            )
+        actual = f"{arc!r}, which is visible only in loop {loop!r}"
+        self.refuse(
+            box,
+            "an arc that is visible outside the loop",
+            actual,
+            f"read {loop!r}, the result of the loop",
+        )
 
     @property
     def _inside(self) -> dict[str, str]:

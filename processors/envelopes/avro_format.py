@@ -15,9 +15,22 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.processors.envelopes.batch import Decoded, Made, Refusal, joined, no_tuples, nothing
-from errata.processors.envelopes.connect import MEANINGS, VARIABLE, ZONED, instant, is_instant
-from errata.processors.envelopes.texts import parsed, rescaled
+from errata.processors.envelopes.batch import (
+    ColumnBuilder,
+    Decoded,
+    Refusal,
+    join_parts,
+    no_revisions,
+    no_tuples,
+)
+from errata.processors.envelopes.connect import (
+    MEANINGS,
+    VARIABLE,
+    ZONED,
+    convert_instants,
+    is_instant,
+)
+from errata.processors.envelopes.texts import parse, rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import decode, framing
 from errata.schemas.decode import Decoder
@@ -33,7 +46,7 @@ class BySchema:
 
     Args:
         registry: Holds the writers' schemas.
-        reader: Makes the reader of a schema.
+        reader: Returns the reader of a schema.
         empty: The result for no records.
     """
 
@@ -44,16 +57,16 @@ class BySchema:
 
     def read(self, values: Sequence[bytes]) -> Decoded:
         """Return the decoded records, in order, and the refused ones."""
-        found = framing.unframe(values)
-        if found.only_id is not None:
-            return self._read(found.only_id, found.bodies)
-        refused = [Refusal(row, UNDECODABLE, why) for row, why in found.rejected]
+        unframed = framing.unframe(values)
+        if unframed.only_id is not None:
+            return self._read(unframed.only_id, unframed.bodies)
+        refused = [Refusal(row, UNDECODABLE, reason) for row, reason in unframed.rejected]
         parts = [Decoded(self.empty.frame, refused)]
-        for schema_id in sorted(set(found.schema_ids.tolist()) - {framing.UNFRAMED}):
-            rows = np.flatnonzero(found.schema_ids == schema_id)
-            bodies = [found.bodies[row] for row in rows.tolist()]
-            parts.append(self._read(schema_id, bodies).placed(rows))
-        return joined(parts)
+        for schema_id in sorted(set(unframed.schema_ids.tolist()) - {framing.UNFRAMED}):
+            rows = np.flatnonzero(unframed.schema_ids == schema_id)
+            bodies = [unframed.bodies[row] for row in rows.tolist()]
+            parts.append(self._read(schema_id, bodies).with_rows(rows))
+        return join_parts(parts)
 
     def _read(self, schema_id: int, bodies: Sequence[bytes]) -> Decoded:
         read = self._reader(schema_id)
@@ -96,14 +109,14 @@ class AvroFormat:
         ops: Mapping[str, int],
         connector: bool = False,
     ) -> None:
-        flat = partial(tuples_of, fields=fields, missing=identity)
+        flat = partial(tuple_reader, fields=fields, missing=identity)
         self.tuples = BySchema(registry, flat, Decoded(no_tuples(fields), [])).read
-        empty = Decoded(nothing(fields), [])
+        empty = Decoded(no_revisions(fields), [])
 
         def sided(schema: Any) -> Read:
-            if connector and says_nothing(schema):
+            if connector and is_control_schema(schema):
                 return lambda bodies: Decoded(empty.frame, [], passed=len(bodies))
-            return revisions_of(schema, fields, identity=identity, ops=ops)
+            return revision_reader(schema, fields, identity=identity, ops=ops)
 
         self.revisions = BySchema(registry, sided, empty).read
 
@@ -131,14 +144,14 @@ def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
         return _decimal(leaf, kind)
     if kind.kind.startswith("timestamp-"):
         if leaf.kind == "string" and meaning == ZONED:
-            return lambda values: parsed(values, kind)
+            return lambda values: parse(values, kind)
         if leaf.kind == "long" and is_instant(meaning):
-            return lambda values: instant(values, meaning, kind)
+            return lambda values: convert_instants(values, meaning, kind)
         return None
     if kind.kind == "date":
         return _as_it_is if leaf.kind == "int" and meaning == "date" else None
     if kind.kind == "uuid":
-        return (lambda values: parsed(values, kind)) if leaf.kind == "string" else None
+        return (lambda values: parse(values, kind)) if leaf.kind == "string" else None
     if kind.kind == "string":
         return _symbols(leaf) if leaf.kind == "enum" else _plain(leaf, {"string"})
     if meaning and leaf.kind != "string":
@@ -149,7 +162,7 @@ def conversion(leaf: Leaf, kind: FieldType) -> Convert | None:
     return _plain(leaf, {kind.kind})
 
 
-def described(leaf: Leaf) -> str:
+def type_name(leaf: Leaf) -> str:
     """Return a writer's type as text for errors."""
     digits = f"({leaf.precision},{leaf.scale})" if leaf.logical == "decimal" else ""
     return (leaf.logical or leaf.kind) + digits + (f" ({leaf.semantic})" if leaf.semantic else "")
@@ -170,7 +183,7 @@ def _symbols(leaf: Leaf) -> Convert:
 
 def _decimal(leaf: Leaf, kind: FieldType) -> Convert | None:
     if leaf.kind == VARIABLE:
-        return lambda values: rescaled(
+        return lambda values: rescale(
             values.struct.field("value"), values.struct.field("scale"), kind
         )
     if leaf.logical != "decimal" or leaf.scale > kind.scale:
@@ -180,7 +193,7 @@ def _decimal(leaf: Leaf, kind: FieldType) -> Convert | None:
         return None
     if known and leaf.scale == kind.scale:
         return _as_it_is
-    return lambda values: rescaled(
+    return lambda values: rescale(
         values, pl.Series([leaf.scale]).new_from_index(0, len(values)), kind
     )
 
@@ -188,14 +201,14 @@ def _decimal(leaf: Leaf, kind: FieldType) -> Convert | None:
 SIDES = ("before", "after")
 
 Read = Callable[[Sequence[bytes]], Decoded]
-Take = Callable[[Made, pl.DataFrame], None]
+AddColumn = Callable[[ColumnBuilder, pl.DataFrame], None]
 
 
 class WriterSchemaError(ErrataError):
     """A writer's schema lacks what the source declares."""
 
 
-def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
+def tuple_reader(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> Read:
     """Return the reader of one writer's tuples, one column per field.
 
     Args:
@@ -209,16 +222,16 @@ def tuples_of(schema: Any, fields: Fields, *, missing: Collection[str] = ()) -> 
     """
     decoder = Decoder(schema, wanted=set(fields))
     leaves = _leaves(decoder.layout)
-    takes = [
-        _take(name, name, kind, leaves, may_miss=kind.optional or name in missing)
+    adders = [
+        _field_adder(name, name, kind, leaves, may_miss=kind.optional or name in missing)
         for name, kind in fields.items()
     ]
     if not leaves:
         raise WriterSchemaError(f"needs some of {', '.join(fields)}, found none of them")
-    return lambda bodies: _made(decoder.decode_each(bodies), takes)
+    return lambda bodies: _decoded(decoder.decode_each(bodies), adders)
 
 
-def revisions_of(
+def revision_reader(
     schema: Any, fields: Fields, *, identity: Collection[str], ops: Mapping[str, int]
 ) -> Read:
     """Return the reader of one writer's revisions: op as a code, and both sides.
@@ -241,28 +254,30 @@ def revisions_of(
     sides = {part.name: part for part in decoder.layout if isinstance(part, Nested)}
     if "after" not in sides and "message" not in _names(schema):
         raise WriterSchemaError("needs a record field 'after', found none")
-    takes = [_has(side, sides.get(side)) for side in SIDES]
+    adders = [_presence_adder(side, sides.get(side)) for side in SIDES]
     for side in SIDES:
         leaves = _leaves(sides[side].leaves) if side in sides else {}
         for name, kind in fields.items():
-            asked = side in sides and (side == "after" or name in identity)
+            is_required = side in sides and (side == "after" or name in identity)
             column = f"{side}.{name}"
-            takes.append(_take(name, column, kind, leaves, may_miss=kind.optional or not asked))
+            adders.append(
+                _field_adder(name, column, kind, leaves, may_miss=kind.optional or not is_required)
+            )
 
     codes = pl.Series([ops.get(symbol) for symbol in op.symbols], dtype=pl.UInt8)
 
-    def take_op(made: Made, frame: pl.DataFrame) -> None:
-        told = frame["op"]
-        made.columns["op"] = (
-            told.replace_strict(ops, default=None, return_dtype=pl.UInt8)
+    def add_op(builder: ColumnBuilder, frame: pl.DataFrame) -> None:
+        ops_read = frame["op"]
+        builder.columns["op"] = (
+            ops_read.replace_strict(ops, default=None, return_dtype=pl.UInt8)
             if codes.is_empty()
-            else codes.gather(told)
+            else codes.gather(ops_read)
         )
 
-    return lambda bodies: _made(decoder.decode_each(bodies), [take_op, *takes])
+    return lambda bodies: _decoded(decoder.decode_each(bodies), [add_op, *adders])
 
 
-def says_nothing(schema: Any) -> bool:
+def is_control_schema(schema: Any) -> bool:
     """Whether a writer's records are Debezium's heartbeats or transaction boundaries."""
     names = _names(schema)
     return names == {"ts_ms"} or (names >= {"status", "id"} and not names & {"op", *SIDES})
@@ -278,47 +293,49 @@ def _leaves(layout: Sequence[object]) -> dict[str, Leaf]:
     return {part.name: part for part in layout if isinstance(part, Leaf)}
 
 
-def _made(found: decode.Decoded, takes: Sequence[Take]) -> Decoded:
-    made = Made()
-    for take in takes:
-        take(made, found.frame)
-    done = made.decoded(found.good)
-    refused = [Refusal(row, UNDECODABLE, why) for row, why in found.bad]
-    return replace(done, refused=refused + done.refused) if refused else done
+def _decoded(decoded: decode.Decoded, adders: Sequence[AddColumn]) -> Decoded:
+    builder = ColumnBuilder()
+    for add in adders:
+        add(builder, decoded.frame)
+    batch = builder.decoded(decoded.good)
+    refused = [Refusal(row, UNDECODABLE, reason) for row, reason in decoded.bad]
+    return replace(batch, refused=refused + batch.refused) if refused else batch
 
 
-def _take(
+def _field_adder(
     name: str, column: str, kind: FieldType, leaves: dict[str, Leaf], *, may_miss: bool
-) -> Take:
+) -> AddColumn:
     """Return the function that adds the column of a declared field."""
     leaf = leaves.get(column)
     if leaf is None:
         if not may_miss:
             place = column.removesuffix(name).strip(".")
             raise WriterSchemaError(f"missing field {name!r}" + (f" in {place!r}" if place else ""))
-        return lambda made, frame: made.add_constant(column, None, kind.dtype, frame.height)
+        return lambda builder, frame: builder.add_constant(column, None, kind.dtype, frame.height)
     convert = conversion(leaf, kind)
     if convert is None:
-        raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {described(leaf)}")
+        raise WriterSchemaError(f"field {name!r} needs {kind.required}, found {type_name(leaf)}")
 
-    def take(made: Made, frame: pl.DataFrame) -> None:
-        given = frame[column]
-        values = convert(given)
-        shown = given.struct.field("value") if isinstance(given.dtype, pl.Struct) else given
-        made.columns[column] = made.checked(name, values, given=shown, kind=kind)
+    def add(builder: ColumnBuilder, frame: pl.DataFrame) -> None:
+        original = frame[column]
+        values = convert(original)
+        shown = (
+            original.struct.field("value") if isinstance(original.dtype, pl.Struct) else original
+        )
+        builder.columns[column] = builder.checked(name, values, original=shown, kind=kind)
 
-    return take
+    return add
 
 
-def _has(side: str, part: Nested | None) -> Take:
+def _presence_adder(side: str, part: Nested | None) -> AddColumn:
     """Return the function that adds the column ``has_<side>``."""
     column = f"has_{side}"
     if part is None or part.null_at is None:
-        return lambda made, frame: made.add_constant(
+        return lambda builder, frame: builder.add_constant(
             column, part is not None, pl.Boolean, frame.height
         )
 
-    def take(made: Made, frame: pl.DataFrame) -> None:
-        made.columns[column] = frame[side]
+    def add(builder: ColumnBuilder, frame: pl.DataFrame) -> None:
+        builder.columns[column] = frame[side]
 
-    return take
+    return add

@@ -3,7 +3,7 @@
 A decoded batch is a frame with ``__row`` (row number in the batch), ``op``, both sides of the
 declared fields, ``has_before`` (the record states its original) and ``has_after``. A record that
 fails a check is refused, with the reason of the first failed check. A format builds the columns
-(`Made`) and gives an envelope a reader of tuples and one of revisions.
+(`ColumnBuilder`) and gives an envelope a reader of tuples and one of revisions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Decoded:
     Args:
         frame: A row for each decoded record, in order; ``__row`` is its row in the batch.
         refused: The refused records.
-        passed: Number of skipped records, which concern no tuple.
+        passed: Number of skipped records, which describe no tuple.
         absent: Rows in the batch of records whose value is null.
     """
 
@@ -72,7 +72,7 @@ class Decoded:
     passed: int = 0
     absent: tuple[int, ...] = ()
 
-    def placed(self, rows: npt.NDArray[np.int64]) -> Decoded:
+    def with_rows(self, rows: npt.NDArray[np.int64]) -> Decoded:
         """Return the batch with row numbers mapped through `rows`, which has one for each row."""
         places = pl.Series(rows, dtype=pl.Int64).gather(self.frame[ROW])
         return replace(
@@ -83,7 +83,7 @@ class Decoded:
         )
 
 
-def joined(parts: Sequence[Decoded]) -> Decoded:
+def join_parts(parts: Sequence[Decoded]) -> Decoded:
     """Join parts of one batch; there must be at least one."""
     if len(parts) == 1:
         return parts[0]
@@ -102,12 +102,12 @@ def columns(fields: Fields) -> dict[str, type[pl.DataType]]:
     return {ROW: pl.Int64, **frames.schema(fields), **sides}
 
 
-def nothing(fields: Fields) -> pl.DataFrame:
+def no_revisions(fields: Fields) -> pl.DataFrame:
     """Return a decoded batch of no records."""
     return pl.DataFrame(schema=columns(fields))
 
 
-def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
+def with_all_columns(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
     """Return a batch of revisions with all columns; missing ones become null or false."""
     lacking = [
         pl.lit(False if name in ("has_before", "has_after") else None, kind).alias(name)
@@ -117,20 +117,20 @@ def completed(fields: Fields, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(*lacking).select(list(columns(fields)))
 
 
-def valued(
+def split_nulls(
     values: Sequence[bytes | None],
 ) -> tuple[npt.NDArray[np.int64], list[bytes], list[int]]:
     """Return the row numbers of the values that are not None, the values, and the other rows.
 
     Example:
-        >>> valued([b"a", None])
+        >>> split_nulls([b"a", None])
         (array([0]), [b'a'], [1])
     """
-    found = [value for value in values if value is not None]
-    if len(found) == len(values):
-        return np.arange(len(values)), found, []
-    there = np.fromiter(map(is_not, values, repeat(None)), np.bool_, len(values))
-    return np.flatnonzero(there), found, np.flatnonzero(~there).tolist()
+    present = [value for value in values if value is not None]
+    if len(present) == len(values):
+        return np.arange(len(values)), present, []
+    is_present = np.fromiter(map(is_not, values, repeat(None)), np.bool_, len(values))
+    return np.flatnonzero(is_present), present, np.flatnonzero(~is_present).tolist()
 
 
 def no_tuples(fields: Fields) -> pl.DataFrame:
@@ -173,13 +173,13 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     first = pl.coalesce(
         [pl.when(bad.fill_null(False)).then(number) for number, (_, _, bad) in enumerate(faults)]
     )
-    judged = frame.with_columns(first.alias("__fault"))
-    bad = judged.filter(pl.col("__fault").is_not_null())
+    checked = frame.with_columns(first.alias("__fault"))
+    bad = checked.filter(pl.col("__fault").is_not_null())
     refused = [
         Refusal(row, faults[fault][0], faults[fault][1])
         for row, fault in bad.select(ROW, "__fault").iter_rows()
     ]
-    good = judged.filter(pl.col("__fault").is_null()) if refused else judged
+    good = checked.filter(pl.col("__fault").is_null()) if refused else checked
     # null out sides that the op does not have
     sides = [
         pl.when(op != frames.INSERT).then(pl.col(frames.BEFORE + n)).alias(frames.BEFORE + n)
@@ -197,12 +197,12 @@ _SHOWN = 60
 
 
 @dataclass
-class Made:
+class ColumnBuilder:
     """The columns built so far from the records of a batch.
 
     Args:
         columns: By name, all of one height.
-        faults: By row in these columns.
+        faults: Text by row in these columns.
     """
 
     columns: dict[str, pl.Series] = field(default_factory=dict)
@@ -217,9 +217,9 @@ class Made:
     def checked(
         self,
         name: str,
-        made: pl.Series,
+        converted: pl.Series,
         *,
-        given: pl.Series,
+        original: pl.Series,
         kind: FieldType,
         places: npt.NDArray[np.int64] | None = None,
         hint: str = "",
@@ -228,20 +228,20 @@ class Made:
 
         Args:
             name: Name of the field, for the fault.
-            made: The converted values, null where conversion failed.
-            given: The original values.
+            converted: The converted values, null where conversion failed.
+            original: The original values.
             kind: The declared type.
-            places: The row of each value, if not all records have one.
+            places: The row of each value; None if every record has one.
             hint: Text to add to the fault.
         """
-        if made.null_count() > given.null_count():
-            for i in (made.is_null() & given.is_not_null()).arg_true().to_list():
-                found = str(given[i])[:_SHOWN]
+        if converted.null_count() > original.null_count():
+            for i in (converted.is_null() & original.is_not_null()).arg_true().to_list():
+                shown = str(original[i])[:_SHOWN]
                 place = i if places is None else int(places[i])
                 self.faults.setdefault(
-                    place, f"{name!r} needs {kind.required}, found {found}{hint}"
+                    place, f"{name!r} needs {kind.required}, found {shown}{hint}"
                 )
-        return made
+        return converted
 
     def decoded(self, rows: npt.NDArray[np.int64], **more: pl.Series) -> Decoded:
         """Return the good records and the refused ones.
@@ -255,7 +255,7 @@ class Made:
             return Decoded(frame, [])
         good = np.ones(len(rows), np.bool_)
         good[list(self.faults)] = False
-        refused = [Refusal(int(rows[i]), UNDECODABLE, why) for i, why in self.faults.items()]
+        refused = [Refusal(int(rows[i]), UNDECODABLE, reason) for i, reason in self.faults.items()]
         return Decoded(frame.filter(pl.Series(good)), refused)
 
 

@@ -44,7 +44,7 @@ def is_instant(meaning: str) -> bool:
     return meaning in _NANOS_PER
 
 
-def instant(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
+def convert_instants(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
     """Convert instants to the unit of a type, truncating; null beyond the year 9999.
 
     Args:
@@ -53,14 +53,15 @@ def instant(values: pl.Series, meaning: str, kind: FieldType) -> pl.Series:
         kind: A timestamp type.
 
     Example:
-        >>> instant(pl.Series([1_999]), "timestamp-micros", FieldType("timestamp-millis")).to_list()
+        >>> kind = FieldType("timestamp-millis")
+        >>> convert_instants(pl.Series([1_999]), "timestamp-micros", kind).to_list()
         [1]
     """
-    given, wanted = _NANOS_PER[meaning], _NANOS_PER[kind.kind]
-    if given <= wanted:
-        return values // (wanted // given) if given < wanted else values
+    source_nanos, target_nanos = _NANOS_PER[meaning], _NANOS_PER[kind.kind]
+    if source_nanos <= target_nanos:
+        return values // (target_nanos // source_nanos) if source_nanos < target_nanos else values
     fits = values.is_between(-_MOST_MS, _MOST_MS)
-    return values.zip_with(fits.fill_null(False), values.clear(1)) * (given // wanted)
+    return values.zip_with(fits.fill_null(False), values.clear(1)) * (source_nanos // target_nanos)
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def _block(schema: Any, depth: int = 0) -> Block:
 
 
 def _list(schema: Any, name: str) -> list[dict[str, Any]]:
-    found = schema.get(name) if isinstance(schema, dict) else None
-    return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+    parts = schema.get(name) if isinstance(schema, dict) else None
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 def _scale(parameters: Any) -> int:

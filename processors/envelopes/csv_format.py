@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from errata.processors.envelopes.batch import Decoded, Made, Refusal
-from errata.processors.envelopes.texts import decoded, parsed
+from errata.processors.envelopes.batch import ColumnBuilder, Decoded, Refusal
+from errata.processors.envelopes.texts import decode_utf8, parse
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.fields import Fields
 
@@ -39,21 +39,23 @@ class CsvFormat:
 
     def tuples(self, values: Sequence[bytes]) -> Decoded:
         """Return the decoded lines and the refused ones."""
-        lines = decoded(pl.Series(values, dtype=pl.Binary))
+        lines = decode_utf8(pl.Series(values, dtype=pl.Binary))
         lines = lines.str.strip_suffix("\n").str.strip_suffix("\r")
         good = (lines.str.contains(self._line) & (lines != "")).fill_null(False)
         rows = good.arg_true().to_numpy()
         need = f"not UTF-8, or no line of {len(self.fields)} well-formed cells"
         refused = [Refusal(row, UNDECODABLE, need) for row in (~good).arg_true().to_list()]
-        made = Made()
+        builder = ColumnBuilder()
         cells = _cells(lines.filter(good), list(self.fields))
         for name, kind in self.fields.items():
-            given = cells[name]
+            original = cells[name]
             if kind.kind not in ("string", "bytes"):  # others: a quoted empty cell is null
-                given = given.zip_with((given != "").fill_null(False), given.clear(1))
-            made.columns[name] = made.checked(name, parsed(given, kind), given=given, kind=kind)
-        done = made.decoded(rows)
-        return Decoded(done.frame, refused + done.refused)
+                original = original.zip_with((original != "").fill_null(False), original.clear(1))
+            builder.columns[name] = builder.checked(
+                name, parse(original, kind), original=original, kind=kind
+            )
+        batch = builder.decoded(rows)
+        return Decoded(batch.frame, refused + batch.refused)
 
 
 def _cells(lines: pl.Series, names: list[str]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.envelopes.batch import ROW, Batch, Decoded, Refusal, Revisions, valued
+from errata.processors.envelopes.batch import ROW, Batch, Decoded, Refusal, Revisions, split_nulls
 from errata.processors.envelopes.keys import Keys
 from errata.processors.envelopes.upsert import identities
 from errata.processors.wire.dead_letter import TRUNCATE
@@ -23,9 +23,9 @@ CODES = {
     "m": _MESSAGE,
     "t": _TRUNCATED,
 }
-_TOLD = (
-    "the table was truncated, but which tuples that took is not told: the arc keeps them; "
-    "delete them one by one, or start anew under another source name"
+_TRUNCATED_DETAIL = (
+    "the table was truncated, but the event does not name the deleted tuples: the arc keeps them; "
+    "delete them one by one, or declare the source again under another name"
 )
 
 
@@ -54,31 +54,33 @@ class Debezium:
         A ``before`` with the key alone, as databases send by default, is no original: it has no
         values to compare with the arc's.
         """
-        rows, values, void = valued(batch.values)
-        found = self.revisions(values).placed(rows)
-        passed = found.passed + len(void) + len(found.absent)
-        frame, refused = found.frame, found.refused
+        rows, values, absent = split_nulls(batch.values)
+        decoded = self.revisions(values).with_rows(rows)
+        passed = decoded.passed + len(absent) + len(decoded.absent)
+        frame, refused = decoded.frame, decoded.refused
         truncated = frame.filter(pl.col("op") == _TRUNCATED)[ROW].to_list()
-        refused = refused + [Refusal(row, TRUNCATE, _TOLD) for row in truncated]
+        refused = refused + [Refusal(row, TRUNCATE, _TRUNCATED_DETAIL) for row in truncated]
         kept = frame.filter(~pl.col("op").is_in([_MESSAGE, _TRUNCATED]).fill_null(False))
         passed += frame.height - kept.height - len(truncated)
-        frame = kept.with_columns(self._tells_original().alias("has_before"))
+        frame = kept.with_columns(self._has_original().alias("has_before"))
         nameless = (pl.col("op") == DELETE) & pl.any_horizontal(
             pl.col(BEFORE + name).is_null() for name in self.identity
         )
-        lacking = frame.filter(nameless)[ROW].to_list()
-        if lacking:
-            told = identities(self.keys, lacking, batch.keys)
-            frame = frame.join(told.frame, on=ROW, how="left", maintain_order="left")
+        incomplete = frame.filter(nameless)[ROW].to_list()
+        if incomplete:
+            from_keys = identities(self.keys, incomplete, batch.keys)
+            frame = frame.join(from_keys.frame, on=ROW, how="left", maintain_order="left")
             frame = frame.with_columns(
                 pl.coalesce(BEFORE + name, name).alias(BEFORE + name) for name in self.identity
             ).drop(self.identity)
-            bad = [refusal.row for refusal in told.refused]
+            bad = [refusal.row for refusal in from_keys.refused]
             frame = frame.filter(~pl.col(ROW).is_in(bad))
-            refused = refused + told.refused
+            refused = refused + from_keys.refused
         return Decoded(frame, refused, passed)
 
-    def _tells_original(self) -> pl.Expr:
-        told = [pl.col(BEFORE + n).is_not_null() for n in self.fields if n not in self.identity]
+    def _has_original(self) -> pl.Expr:
+        has_values = [
+            pl.col(BEFORE + n).is_not_null() for n in self.fields if n not in self.identity
+        ]
         moved = [pl.col(BEFORE + n) != pl.col(AFTER + n) for n in self.identity]  # null if absent
-        return pl.col("has_before") & pl.any_horizontal(*told, *moved).fill_null(False)
+        return pl.col("has_before") & pl.any_horizontal(*has_values, *moved).fill_null(False)

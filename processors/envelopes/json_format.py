@@ -25,15 +25,21 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from errata.processors.envelopes.batch import (
     ROW,
+    ColumnBuilder,
     Decoded,
-    Made,
     Refusal,
-    joined,
+    join_parts,
+    no_revisions,
     no_tuples,
-    nothing,
 )
-from errata.processors.envelopes.connect import DECIMAL, VARIABLE, Block, instant, is_instant
-from errata.processors.envelopes.texts import decoded, parsed, rescaled
+from errata.processors.envelopes.connect import (
+    DECIMAL,
+    VARIABLE,
+    Block,
+    convert_instants,
+    is_instant,
+)
+from errata.processors.envelopes.texts import decode_utf8, parse, rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.decode import unscaled
 from errata.schemas.fields import Fields, FieldType
@@ -70,7 +76,7 @@ class JsonFormat:
     def __init__(self, fields: Fields, *, ops: Mapping[str, int], connector: bool = False) -> None:
         self.tuples = ByBlock(partial(TupleReader, fields), no_tuples(fields)).read
         sided = partial(RevisionReader, fields, ops=ops, connector=connector)
-        self.revisions = ByBlock(sided, nothing(fields)).read
+        self.revisions = ByBlock(sided, no_revisions(fields)).read
 
 
 @dataclass
@@ -78,7 +84,7 @@ class ByBlock:
     """Reads records, with one reader per schema block.
 
     Args:
-        reader: Makes the reader of a block.
+        reader: Returns the reader of a block.
         empty: The result for no records.
     """
 
@@ -92,25 +98,25 @@ class ByBlock:
         if not wrapped.any():
             return self._reader(b"").read(values)
         rows = wrapped.arg_true().to_numpy()
-        found, good, _ = decoded_each(_unwrap, [values[row] for row in rows.tolist()])
+        envelopes, good, _ = decoded_each(_unwrap, [values[row] for row in rows.tolist()])
         rows = rows[good]
-        blocks = list(map(bytes, map(attrgetter("schema"), found)))
-        payloads = list(map(bytes, map(attrgetter("payload"), found)))
-        void = np.fromiter(map(b"null".__eq__, payloads), np.bool_, len(payloads))
-        parts = [Decoded(self.empty, [], absent=tuple(rows[void].tolist()))]
+        blocks = list(map(bytes, map(attrgetter("schema"), envelopes)))
+        payloads = list(map(bytes, map(attrgetter("payload"), envelopes)))
+        is_null = np.fromiter(map(b"null".__eq__, payloads), np.bool_, len(payloads))
+        parts = [Decoded(self.empty, [], absent=tuple(rows[is_null].tolist()))]
         numbers = {block: number for number, block in enumerate(dict.fromkeys(blocks))}
-        of = np.fromiter(map(numbers.__getitem__, blocks), np.int64, len(blocks))
+        block_numbers = np.fromiter(map(numbers.__getitem__, blocks), np.int64, len(blocks))
         for block, number in numbers.items():
-            own = np.flatnonzero((of == number) & ~void)
-            texts = [payloads[i] for i in own.tolist()]
-            parts.append(self._reader(block).read(texts).placed(rows[own]))
+            indexes = np.flatnonzero((block_numbers == number) & ~is_null)
+            texts = [payloads[i] for i in indexes.tolist()]
+            parts.append(self._reader(block).read(texts).with_rows(rows[indexes]))
         others = np.ones(len(values), np.bool_)
         others[rows] = False
         plain = np.flatnonzero(others)
         if len(plain):
             texts = [values[row] for row in plain.tolist()]
-            parts.append(self._reader(b"").read(texts).placed(plain))
-        return joined(parts)
+            parts.append(self._reader(b"").read(texts).with_rows(plain))
+        return join_parts(parts)
 
     def _reader(self, block: bytes) -> Reader:
         if block not in self.readers:
@@ -122,7 +128,7 @@ class ByBlock:
 
 Places = npt.NDArray[np.int64]
 
-_HELD: dict[str, Any] = {
+_CHECKED_TYPES: dict[str, Any] = {
     "string": str,
     "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
     "long": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
@@ -133,11 +139,11 @@ _HELD: dict[str, Any] = {
 """Types that msgspec checks; of all other types it passes on the text."""
 
 _NONE = {UNSET: None}
-_HINT = "; base64 of a decimal is read only with a schema block that tells its scale"
+_HINT = "; base64 of a decimal is read only with a schema block that gives its scale"
 
 
 class VariableScale(msgspec.Struct, eq=False, gc=False):
-    """Debezium's decimal with a scale of its own."""
+    """Debezium's decimal, whose scale differs by value."""
 
     scale: Annotated[int, Meta(ge=-1000, le=1000)]
     value: bytes
@@ -148,92 +154,94 @@ class JsonTuples:
 
     Args:
         fields: The declared fields; others are skipped.
-        block: The schema block in front of the objects; an empty one if there is none.
+        block: The schema block in front of the objects; empty if there is none.
     """
 
     def __init__(self, fields: Fields, block: Block) -> None:
         self.fields, self.block = fields, block
         self.meanings = {name: block.meanings.get(name, "") for name in fields}
-        held = {name: self._held(name, kind) for name, kind in fields.items()}
-        self.raw = {name for name, kept in held.items() if kept is Raw}
+        types = {name: self._attribute_type(name, kind) for name, kind in fields.items()}
+        self.raw = {name for name, attribute in types.items() if attribute is Raw}
         attributes = [
-            (name, Raw, Raw()) if name in self.raw else (name, kept | None | UnsetType, UNSET)
-            for name, kept in held.items()
+            (name, Raw, Raw()) if name in self.raw else (name, attribute | None | UnsetType, UNSET)
+            for name, attribute in types.items()
         ]
         self.struct: Any = msgspec.defstruct("Tuple", attributes, gc=False, eq=False)
 
-    def _held(self, name: str, kind: FieldType) -> Any:
-        return VariableScale if self.meanings[name] == VARIABLE else _HELD.get(kind.kind, Raw)
+    def _attribute_type(self, name: str, kind: FieldType) -> Any:
+        return (
+            VariableScale if self.meanings[name] == VARIABLE else _CHECKED_TYPES.get(kind.kind, Raw)
+        )
 
     def columns(
-        self, made: Made, found: Sequence[Any], places: Places, *, prefix: str = ""
+        self, builder: ColumnBuilder, structs: Sequence[Any], places: Places, *, prefix: str = ""
     ) -> tuple[dict[str, pl.Series], int]:
         """Return a column for each field, and the total number of fields in all objects.
 
         Args:
-            made: Collects faults.
-            found: The structs.
+            builder: Collects faults.
+            structs: The structs.
             places: The row of each struct.
             prefix: Prefix of the columns' names.
         """
-        if not len(found):
+        if not len(structs):
             return {prefix + n: pl.Series([], dtype=k.dtype) for n, k in self.fields.items()}, 0
-        columns, there = {}, 0
+        columns, field_count = {}, 0
         for name, kind in self.fields.items():
-            values = list(map(attrgetter(name), found))
+            values = list(map(attrgetter(name), structs))
             if name in self.raw:
                 pieces = pl.Series(list(map(bytes, values)), dtype=pl.Binary)
-                there += int((pieces.bin.size() > 0).sum())
-                given, column, hint = self._of_texts(name, kind, pieces)
+                field_count += int((pieces.bin.size() > 0).sum())
+                original, column, hint = self._of_texts(name, kind, pieces)
             else:
                 missing = values.count(UNSET)
-                there += len(values) - missing
+                field_count += len(values) - missing
                 if missing:
                     values = list(map(_NONE.get, values, values))
-                given, column, hint = self._of_values(name, kind, values)
-            columns[prefix + name] = made.checked(
-                name, column, given=given, kind=kind, places=places, hint=hint
+                original, column, hint = self._of_values(name, kind, values)
+            columns[prefix + name] = builder.checked(
+                name, column, original=original, kind=kind, places=places, hint=hint
             )
-        return columns, there
+        return columns, field_count
 
     def _of_values(
         self, name: str, kind: FieldType, values: list[Any]
     ) -> tuple[pl.Series, pl.Series, str]:
         if self.meanings[name] == VARIABLE:
-            found = [(None, None) if v is None else (v.scale, v.value) for v in values]
-            given = pl.Series([value for _, value in found], dtype=pl.Binary)
-            scales = pl.Series([scale for scale, _ in found], dtype=pl.Int64)
-            return given, rescaled(_unscaled(given), scales, kind), ""
+            pairs = [(None, None) if v is None else (v.scale, v.value) for v in values]
+            original = pl.Series([value for _, value in pairs], dtype=pl.Binary)
+            scales = pl.Series([scale for scale, _ in pairs], dtype=pl.Int64)
+            return original, rescale(_unscaled(original), scales, kind), ""
         if kind.kind != "float":
-            given = pl.Series(values, dtype=kind.dtype)
-            return given, given, ""
-        given = pl.Series(values, dtype=pl.Float64)
-        column = given.cast(pl.Float32)
-        return given, column.zip_with(column.is_finite().fill_null(False), column.clear(1)), ""
+            original = pl.Series(values, dtype=kind.dtype)
+            return original, original, ""
+        original = pl.Series(values, dtype=pl.Float64)
+        column = original.cast(pl.Float32)
+        return original, column.zip_with(column.is_finite().fill_null(False), column.clear(1)), ""
 
     def _of_texts(
         self, name: str, kind: FieldType, pieces: pl.Series
     ) -> tuple[pl.Series, pl.Series, str]:
         """Parse pieces of JSON (numbers, texts, null); return them, their values, and a hint."""
-        given = decoded(pieces).fill_null("\ufffd")  # not UTF-8: matches no type
-        null = given.is_in(["null", ""])
+        original = decode_utf8(pieces).fill_null("\ufffd")  # not UTF-8: matches no type
+        null = original.is_in(["null", ""])
         if null.any():
-            given = given.zip_with(~null, given.clear(1))
-        quoted, texts = given.str.starts_with('"'), given
+            original = original.zip_with(~null, original.clear(1))
+        quoted, texts = original.str.starts_with('"'), original
         if quoted.any():
-            texts = given.str.strip_prefix('"').str.strip_suffix('"')
+            texts = original.str.strip_prefix('"').str.strip_suffix('"')
             texts = texts.str.replace_all("\\/", "/", literal=True)
         meaning = self.meanings[name]
         if kind.kind == "decimal" and meaning == DECIMAL:
             coded = texts.zip_with(quoted.fill_null(False), texts.clear(1))
             scale = pl.Series([self.block.scales[name]]).new_from_index(0, len(texts))
-            column = rescaled(_unscaled(parsed(coded, FieldType("bytes"))), scale, kind)
-            return given, column.zip_with(coded.is_not_null(), parsed(texts, kind)), ""
+            column = rescale(_unscaled(parse(coded, FieldType("bytes"))), scale, kind)
+            return original, column.zip_with(coded.is_not_null(), parse(texts, kind)), ""
         if kind.kind.startswith("timestamp-") and is_instant(meaning):
-            counted = parsed(texts, FieldType("long"))
-            return given, instant(counted, meaning, kind), f", which is a {meaning}"
+            counted = parse(texts, FieldType("long"))
+            return original, convert_instants(counted, meaning, kind), f", which is a {meaning}"
         hint = _HINT if kind.kind == "decimal" and quoted.any() else ""
-        return given, parsed(texts, kind), hint
+        return original, parse(texts, kind), hint
 
 
 def _unscaled(binary: pl.Series) -> pl.Series:
@@ -259,16 +267,20 @@ class TupleReader:
     def __init__(self, fields: Fields, block: Block) -> None:
         self.tuples = JsonTuples(fields, block)
         self.decode = msgspec.json.Decoder(self.tuples.struct).decode
-        self.once = Once(fields)
+        self.duplicates = DuplicateFields(fields)
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
         """Return the decoded objects and the refused ones."""
-        found, rows, refused = decoded_each(self.decode, texts)
-        made = Made()
-        made.columns, there = self.tuples.columns(made, found, np.arange(len(found)))
-        self.once.check(made, [texts[row] for row in rows.tolist()] if refused else texts, there)
-        done = made.decoded(rows)
-        return replace(done, refused=refused + done.refused)
+        structs, rows, refused = decoded_each(self.decode, texts)
+        builder = ColumnBuilder()
+        builder.columns, field_count = self.tuples.columns(
+            builder, structs, np.arange(len(structs))
+        )
+        self.duplicates.check(
+            builder, [texts[row] for row in rows.tolist()] if refused else texts, field_count
+        )
+        batch = builder.decoded(rows)
+        return replace(batch, refused=refused + batch.refused)
 
 
 class RevisionReader:
@@ -291,39 +303,39 @@ class RevisionReader:
         attributes = [("op", str | None | UnsetType, UNSET), *((n, side, UNSET) for n in SIDES)]
         whole: Any = msgspec.defstruct("Revision", attributes, gc=False, eq=False)
         self.decode = msgspec.json.Decoder(whole).decode
-        self.once = Once(["op", *SIDES, *fields])
+        self.duplicates = DuplicateFields(["op", *SIDES, *fields])
 
     def read(self, texts: Sequence[bytes]) -> Decoded:
         """Return the decoded objects and the refused ones."""
-        found, rows, refused = decoded_each(self.decode, texts)
-        made, passed = Made(), 0
-        ops = list(map(attrgetter("op"), found))
-        there = len(ops) - ops.count(UNSET)
-        made.columns["op"] = pl.Series(list(map(self.ops.get, ops)), dtype=pl.UInt8)
+        structs, rows, refused = decoded_each(self.decode, texts)
+        builder, passed = ColumnBuilder(), 0
+        ops = list(map(attrgetter("op"), structs))
+        field_count = len(ops) - ops.count(UNSET)
+        builder.columns["op"] = pl.Series(list(map(self.ops.get, ops)), dtype=pl.UInt8)
         for name in SIDES:
-            sides = list(map(attrgetter(name), found))
-            there += len(sides) - sides.count(UNSET)
+            sides = list(map(attrgetter(name), structs))
+            field_count += len(sides) - sides.count(UNSET)
             has = np.fromiter(map(is_, map(type, sides), repeat(self.tuples.struct)), np.bool_)
             places = np.flatnonzero(has)
             present = [sides[i] for i in places.tolist()] if len(places) < len(sides) else sides
-            columns, inside = self.tuples.columns(made, present, places, prefix=f"{name}.")
-            there += inside
-            made.columns[f"has_{name}"] = pl.Series(has, dtype=pl.Boolean)
-            made.columns |= _spread(columns, has, places)
+            columns, inside = self.tuples.columns(builder, present, places, prefix=f"{name}.")
+            field_count += inside
+            builder.columns[f"has_{name}"] = pl.Series(has, dtype=pl.Boolean)
+            builder.columns |= _spread(columns, has, places)
         kept = [texts[row] for row in rows.tolist()] if refused else texts
-        self.once.check(made, kept, there)
-        done = made.decoded(rows)
-        frame = done.frame
+        self.duplicates.check(builder, kept, field_count)
+        batch = builder.decoded(rows)
+        frame = batch.frame
         if self.connector and frame["op"].null_count():
-            silent = frame.filter(
+            control = frame.filter(
                 pl.col("op").is_null() & ~pl.col("has_before") & ~pl.col("has_after")
             )[ROW].to_list()
-            silent = [row for row in silent if says_nothing(texts[row])]
-            frame, passed = frame.filter(~pl.col(ROW).is_in(silent)), len(silent)
-        return Decoded(frame, refused + done.refused, passed)
+            control = [row for row in control if is_control_record(texts[row])]
+            frame, passed = frame.filter(~pl.col(ROW).is_in(control)), len(control)
+        return Decoded(frame, refused + batch.refused, passed)
 
 
-class Once:
+class DuplicateFields:
     """Finds objects that have a field twice, even with escapes in its name.
 
     It counts field names in the texts and fields in the structs. Only if the counts differ does it
@@ -337,34 +349,34 @@ class Once:
         self.names = frozenset(names)
         self._pattern = rf'(?:"(?:{"|".join(map(re.escape, names))})|\\u[^"]*)"\s*:'
 
-    def check(self, made: Made, texts: Sequence[bytes], there: int) -> None:
+    def check(self, builder: ColumnBuilder, texts: Sequence[bytes], field_count: int) -> None:
         """Note a fault for each object that has a field twice.
 
         Args:
-            made: Collects faults.
+            builder: Collects faults.
             texts: The objects.
-            there: Number of fields of all structs together.
+            field_count: Number of fields of all structs together.
         """
-        column = decoded(pl.Series(texts, dtype=pl.Binary))
-        if int(column.str.count_matches(self._pattern).sum()) == there:
+        column = decode_utf8(pl.Series(texts, dtype=pl.Binary))
+        if int(column.str.count_matches(self._pattern).sum()) == field_count:
             return
         for place, text in enumerate(texts):
             fault = self._fault(text)
             if fault is not None:
-                made.faults.setdefault(place, fault)
+                builder.faults.setdefault(place, fault)
 
     def _fault(self, text: bytes) -> str | None:
-        found: list[str] = []
+        repeated: list[str] = []
 
         def pairs(members: list[tuple[str, object]]) -> None:
             named = [name for name, _ in members if name in self.names]
-            found.extend(name for name in named if named.count(name) > 1)
+            repeated.extend(name for name in named if named.count(name) > 1)
 
         try:
             json.loads(text, object_pairs_hook=pairs, parse_int=str, parse_float=str)
         except UnicodeDecodeError as error:  # in a part that no struct reads
             return f"not UTF-8: {error.reason}"
-        return f"field {found[0]!r} is there twice" if found else None
+        return f"field {repeated[0]!r} occurs twice" if repeated else None
 
 
 def decoded_each(
@@ -374,21 +386,25 @@ def decoded_each(
     try:
         return list(map(decode, texts)), np.arange(len(texts)), []
     except _BAD:  # some text is bad: decode them one by one
-        found, rows, refused = [], [], []
+        results, rows, refused = [], [], []
         for row, text in enumerate(texts):
             try:
-                found.append(decode(text))
+                results.append(decode(text))
             except _BAD as error:
-                refused.append(Refusal(row, UNDECODABLE, f"not the JSON that is needed: {error}"))
+                refused.append(
+                    Refusal(row, UNDECODABLE, f"not the JSON that the source declares: {error}")
+                )
             else:
                 rows.append(row)
-        return found, np.array(rows, np.int64), refused
+        return results, np.array(rows, np.int64), refused
 
 
-def says_nothing(text: bytes) -> bool:
+def is_control_record(text: bytes) -> bool:
     """Whether an object is Debezium's heartbeat or transaction boundary."""
-    found = msgspec.json.decode(text)
-    return set(found) == {"ts_ms"} or ("id" in found and found.get("status") in ("BEGIN", "END"))
+    members = msgspec.json.decode(text)
+    return set(members) == {"ts_ms"} or (
+        "id" in members and members.get("status") in ("BEGIN", "END")
+    )
 
 
 def _spread(

@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.processors.envelopes.avro_format import BySchema, Read, tuples_of
-from errata.processors.envelopes.batch import ROW, Decoded, Made, Refusal, joined, no_tuples, valued
+from errata.processors.envelopes.avro_format import BySchema, Read, tuple_reader
+from errata.processors.envelopes.batch import (
+    ROW,
+    ColumnBuilder,
+    Decoded,
+    Refusal,
+    join_parts,
+    no_tuples,
+    split_nulls,
+)
 from errata.processors.envelopes.connect import Block
 from errata.processors.envelopes.json_format import ByBlock, TupleReader
-from errata.processors.envelopes.texts import decoded, parsed
+from errata.processors.envelopes.texts import decode_utf8, parse
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas import framing
 from errata.schemas.fields import FieldType
@@ -42,9 +50,9 @@ class Keys:
 
     def read(self, keys: Sequence[bytes | None]) -> Decoded:
         """Return the identities, one column per field, and refusals of keys without one."""
-        rows, there, lacking = valued(keys)
-        parts = [Decoded(self.empty, _refused(lacking, "is not there"))]
-        column = pl.Series(there, dtype=pl.Binary)
+        rows, present, without_key = split_nulls(keys)
+        parts = [Decoded(self.empty, _refused(without_key, "is missing"))]
+        column = pl.Series(present, dtype=pl.Binary)
         framed = column.bin.starts_with(b"\0") & (column.bin.size() >= framing.HEAD_BYTES)
         objects = column.bin.starts_with(b"{") | column.bin.starts_with(b'"')
         for read, chosen in (
@@ -52,28 +60,30 @@ class Keys:
             (self._json.read, objects),
             (self._plain, ~framed & ~objects),
         ):
-            own = chosen.arg_true().to_numpy()
-            if len(own):
-                parts.append(read([there[i] for i in own.tolist()]).placed(rows[own]))
-        found = joined(parts)
+            indexes = chosen.arg_true().to_numpy()
+            if len(indexes):
+                parts.append(read([present[i] for i in indexes.tolist()]).with_rows(rows[indexes]))
+        identities = join_parts(parts)
         nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
-        void = found.frame.filter(nameless)[ROW].to_list()
-        refused = _refused(found.absent, "is null") + _refused(void, "lacks a part of it")
-        return Decoded(found.frame.filter(~nameless), found.refused + refused)
+        incomplete = identities.frame.filter(nameless)[ROW].to_list()
+        refused = _refused(identities.absent, "is null") + _refused(
+            incomplete, "lacks a part of it"
+        )
+        return Decoded(identities.frame.filter(~nameless), identities.refused + refused)
 
     def _plain(self, keys: Sequence[bytes]) -> Decoded:
         if len(self.identity) > 1:
-            why = f"is neither Avro nor a JSON object with {', '.join(self.identity)}"
-            return Decoded(self.empty, _refused(range(len(keys)), why))
+            reason = f"is neither Avro nor a JSON object with {', '.join(self.identity)}"
+            return Decoded(self.empty, _refused(range(len(keys)), reason))
         ((name, kind),) = self.identity.items()
-        given, made = pl.Series(keys, dtype=pl.Binary), Made()
-        column = parsed(decoded(given), kind)
-        made.columns[name] = made.checked(name, column, given=given, kind=kind)
-        return made.decoded(np.arange(len(keys)))
+        original, builder = pl.Series(keys, dtype=pl.Binary), ColumnBuilder()
+        column = parse(decode_utf8(original), kind)
+        builder.columns[name] = builder.checked(name, column, original=original, kind=kind)
+        return builder.decoded(np.arange(len(keys)))
 
 
-def _refused(rows: Sequence[int], why: str) -> list[Refusal]:
-    return [Refusal(row, UNDECODABLE, _NEED + why) for row in rows]
+def _refused(rows: Sequence[int], reason: str) -> list[Refusal]:
+    return [Refusal(row, UNDECODABLE, _NEED + reason) for row in rows]
 
 
 def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
@@ -82,7 +92,7 @@ def _avro_key(identity: Mapping[str, FieldType], schema: Any) -> Read:
     if kind != "record" and len(identity) == 1:
         (name,) = identity
         schema = {"type": "record", "name": "Key", "fields": [{"name": name, "type": schema}]}
-    return tuples_of(schema, identity)
+    return tuple_reader(schema, identity)
 
 
 class _JsonKeys(TupleReader):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from errata.processors.envelopes.batch import Batch, Decoded, Refusal, Revisions, valued
+from errata.processors.envelopes.batch import Batch, Decoded, Refusal, Revisions, split_nulls
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.revisions import OPS
 
@@ -26,8 +26,8 @@ class Native:
 
     def decode(self, batch: Batch) -> Decoded:
         """Return the revisions of a batch; a record without a value is refused."""
-        rows, values, void = valued(batch.values)
-        found = self.revisions(values).placed(rows)
-        void += found.absent
-        refused = [Refusal(row, UNDECODABLE, "no value: a tombstone") for row in void]
-        return Decoded(found.frame, found.refused + refused)
+        rows, values, absent = split_nulls(batch.values)
+        decoded = self.revisions(values).with_rows(rows)
+        absent += decoded.absent
+        refused = [Refusal(row, UNDECODABLE, "no value: a tombstone") for row in absent]
+        return Decoded(decoded.frame, decoded.refused + refused)

@@ -22,7 +22,7 @@ from errata.topics.registry import Registry
 
 Encode = Callable[[pl.DataFrame], list[bytes]]
 
-_LETTERS = {frames.INSERT: "c", frames.REPLACE: "u", frames.DELETE: "d"}
+_OP_CODES = {frames.INSERT: "c", frames.REPLACE: "u", frames.DELETE: "d"}
 _CONNECTOR = "errata"
 _SOURCE = {"connector": "string", "name": "string", "table": "string", "epoch": "long"}
 _SOURCE_FIELDS = {n: FieldType(t) for n, t in _SOURCE.items()} | {"ts_ms": FieldType("long")}
@@ -79,25 +79,27 @@ class Outgoing:
         """Return keys and values of the records, in order; a value of None is a tombstone.
 
         Args:
-            revisions: A frame of revisions. Those that change hidden fields only give no record.
+            revisions: A frame of revisions. Those that change only hidden fields produce no record.
             epoch: Their epoch.
             time_ms: When they were emitted, ms since 1970.
         """
-        seen = visible(self.arc, revisions)
-        if seen.is_empty():
+        visible_revisions = visible(self.arc, revisions)
+        if visible_revisions.is_empty():
             return [], []
-        keys = self._keys(frames.identities(seen, self.arc.identity))
-        gone = (seen["op"] == frames.DELETE).to_numpy()
+        keys = self._keys(frames.identities(visible_revisions, self.arc.identity))
+        is_delete = (visible_revisions["op"] == frames.DELETE).to_numpy()
         if self.envelope == "upsert":
-            tuples = frames.side(seen, frames.AFTER, self.arc.visible)
-            there = seen["op"] != frames.DELETE
+            tuples = frames.side(visible_revisions, frames.AFTER, self.arc.visible)
+            is_present = visible_revisions["op"] != frames.DELETE
             values = np.full(len(keys), None, object)
-            values[~gone] = self._values(tuples.filter(there))
+            values[~is_delete] = self._values(tuples.filter(is_present))
             return keys, values.tolist()
-        made: list[bytes | None] = list(self._values(self._sided(seen, epoch, time_ms)))
-        if self.envelope == "debezium" and gone.any():
-            return _with_tombstones(keys, made, gone)
-        return keys, made
+        encoded: list[bytes | None] = list(
+            self._values(self._sided(visible_revisions, epoch, time_ms))
+        )
+        if self.envelope == "debezium" and is_delete.any():
+            return _with_tombstones(keys, encoded, is_delete)
+        return keys, encoded
 
     def _sided(self, revisions: pl.DataFrame, epoch: int, time_ms: int) -> pl.DataFrame:
         """Return revisions with the further fields of the envelope."""
@@ -107,13 +109,13 @@ class Outgoing:
         )
         if self.envelope == "native":
             return frame
-        told = {"connector": _CONNECTOR, "name": self.topic, "table": self.name, "epoch": epoch}
+        source = {"connector": _CONNECTOR, "name": self.topic, "table": self.name, "epoch": epoch}
         return frame.with_columns(
-            pl.col("op").replace_strict(_LETTERS, return_dtype=pl.String),
+            pl.col("op").replace_strict(_OP_CODES, return_dtype=pl.String),
             pl.lit(time_ms, pl.Int64).alias("ts_ms"),
             *(
-                pl.lit(of).alias(f"source.{name}")
-                for name, of in (told | {"ts_ms": time_ms}).items()
+                pl.lit(value).alias(f"source.{name}")
+                for name, value in (source | {"ts_ms": time_ms}).items()
             ),
         )
 
@@ -159,10 +161,10 @@ def _avro(schema: dict[str, Any], schema_id: int) -> Encode:
 
 
 def _with_tombstones(
-    keys: list[bytes], values: list[bytes | None], gone: np.ndarray[Any, np.dtype[np.bool_]]
+    keys: list[bytes], values: list[bytes | None], is_delete: np.ndarray[Any, np.dtype[np.bool_]]
 ) -> tuple[list[bytes], list[bytes | None]]:
     """Return records with a tombstone after each delete."""
-    times = 1 + gone.astype(np.int64)
+    times = 1 + is_delete.astype(np.int64)
     both = [np.repeat(np.array(column, object), times) for column in (keys, values)]
-    both[1][np.cumsum(times)[gone] - 1] = None
+    both[1][np.cumsum(times)[is_delete] - 1] = None
     return both[0].tolist(), both[1].tolist()

@@ -30,7 +30,7 @@ _UUID_PARTS = r"^(.{8})-?(.{4})-?(.{4})-?(.{4})-?(.{12})$"
 _PER_MICRO = {"timestamp-micros": 1, "timestamp-millis": 1000}
 
 
-def parsed(texts: pl.Series, kind: FieldType) -> pl.Series:
+def parse(texts: pl.Series, kind: FieldType) -> pl.Series:
     """Parse texts into the physical type of a field; null where a text does not fit.
 
     Numbers are written as in JSON (decimals may also have a + and leading zeros), booleans as true,
@@ -39,20 +39,20 @@ def parsed(texts: pl.Series, kind: FieldType) -> pl.Series:
     are 32 hexadecimal digits, in any case, with or without hyphens.
 
     Example:
-        >>> parsed(pl.Series(["1.50", "1.505", "-2e3"]), FieldType.parse("decimal(9,2)")).to_list()
+        >>> parse(pl.Series(["1.50", "1.505", "-2e3"]), FieldType.parse("decimal(9,2)")).to_list()
         [150, None, -200000]
-        >>> parsed(pl.Series(["1970-01-01T01:00+01:00", "5"]), FieldType("timestamp-millis")
+        >>> parse(pl.Series(["1970-01-01T01:00+01:00", "5"]), FieldType("timestamp-millis")
         ...     ).to_list()
         [0, 5]
     """
     return _READ[kind.kind](texts, kind)
 
 
-def decoded(pieces: pl.Series) -> pl.Series:
+def decode_utf8(pieces: pl.Series) -> pl.Series:
     r"""Decode bytes as UTF-8 texts; null where they are not UTF-8.
 
     Example:
-        >>> decoded(pl.Series([b"a", b"\xff"])).to_list()
+        >>> decode_utf8(pl.Series([b"a", b"\xff"])).to_list()
         ['a', None]
     """
     try:
@@ -68,7 +68,7 @@ def decoded(pieces: pl.Series) -> pl.Series:
         return pl.Series(pc.if_else(pa.array(bad), nothing, array).cast(pa.large_string()))
 
 
-def rescaled(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Series:
+def rescale(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Series:
     """Convert decimals of differing scales to unscaled integers of one type; null if not fitting.
 
     Args:
@@ -79,12 +79,12 @@ def rescaled(unscaled: pl.Series, scales: pl.Series, kind: FieldType) -> pl.Seri
     result = pl.Series([None], dtype=pl.Int128).new_from_index(0, len(unscaled))
     shifts = kind.scale - scales.cast(pl.Int64)
     for shift in shifts.drop_nulls().unique().to_list():
-        here = (shifts == shift).fill_null(False)
+        has_shift = (shifts == shift).fill_null(False)
         if abs(shift) <= MAX_PRECISION:
             moved = _shifted(unscaled, shift, kind)
         else:  # only zero fits
             moved = _where(unscaled == 0, unscaled)
-        result = moved.zip_with(here, result)
+        result = moved.zip_with(has_shift, result)
     return result
 
 
@@ -142,7 +142,7 @@ def _decimal(texts: pl.Series, kind: FieldType) -> pl.Series:
     else:
         places = pl.Series([0], dtype=pl.Int64).new_from_index(0, len(texts))
     unscaled = numbers.cast(pl.Int128, strict=False)
-    return rescaled(unscaled, places if exponents is None else places - exponents, kind)
+    return rescale(unscaled, places if exponents is None else places - exponents, kind)
 
 
 def _days(texts: pl.Series) -> pl.Series:
@@ -170,16 +170,16 @@ def _instant(texts: pl.Series, kind: FieldType) -> pl.Series:
     valid = (hour < 24) & (minute < 60) & (second < 60) & (ahead < 24) & (more < 60)
     offset = (ahead * 60 + more) * ((sign == "-").fill_null(False).cast(pl.Int64) * -2 + 1)
     total = ((days * 24 + hour) * 60 + minute - offset) * 60 + second
-    found = _where(valid, total * 1_000_000 + micros) // _PER_MICRO[kind.kind]
-    return whole.zip_with(whole.is_not_null(), found)
+    instants = _where(valid, total * 1_000_000 + micros) // _PER_MICRO[kind.kind]
+    return whole.zip_with(whole.is_not_null(), instants)
 
 
 def _uuid(texts: pl.Series, kind: FieldType) -> pl.Series:
     lower = texts.str.to_lowercase()
-    found = _where(lower.str.contains(_UUID), lower)
-    if (found.str.len_bytes() == 36).all():
-        return found
-    return found.str.replace(_UUID_PARTS, "$1-$2-$3-$4-$5")
+    uuids = _where(lower.str.contains(_UUID), lower)
+    if (uuids.str.len_bytes() == 36).all():
+        return uuids
+    return uuids.str.replace(_UUID_PARTS, "$1-$2-$3-$4-$5")
 
 
 _READ = cast(

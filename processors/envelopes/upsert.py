@@ -15,9 +15,9 @@ from errata.processors.envelopes.batch import (
     Decoded,
     Refusal,
     Tuples,
-    completed,
-    joined,
-    valued,
+    join_parts,
+    split_nulls,
+    with_all_columns,
 )
 from errata.processors.envelopes.keys import Keys
 from errata.schemas.fields import Fields
@@ -46,42 +46,44 @@ class Upsert:
         Reconciling with the arc turns inserts of known identities into replaces. Identity fields
         that the value lacks are read from the key.
         """
-        rows, values, void = valued(batch.values)
-        found = self.tuples(values).placed(rows)
-        void += found.absent
-        tuples, refused = self._named(found.frame, batch.keys)
-        parts = [Decoded(entering(self.fields, tuples), found.refused + refused)]
-        if void:
-            parts.append(deletes(self.fields, self.keys, sorted(void), batch.keys))
-        return joined(parts)
+        rows, values, absent = split_nulls(batch.values)
+        decoded = self.tuples(values).with_rows(rows)
+        absent += decoded.absent
+        tuples, refused = self._named(decoded.frame, batch.keys)
+        parts = [Decoded(entering(self.fields, tuples), decoded.refused + refused)]
+        if absent:
+            parts.append(deletes(self.fields, self.keys, sorted(absent), batch.keys))
+        return join_parts(parts)
 
     def _named(
         self, tuples: pl.DataFrame, keys: Sequence[bytes | None]
     ) -> tuple[pl.DataFrame, list[Refusal]]:
         """Return tuples with missing identity fields filled in from their keys, and refusals."""
         nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
-        lacking = tuples.filter(nameless)
-        if lacking.is_empty():
+        incomplete = tuples.filter(nameless)
+        if incomplete.is_empty():
             return tuples, []
-        told = identities(self.keys, lacking[ROW].to_list(), keys)
-        known = lacking.join(told.frame, on=ROW, how="inner", suffix="@", maintain_order="left")
-        known = known.with_columns(
+        from_keys = identities(self.keys, incomplete[ROW].to_list(), keys)
+        completed_tuples = incomplete.join(
+            from_keys.frame, on=ROW, how="inner", suffix="@", maintain_order="left"
+        )
+        completed_tuples = completed_tuples.with_columns(
             pl.coalesce(name, f"{name}@").alias(name) for name in self.identity
         )
-        both = pl.concat([tuples.filter(~nameless), known.select(tuples.columns)])
-        return both.sort(ROW), told.refused
+        both = pl.concat([tuples.filter(~nameless), completed_tuples.select(tuples.columns)])
+        return both.sort(ROW), from_keys.refused
 
 
 def identities(keys: Keys, rows: Sequence[int], all_keys: Sequence[bytes | None]) -> Decoded:
     """Return the identities in the keys of some records of a batch."""
-    return keys.read([all_keys[row] for row in rows]).placed(np.array(rows, np.int64))
+    return keys.read([all_keys[row] for row in rows]).with_rows(np.array(rows, np.int64))
 
 
 def deletes(
     fields: Fields, keys: Keys, rows: Sequence[int], all_keys: Sequence[bytes | None]
 ) -> Decoded:
     """Return deletes of the identities in the keys of some records."""
-    told = identities(keys, rows, all_keys)
-    frame = told.frame.rename({name: BEFORE + name for name in keys.identity})
+    from_keys = identities(keys, rows, all_keys)
+    frame = from_keys.frame.rename({name: BEFORE + name for name in keys.identity})
     frame = frame.with_columns(pl.lit(DELETE, pl.UInt8).alias("op"))
-    return Decoded(completed(fields, frame), told.refused)
+    return Decoded(with_all_columns(fields, frame), from_keys.refused)

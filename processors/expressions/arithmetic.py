@@ -80,10 +80,10 @@ def _whole(symbol: str, dtype: type[pl.DataType]) -> Kernel:
         return remain
     plain = _PLAIN[symbol]
     top = 2**31 if dtype == pl.Int32 else 2**63
-    reach = operator.mul if symbol == "*" else operator.add
+    bound_of = operator.mul if symbol == "*" else operator.add
 
     def run(a: pl.Series, b: pl.Series) -> pl.Series:
-        if reach(decimals.peak(a), decimals.peak(b)) < top:
+        if bound_of(decimals.peak(a), decimals.peak(b)) < top:
             return plain(a, b)  # type: ignore[no-any-return]
         return plain(a.cast(pl.Int128), b.cast(pl.Int128)).cast(dtype, strict=False)  # type: ignore[no-any-return]
 
@@ -99,10 +99,10 @@ def _modulus(a: Any, b: Any, two: Any) -> Any:
 
     This is Spark's pmod, except that Spark's wraps for two operands near the least long.
     """
-    left = _remainder(a, b, two)
-    negative = (abs(sign(left)) - sign(left)) // two
+    remainder = _remainder(a, b, two)
+    negative = (abs(sign(remainder)) - sign(remainder)) // two
     positive = (abs(sign(b)) + sign(b)) // two
-    return left + b * negative * positive
+    return remainder + b * negative * positive
 
 
 def _quotient(left: FieldType, right: FieldType) -> Kernel:
@@ -187,8 +187,8 @@ def _real(symbol: str, dtype: type[pl.DataType]) -> Kernel:
 
 
 def _real_modulus(a: Any, b: Any) -> Any:
-    left = np.fmod(a, b)
-    return np.where(left < 0, np.fmod(left + b, b), left)
+    remainder = np.fmod(a, b)
+    return np.where(remainder < 0, np.fmod(remainder + b, b), remainder)
 
 
 def rounded(kind: FieldType, digits: int) -> FieldType:
@@ -271,9 +271,9 @@ def _ceil(value: Any, unit: Any, one: Any) -> Any:
 
 
 def _saturate(values: Any) -> Any:
-    inside = (values >= -(2.0**63)) & (values < 2.0**63)
-    edge = np.where(values > 0, 2**63 - 1, np.where(values < 0, -(2**63), 0))
-    return np.where(inside, np.where(inside, values, 0).astype(np.int64), edge)
+    in_range = (values >= -(2.0**63)) & (values < 2.0**63)
+    bound = np.where(values > 0, 2**63 - 1, np.where(values < 0, -(2**63), 0))
+    return np.where(in_range, np.where(in_range, values, 0).astype(np.int64), bound)
 
 
 def _half_up(value: Any, unit: Any, one: Any, two: Any) -> Any:
@@ -297,7 +297,7 @@ def _round_real(dtype: type[pl.DataType], digits: int, *, even: bool) -> Kernel:
         doubles = filled(values).cast(pl.Float64).to_numpy()
         finite = np.isfinite(doubles)
         exact = map(decimal.Decimal, map(repr, np.where(finite, doubles, 0.0).tolist()))
-        near = np.fromiter(map(float, map(quantize, exact)), dtype=np.float64) + 0.0
-        return where_known(pl.Series(np.where(finite, near, doubles)).cast(dtype), values)
+        nearest = np.fromiter(map(float, map(quantize, exact)), dtype=np.float64) + 0.0
+        return where_known(pl.Series(np.where(finite, nearest, doubles)).cast(dtype), values)
 
     return run

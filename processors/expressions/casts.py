@@ -56,7 +56,7 @@ _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?$"
 _NOT_FINITE = r"(?i)^[+-]?(inf|infinity|nan)$"
 _TRUE = ["t", "true", "y", "yes", "1"]
 _FALSE = ["f", "false", "n", "no", "0"]
-# Quiet arithmetic: what overflows becomes NaN, which `min` below turns into a bound out of reach.
+# Quiet arithmetic: what overflows becomes NaN, which `min` below turns into a bound out of range.
 _EXACT = decimal.Context(
     prec=2 * MAX_PRECISION + 2,
     rounding=decimal.ROUND_HALF_UP,
@@ -65,7 +65,7 @@ _EXACT = decimal.Context(
     traps=[],
 )
 _LAST = pl.Series([2**63 - 1])
-_OUT_OF_REACH = decimal.Decimal(10**MAX_PRECISION)
+_OUT_OF_RANGE = decimal.Decimal(10**MAX_PRECISION)
 _LONG_DIGITS = 18
 """Digits of a decimal that Spark keeps in 64 bits."""
 _PER_DAY = {"timestamp-millis": times.DAY_MS, "timestamp-micros": times.DAY_MS * 1000}
@@ -229,7 +229,7 @@ def _decimal_of_text(values: pl.Series, target: FieldType) -> pl.Series:
     exact = map(decimal.Decimal, filled(values, "0").to_list())
     step = decimal.Decimal((0, (1,), -target.scale))
     whole = map(_EXACT.scaleb, map(_EXACT.quantize, exact, repeat(step)), repeat(target.scale))
-    reach = map(_EXACT.min, whole, repeat(_OUT_OF_REACH))
-    reach = map(_EXACT.max, reach, repeat(-_OUT_OF_REACH))
-    unscaled = pl.Series(list(map(int, reach)), dtype=pl.Int128)
+    clamped = map(_EXACT.min, whole, repeat(_OUT_OF_RANGE))
+    clamped = map(_EXACT.max, clamped, repeat(-_OUT_OF_RANGE))
+    unscaled = pl.Series(list(map(int, clamped)), dtype=pl.Int128)
     return within(unscaled, target.precision).zip_with(values.is_not_null(), constant(None))

@@ -68,8 +68,8 @@ def null_if(left: Part, right: Part) -> Part:
     """Return null if the two are equal, otherwise the left one, in its own type."""
     one, other = readings(left, right)
     _, equal = _comparison(operator.eq, one, other)
-    nothing = null(rules.physical(left.type))
-    run: Kernel = lambda a, b, c: nothing.zip_with(equal(a, b), c)  # noqa: E731
+    nulls = null(rules.physical(left.type))
+    run: Kernel = lambda a, b, c: nulls.zip_with(equal(a, b), c)  # noqa: E731
     return apply(run, left.type.nullable, one, other, left)
 
 
@@ -80,9 +80,9 @@ def coalesce(*options: Part) -> Part:
 
     def run(*columns: pl.Series) -> pl.Series:
         first, *others = (cast(c) for cast, c in zip(aligned.casts, columns, strict=True))
-        for then in others:
+        for option in others:
             if first.null_count():
-                first = first.zip_with(first.is_not_null(), then)
+                first = first.zip_with(first.is_not_null(), option)
         return first
 
     return apply(run, replace(aligned.type, optional=all(aligned.optional)), *parts)
@@ -94,8 +94,8 @@ def extreme(how: Kernel, *options: Part) -> Part:
     aligned = align(*parts)
 
     def better(one: pl.Series, other: pl.Series) -> pl.Series:
-        ahead = how(one, other) | other.is_null()
-        return one.zip_with(ahead, other)  # not ahead if either is null
+        is_better = how(one, other) | other.is_null()
+        return one.zip_with(is_better, other)  # not better if either is null
 
     def run(*columns: pl.Series) -> pl.Series:
         return reduce(better, (cast(c) for cast, c in zip(aligned.casts, columns, strict=True)))
@@ -119,8 +119,8 @@ def choose(
     def run(*columns: pl.Series) -> pl.Series:
         truths, values = columns[:count], columns[count : 2 * count + 1]
         if equals:
-            *_, sought = columns
-            truths = tuple(e(sought, t) for e, t in zip(equals, truths, strict=True))
+            *_, operand_values = columns
+            truths = tuple(e(operand_values, t) for e, t in zip(equals, truths, strict=True))
         *options, last = (cast(v) for cast, v in zip(aligned.casts, values, strict=True))
         for truth, option in zip(reversed(truths), reversed(options), strict=True):
             last = option.zip_with(truth, last)  # not chosen if the truth is null
@@ -164,8 +164,8 @@ def is_not_null(part: Part) -> Part:
     return apply(pl.Series.is_not_null, rules.BOOLEAN, part)
 
 
-def _if_known(part: Part, then: Part, otherwise: Part) -> Part:
-    return choose([is_not_null(part)], [then], otherwise)
+def _if_known(part: Part, result: Part, otherwise: Part) -> Part:
+    return choose([is_not_null(part)], [result], otherwise)
 
 
 FUNCTIONS: tuple[Function, ...] = (

@@ -58,11 +58,11 @@ _INTRODUCTION = f"""\
 dialect**, with Spark's function names. Values are those of Spark 4.0 in its default mode, with the
 `try_` forms of everything that can fail, in the time zone UTC: **a tuple for which an expression
 has no value (an overflow, a division by zero, a failed cast) gets null, and nothing stops**. Errata
-refuses whatever is not on this page, and names its place in the text.
+refuses any form that is not on this page, and names its position in the text.
 
 Field names are as declared (case counts), in backticks where they are not plain names. Strings
-stand in single quotes. Double quotes make a string too, as in Spark, and never a field. A quote
-in a string is written `\\'`.
+are in single quotes. Double quotes make a string too, as in Spark, and never a field. A quote in a
+string is written `\\'`.
 
 ## Null
 
@@ -78,7 +78,7 @@ otherwise. `and` and `or` know three values: `false and null` is false, `true or
 | `long` | `1L` | 64 bits; with `decimal` a decimal of 20 digits |
 | `decimal(p,s)` | `1.5`, `1bd` | exact, up to 38 digits |
 | `float` | `1.5f` | single precision among floats; with any other number a `double` |
-| `double` | `1e7`, `1.5d` | wins over all numbers |
+| `double` | `1e7`, `1.5d` | with any number a `double` |
 | `boolean` | `true`, `false` | |
 | `string` | `'text'` | |
 | `bytes` | `X'00ff'` | compared and chosen from; `length`, `hex`, `md5`, `sha2` |
@@ -97,8 +97,8 @@ from zero; more than 38 digits before the point are null.
 of its argument. `cast(x as timestamp)`, `to_timestamp` and literals give `timestamp-millis`, which
 event times need. A microsecond field keeps its type; a literal with more than three digits of a
 second, and `timestamp_micros`, give `timestamp-micros`. Text that is cast to milliseconds is
-rounded down. A string literal beside a date, timestamp or uuid is read as one, and refused if it is
-none. Text is read as `yyyy[-mm[-dd]]`, for timestamps with
+rounded down. A string literal beside a date, timestamp or uuid is read as one, and refused if it
+is not one. Text is read as `yyyy[-mm[-dd]]`, for timestamps with
 `[ T]hh[:mm[:ss[.fraction][zone]]]` where a zone is `Z`, `UTC` or `+hh:mm`; zones by name are null.
 
 *Casts.* Whole numbers and decimals can be cast to a string. How Spark prints a double
@@ -126,9 +126,9 @@ agree exactly, except for
 - `like` with an emoji beside `_`: Spark finds no match;
 - a null beside a decimal literal that no `long` holds, as in `size < 1e20bd`: null, true in Spark;
 - `lower(upper(x))` and `cast(cast(size as float) as double)`: Spark leaves the inner one out;
-- the ends: where Spark wraps or stops (dates and timestamps out of range, `pmod` near the least
-  `long`, `%` of decimals far apart) values are null or exact; a long as a timestamp beyond Spark's
-  last is null, bytes that are no UTF-8 are null as a string.
+- the ends of ranges: where Spark wraps or stops (dates and timestamps out of range, `pmod` near the
+  least `long`, `%` of decimals far apart) values are null or exact; a long as a timestamp beyond
+  Spark's last is null, bytes that are no UTF-8 are null as a string.
 
 Errata accepts some calls that Spark refuses: a `long` for the days of `date_add`.
 

@@ -15,9 +15,9 @@ from errata.processors.expressions.part import Part
 from errata.schemas.fields import Fields, FieldType
 
 _EVENT_TIME_HINTS = {
-    "int": "timestamp_seconds(x) or timestamp_millis(x) makes it one",
-    "long": "timestamp_millis(x) makes it one, or timestamp_seconds(x), timestamp_micros(x)",
-    "string": "to_timestamp(x) makes it one",
+    "int": "convert it with timestamp_seconds(x) or timestamp_millis(x)",
+    "long": "convert it with timestamp_millis(x), timestamp_seconds(x) or timestamp_micros(x)",
+    "string": "convert it with to_timestamp(x)",
 }
 
 
@@ -47,7 +47,7 @@ class Expression:
             values = values.new_from_index(0, tuples.height)
         return values.alias(self.text)
 
-    def judge(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
+    def evaluate_with_failures(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
         """Return its values, and by row why a user's function failed; SQL never fails."""
         return self.evaluate(tuples), {}
 

@@ -79,10 +79,10 @@ def _octets(part: Part) -> Part | None:
     return text.cast(rules.BYTES) if text.type.kind in ("string", "bytes") else None
 
 
-def _moment(target: FieldType, *as_it_is: str) -> Callable[[Part], Part | None]:
+def _moment(target: FieldType, *unchanged: str) -> Callable[[Part], Part | None]:
     def fit(part: Part) -> Part | None:
         part = reading(part, target) or part
-        if part.type.kind in as_it_is:
+        if part.type.kind in unchanged:
             return part
         return part.cast(target) if part.type.kind in ("void", *rules.TEMPORAL) else None
 
@@ -150,25 +150,25 @@ class Function:
         least = len(self.takes) if self.least is None else self.least
         count = len(arguments)
         if count < least or (count > len(self.takes) and not self.repeats):
-            many = f"{least}" if self.least is None else f"{least} or more"
+            count_text = f"{least}" if self.least is None else f"{least} or more"
             raise UnfitError(
-                f"{many} argument{'s' * (many != '1')} of {self.name}",
+                f"{count_text} argument{'s' * (count_text != '1')} of {self.name}",
                 found=str(count),
                 hint=self.signature,
             )
-        takes = [self.takes[min(i, len(self.takes) - 1)] for i in range(count)]
-        given = [p.take(argument) for p, argument in zip(takes, arguments, strict=True)]
-        for index, value in enumerate(given):
+        parameters = [self.takes[min(i, len(self.takes) - 1)] for i in range(count)]
+        values = [p.take(argument) for p, argument in zip(parameters, arguments, strict=True)]
+        for index, value in enumerate(values):
             if value is None:
-                word = takes[index].word
-                how = " written out" if takes[index].written else ""
+                word = parameters[index].word
+                literal = "a literal such as " if parameters[index].written else ""
                 raise UnfitError(
-                    f"{word}{how} as argument {index + 1} of {self.name}",
+                    f"{literal}{word} as argument {index + 1} of {self.name}",
                     found=str(arguments[index].type.required),
                     argument=index,
                     hint=self.signature,
                 )
-        return self.lower(*given)
+        return self.lower(*values)
 
 
 def plain(kernel: Callable[..., pl.Series], gives: FieldType) -> Callable[..., Part]:
@@ -187,13 +187,13 @@ def plain(kernel: Callable[..., pl.Series], gives: FieldType) -> Callable[..., P
 
 
 def _in_place(kernel: Kernel, arguments: Sequence[Any]) -> Kernel:
-    places = [index for index, value in enumerate(arguments) if isinstance(value, Part)]
-    if len(places) == len(arguments):
+    indexes = [index for index, value in enumerate(arguments) if isinstance(value, Part)]
+    if len(indexes) == len(arguments):
         return kernel
 
     def run(*columns: pl.Series) -> pl.Series:
         values = list(arguments)
-        for place, column in zip(places, columns, strict=True):
+        for place, column in zip(indexes, columns, strict=True):
             values[place] = column
         return kernel(*values)
 

@@ -89,8 +89,8 @@ class Lowering:
         except MisalignedError as error:
             raise self._misaligned(node, error.parts) from error
         except UnfitError as error:
-            about = node if error.argument is None else _arguments(node)[error.argument]
-            raise self._refusal(about, error.need, found=error.found, hint=error.hint) from error
+            culprit = node if error.argument is None else _arguments(node)[error.argument]
+            raise self._refusal(culprit, error.need, found=error.found, hint=error.hint) from error
 
     def _lower(self, node: exp.Expr) -> Part:
         kind = type(node)
@@ -109,10 +109,10 @@ class Lowering:
         kinds = {part.type.kind for part in parts}
         hint = "cast one of them"
         if any(isinstance(part.literal, str) for part in parts):
-            hint = "quotes make a string; a field stands bare or in backticks"
+            hint = "quotes make a string; write a field without quotes or in backticks"
             hint = next((TIMED[kind] for kind in TIMED if kind in kinds), hint)
         name = node.name if isinstance(node, exp.Anonymous) else SPELLED[type(node)]
-        return self._refusal(node, f"one type in all of {name}", *parts, hint=hint)
+        return self._refusal(node, f"one common type for the operands of {name}", *parts, hint=hint)
 
     def _refusal(
         self, node: exp.Expr, need: str, *parts: Part, found: str = "", hint: str = ""
@@ -124,10 +124,10 @@ class Lowering:
         name = node.name
         kind = self._fields.get(name)
         if kind is None:
-            near = [field for field in self._fields if field.lower() == name.lower()]
-            near = near or difflib.get_close_matches(name, self._fields, n=3)
-            names = ", ".join(near or sorted(self._fields))
-            hint = f"did you mean {names}?" if near else f"the fields are {names}"
+            matches = [field for field in self._fields if field.lower() == name.lower()]
+            matches = matches or difflib.get_close_matches(name, self._fields, n=3)
+            names = ", ".join(matches or sorted(self._fields))
+            hint = f"did you mean {names}?" if matches else f"the fields are {names}"
             raise self._refusal(node, "a field of the arc", found=repr(name), hint=hint)
         return Part(kind, frozenset((name,)), lambda frame: frame[name], None, position(node))
 
@@ -139,16 +139,16 @@ class Lowering:
             raise self._refusal(
                 node,
                 f"the field {node.name}",
-                found="a string, which is what double quotes make in Spark's dialect",
+                found="a string: double quotes make strings in Spark's dialect",
                 hint=f"write {node.name} or `{node.name}`; for the string, '{node.name}'",
             )
         text = node.name if end is None else literals.unquoted(self._text[at : end + 1])
         return constant(text, rules.STRING, position=at)
 
     def _number(self, node: exp.Expr, digits: str) -> Part:
-        if (read := literals.number(digits)) is None:
+        if (parsed := literals.number(digits)) is None:
             raise self._refusal(node, "a number of at most 38 digits", found=digits)
-        return constant(*read, position=position(node))
+        return constant(*parsed, position=position(node))
 
     def _long(self, node: exp.Expr, digits: str) -> Part:
         value = literals.number(digits)
@@ -186,11 +186,13 @@ class Lowering:
             and isinstance(right, exp.Interval)
             and not isinstance(left, exp.Interval)
         ):
-            by = time_functions.interval(right)
-            if by is None:
+            interval = time_functions.interval(right)
+            if interval is None:
                 need = "an interval such as interval 5 minutes, of one unit"
                 raise self._refusal(node, need, found=right.sql("spark"))
-            return time_functions.shifted(self.part(left), by, sign=1 if symbol == "+" else -1)
+            return time_functions.shifted(
+                self.part(left), interval, sign=1 if symbol == "+" else -1
+            )
         return number_functions.calculate(symbol, self.part(left), self.part(right))
 
     def _lone_interval(self, node: exp.Interval) -> Part:
@@ -240,12 +242,16 @@ class Lowering:
         written = pattern.literal
         if not isinstance(written, str) or len(escape) != 1:
             found = str(pattern.type.required) if len(escape) == 1 else f"escape {escape!r}"
-            raise self._refusal(node, "a pattern in quotes for like, escapes of 1", found=found)
+            raise self._refusal(
+                node,
+                "a string literal as the pattern of like, and an escape of one character",
+                found=found,
+            )
         fold = isinstance(node, exp.ILike)
         try:
             expression = like(written.lower() if fold else written, escape=escape)
         except PatternError as error:
-            need = "%, _ or an escape after an escape in a pattern"
+            need = "%, _ or the escape character after the escape character of a pattern"
             raise self._refusal(node, need, found=str(error)) from error
         part = text_functions.matching(value, expression, fold=fold)
         return apply(operator.invert, part.type, part) if node.args.get("negate") else part
@@ -266,7 +272,7 @@ class Lowering:
         if target == rules.TIMESTAMP and part.type.kind == "timestamp-micros":
             return part
         if not rules.can_cast(part.type, target):
-            raise self._refusal(node, f"something that casts to {target}", part)
+            raise self._refusal(node, f"a type that can be cast to {target}", part)
         return part.cast(target)
 
     def _target(self, node: exp.Cast | exp.TryCast) -> FieldType:
@@ -279,10 +285,10 @@ class Lowering:
         """Return ``DATE '..'``, ``TIMESTAMP '..'``, or a cast of a string literal to one."""
         target = self._target(node)
         part = self.part(node.this)
-        read = reading(part, target) if target.kind in rules.TEMPORAL else None
-        if read is None:
+        parsed = reading(part, target) if target.kind in rules.TEMPORAL else None
+        if parsed is None:
             raise self._refusal(node, TIMED[target.kind], found=repr(node.this.name))
-        return read
+        return parsed
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:

@@ -72,7 +72,7 @@ def calculate(symbol: str, left: Part, right: Part) -> Part:
         divisor_is_not_zero=divisor_is_not_zero,
     )
     if result is None:
-        raise _no_numbers(symbol, left, right)
+        raise _not_numbers(symbol, left, right)
     if result.kind == "double":
         left, right = left.cast(rules.DOUBLE), right.cast(rules.DOUBLE)
     if symbol == "pmod":  # unlike p % q it may have the digits of q
@@ -107,15 +107,15 @@ def _days_moved(symbol: str, left: Part, right: Part) -> Part | None:
     return time_functions.add_days(left, right, sign=1 if symbol == "+" else -1)
 
 
-def _no_numbers(symbol: str, left: Part, right: Part) -> UnfitError:
+def _not_numbers(symbol: str, left: Part, right: Part) -> UnfitError:
     kinds = {left.type.kind, right.type.kind}
     hint = next((hint for among, hint in _HINTS.items() if kinds <= among), "")
     if not hint and kinds & set(rules.TEMPORAL):
-        hint = "write a length of time as interval 5 minutes"
+        hint = "write a duration as interval 5 minutes"
     if symbol == "div" and kinds <= set(rules.NUMERIC):
         hint = "cast them to bigint, or use floor(a / b)"
-    found = f"{left.type.required} and {right.type.required}"
-    return UnfitError(f"two numbers for {symbol}", found=found, hint=hint)
+    actual = f"{left.type.required} and {right.type.required}"
+    return UnfitError(f"two numbers for {symbol}", found=actual, hint=hint)
 
 
 def _refuse_constant_overflow(*parts: Part) -> None:
@@ -124,8 +124,8 @@ def _refuse_constant_overflow(*parts: Part) -> None:
     if result is None and None not in operands:
         raise UnfitError(
             "a result of 32 bits between integer literals, as in Spark",
-            found="one that overflows and would be null in every row",
-            hint="write the first as 64 bits: 60L",
+            found="an overflow, which would be null in every row",
+            hint="write the first operand with 64 bits: 60L",
         )
 
 
@@ -153,14 +153,14 @@ def _power(base: Any, exponent: Any) -> Any:
     with other last bits, and a tuple's value would depend on the size of its batch.
     """
     base, exponent = map(np.ascontiguousarray, np.broadcast_arrays(base, exponent))
-    unclear = np.isnan(exponent) | ((abs(base) == 1.0) & np.isinf(exponent))
-    return np.where(unclear, np.nan, np.power(base, exponent))
+    is_nan = np.isnan(exponent) | ((abs(base) == 1.0) & np.isinf(exponent))
+    return np.where(is_nan, np.nan, np.power(base, exponent))
 
 
 def _round(value: Part, digits: int = 0, *, even: bool) -> Part:
     if abs(digits) > arithmetic.MAX_DIGITS:
-        most = arithmetic.MAX_DIGITS
-        raise UnfitError(f"at most {most} digits", found=str(digits), argument=1)
+        limit = arithmetic.MAX_DIGITS
+        raise UnfitError(f"at most {limit} digits", found=str(digits), argument=1)
     kind = arithmetic.rounded(value.type, digits)
     return apply(arithmetic.round_to(value.type, digits, even=even), kind, value)
 
@@ -205,12 +205,16 @@ FUNCTIONS: tuple[Function, ...] = (
         least=1,
     ),
     Function(
-        "floor", (NUMBER,), "long, of a decimal a decimal", partial(_floor, up=False), "floor(-1.5)"
+        "floor",
+        (NUMBER,),
+        "long; a decimal for a decimal",
+        partial(_floor, up=False),
+        "floor(-1.5)",
     ),
     Function(
         "ceil",
         (NUMBER,),
-        "long, of a decimal a decimal",
+        "long; a decimal for a decimal",
         partial(_floor, up=True),
         "ceil(rate)",
         aliases=("ceiling",),
@@ -220,7 +224,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "pmod",
         (OPERAND, OPERAND),
-        "number, not below 0 for a divisor above",
+        "number, 0 or more for a positive divisor",
         partial(calculate, "pmod"),
         "pmod(-7, 3)",
     ),
@@ -235,10 +239,17 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function("exp", (DOUBLE,), "double", _real(np.exp), "exp(0)"),
     Function(
-        "ln", (DOUBLE,), "double, null up to 0", _real(np.log, above=0.0), "ln(1)", aliases=("log",)
+        "ln",
+        (DOUBLE,),
+        "double, null for 0 or less",
+        _real(np.log, above=0.0),
+        "ln(1)",
+        aliases=("log",),
     ),
-    Function("log10", (DOUBLE,), "double, null up to 0", _real(np.log10, above=0.0), "log10(1000)"),
-    Function("log2", (DOUBLE,), "double, null up to 0", _real(np.log2, above=0.0), "log2(8)"),
+    Function(
+        "log10", (DOUBLE,), "double, null for 0 or less", _real(np.log10, above=0.0), "log10(1000)"
+    ),
+    Function("log2", (DOUBLE,), "double, null for 0 or less", _real(np.log2, above=0.0), "log2(8)"),
     Function("isnan", (DOUBLE,), "boolean, never null", _is_nan, "isnan(rate)"),
     Function(
         "nanvl",

@@ -26,7 +26,7 @@ _EXACT = decimal.Context(prec=2 * MAX_PRECISION, traps=[decimal.InvalidOperation
 _BITS = {"int": 32, "long": 64, "timestamp-millis": 64, "timestamp-micros": 64}
 
 
-def plain(column: pl.Series, kind: FieldType) -> list[Any]:
+def to_plain(column: pl.Series, kind: FieldType) -> list[Any]:
     """Return a column's values as plain Python values."""
     if kind.kind == "date":
         return column.cast(pl.Date).to_list()
@@ -36,7 +36,7 @@ def plain(column: pl.Series, kind: FieldType) -> list[Any]:
     return column.to_list()
 
 
-def held(value: Any, kind: FieldType) -> Any:
+def to_physical(value: Any, kind: FieldType) -> Any:
     """Return a plain value in the physical form of a column of a type.
 
     Raises:
@@ -115,7 +115,7 @@ class Opaque:
                 0,
                 need=f"fields among {', '.join(fields)}",
                 found=", ".join(map(repr, unknown)) or "none",
-                hint="name them behind the type, as in python(f, 'long', 'size')",
+                hint="name them after the type, as in python(f, 'long', 'size')",
             )
         kind = FieldType.parse(self.returns)
         types = {name: fields[name] for name in self.arguments}
@@ -139,21 +139,23 @@ class Opaque:
             kind: Type of its return value.
         """
         needed = [name for name, field in types.items() if not field.optional]
-        there = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
+        is_called = pl.repeat(True, tuples.height, dtype=pl.Boolean, eager=True)
         for name in needed:
-            there &= tuples[name].is_not_null()
-        columns = [plain(tuples[name], field) for name, field in types.items()]
-        found: list[str | int | float | bytes | None] = []
+            is_called &= tuples[name].is_not_null()
+        columns = [to_plain(tuples[name], field) for name, field in types.items()]
+        results: list[str | int | float | bytes | None] = []
         failures: dict[int, str] = {}
-        for row, (is_there, *values) in enumerate(zip(there.to_list(), *columns, strict=True)):
+        for row, (call, *values) in enumerate(zip(is_called.to_list(), *columns, strict=True)):
             try:
-                found.append(held(self.function(*values), kind) if is_there else None)
+                results.append(to_physical(self.function(*values), kind) if call else None)
             except Exception as error:  # noqa: BLE001 - whatever a user's function may raise
-                found.append(None)
-                given = dict(zip(types, values, strict=True))
-                reason = f"{type(error).__name__}: {' '.join(str(error).split())}; given {given}"
+                results.append(None)
+                arguments = dict(zip(types, values, strict=True))
+                reason = (
+                    f"{type(error).__name__}: {' '.join(str(error).split())}; arguments {arguments}"
+                )
                 failures[row] = str(UserFunctionError(self.text, "call", reason))
-        return pl.Series(found, dtype=kind.dtype), failures
+        return pl.Series(results, dtype=kind.dtype), failures
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Call(Expression):
     opaque: Opaque
     types: Fields
 
-    def judge(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
+    def evaluate_with_failures(self, tuples: pl.DataFrame) -> tuple[pl.Series, Mapping[int, str]]:
         """Return its values, null if it failed, and by row why it failed."""
         return self.opaque.called(tuples, self.types, self.type)
 

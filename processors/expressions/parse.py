@@ -24,7 +24,9 @@ _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CA
 _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
 _PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE}
 
-_OURS = {name.upper() for name in FUNCTIONS} | {"PERCENTILE"}  # whose third one would be dropped
+_ERRATA_FUNCTIONS = {name.upper() for name in FUNCTIONS} | {
+    "PERCENTILE"
+}  # whose third one would be dropped
 
 
 class _Grammar(SparkParser):
@@ -33,9 +35,11 @@ class _Grammar(SparkParser):
     The parser would turn it into a node with a different form for each function.
     """
 
-    FUNCTIONS: ClassVar = {n: f for n, f in SparkParser.FUNCTIONS.items() if n not in _OURS}
+    FUNCTIONS: ClassVar = {
+        n: f for n, f in SparkParser.FUNCTIONS.items() if n not in _ERRATA_FUNCTIONS
+    }
     FUNCTION_PARSERS: ClassVar = {
-        n: f for n, f in SparkParser.FUNCTION_PARSERS.items() if n not in _OURS
+        n: f for n, f in SparkParser.FUNCTION_PARSERS.items() if n not in _ERRATA_FUNCTIONS
     }
 
 
@@ -72,18 +76,18 @@ def read(text: str) -> exp.Expr:
         trees = grammar.parse_into(exp.Condition, _SPARK.tokenize(text), text)
     except TokenError as error:
         raise ExpressionError(
-            text, 0, need="text that reads as SQL", found=str(error).split("\n")[0]
+            text, 0, need="text that parses as SQL", found=str(error).split("\n")[0]
         ) from error
     except ParseError as error:
         raise _unparsed(text, error) from error
     except RecursionError as error:
         raise ExpressionError(text, 0, need="a simpler expression", found="deep nesting") from error
-    found = [tree for tree in trees if tree is not None]
-    if len(found) != 1 or len(trees) != 1 or ";" in _after(text, found[0]):
-        what = f"{len(found)} statements" if found else "nothing"
-        raise ExpressionError(text, 0, need="one expression", found=what)
-    _refuse_depth(text, found[0])
-    return found[0]
+    statements = [tree for tree in trees if tree is not None]
+    if len(statements) != 1 or len(trees) != 1 or ";" in _after(text, statements[0]):
+        actual = f"{len(statements)} statements" if statements else "nothing"
+        raise ExpressionError(text, 0, need="one expression", found=actual)
+    _refuse_depth(text, statements[0])
+    return statements[0]
 
 
 def _unqualified(node: exp.Expr) -> exp.Expr:
@@ -133,9 +137,9 @@ def _unparsed(text: str, error: ParseError) -> ExpressionError:
     lines = text.split("\n")[: int(first.get("line") or 1) - 1]
     column = int(first.get("col") or 1) - max(len(highlight), 1)
     at = min(max(sum(len(line) + 1 for line in lines) + column, 0), max(len(text) - 1, 0))
-    found = str(first.get("description") or "something else")
-    near = f"{found} near {highlight!r}" if highlight else found
-    return ExpressionError(text, at, need="an SQL expression", found=near)
+    description = str(first.get("description") or "something else")
+    actual = f"{description} near {highlight!r}" if highlight else description
+    return ExpressionError(text, at, need="an SQL expression", found=actual)
 
 
 def _refuse_depth(text: str, tree: exp.Expr) -> None:
@@ -170,29 +174,29 @@ def _check_node(text: str, node: exp.Expr) -> None:
     allowed = ALLOWED.get(type(node))
     if isinstance(node, exp.AggFunc):
         raise refuse(
-            "a value of each tuple", f"the aggregate {node.key}", "it belongs in .aggregate(...)"
+            "a value of each tuple", f"the aggregate {node.key}", "use it in .aggregate(...)"
         )
     if isinstance(node, exp.Concat):
         raise refuse(
             "one literal", "several side by side", "write \\' for a quote in a text, or ||"
         )
     if allowed is None or (isinstance(node, exp.Anonymous) and not _is_known(node)):
-        name = _called(text, node)
-        near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
+        name = _written_name(text, node)
+        matches = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
         raise refuse(
-            "a form that expressions have",
-            f"{name}, which they don't",
-            f"did you mean {near[0]}?" if near else "",
+            "a form that expressions support",
+            f"{name}, which is not supported",
+            f"did you mean {matches[0]}?" if matches else "",
         )
-    given = {name for name, value in node.args.items() if value not in (None, False, [], "")}
+    used = {name for name, value in node.args.items() if value not in (None, False, [], "")}
     if isinstance(node, exp.Literal):
-        given = {"this"}
-    if extra := sorted(given - allowed):
-        written = SPELLED.get(type(node), node.key)
-        raise refuse(f"{written} with {', '.join(sorted(allowed))} only", ", ".join(extra))
+        used = {"this"}
+    if unsupported := sorted(used - allowed):
+        form = SPELLED.get(type(node), node.key)
+        raise refuse(f"{form} with {', '.join(sorted(allowed))} only", ", ".join(unsupported))
     if isinstance(node, exp.DPipe) and isinstance(node.expression, (exp.Add, exp.Sub)):
         # The parser gives + precedence, Spark the left operator.
-        raise refuse("parentheses around a sum behind ||", "none", "write a || (b + c)")
+        raise refuse("parentheses around a sum after ||", "none", "write a || (b + c)")
     if isinstance(node, _PREDICATES):
         for child in node.iter_expressions():
             escaped = isinstance(node, exp.Escape) and isinstance(child, (exp.Like, exp.ILike))
@@ -209,7 +213,7 @@ def _is_known(call: exp.Anonymous) -> bool:
     return isinstance(call.this, str) and call.this.lower() in FUNCTIONS
 
 
-def _called(text: str, node: exp.Expr) -> str:
+def _written_name(text: str, node: exp.Expr) -> str:
     """Return the written name of a call, or the parser's word for another node."""
     if isinstance(node, exp.Anonymous):
         return node.name

@@ -63,8 +63,10 @@ def substring(values: pl.Series, start: pl.Series, count: pl.Series | None = Non
     size = pl.col("0").str.len_chars().cast(pl.Int64)
     begin = pl.when(begin > 0).then(begin - 1).when(begin < 0).then(begin + size).otherwise(0)
     first = begin.clip(0)
-    taken = None if count is None else (begin + pl.col("2").cast(pl.Int64) - first).clip(0)
-    return where_known(frame.select(pl.col("0").str.slice(first, taken)).to_series(), *columns)
+    length_taken = None if count is None else (begin + pl.col("2").cast(pl.Int64) - first).clip(0)
+    return where_known(
+        frame.select(pl.col("0").str.slice(first, length_taken)).to_series(), *columns
+    )
 
 
 def left(values: pl.Series, count: pl.Series) -> pl.Series:
@@ -139,7 +141,7 @@ def locate(part: pl.Series, values: pl.Series, start: pl.Series | None = None) -
 reverse = by_row(itemgetter(slice(None, None, -1)), dtype=pl.String)
 starts_with = by_row(str.startswith, dtype=pl.Boolean)
 ends_with = by_row(str.endswith, dtype=pl.Boolean)
-holds = by_row(contains, dtype=pl.Boolean)
+contains_text = by_row(contains, dtype=pl.Boolean)
 
 
 def repeat(values: pl.Series, count: int) -> pl.Series:
@@ -221,9 +223,9 @@ def rlike(pattern: str) -> tuple[str, bool]:
         kind, token = str(match.lastgroup), match[0]
         at = match.end()
         last = at == len(pattern) or pattern[at] == "|"
-        stray = kind == "many" and before not in ("plain", "kind", "dot", "one", "close")
-        if stray or (kind == "end" and (depth or not last)):
-            raise PatternError(f"{token!r} there")
+        is_misplaced = kind == "many" and before not in ("plain", "kind", "dot", "one", "close")
+        if is_misplaced or (kind == "end" and (depth or not last)):
+            raise PatternError(f"{token!r} at this place")
         depth += (kind == "open") - (kind == "close")
         ends |= kind == "end"
         parts.append(_translated(kind, token))
@@ -240,10 +242,10 @@ def matches(expression: str, *, ends: bool = False) -> Kernel:
     """
 
     def run(values: pl.Series) -> pl.Series:
-        found = values.str.contains(expression)
+        is_match = values.str.contains(expression)
         if not ends:
-            return found
-        return found | values.str.replace(_LINE_END, "").str.contains(expression)
+            return is_match
+        return is_match | values.str.replace(_LINE_END, "").str.contains(expression)
 
     return run
 

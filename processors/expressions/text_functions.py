@@ -49,7 +49,7 @@ def regexp_like(value: Part, pattern: str) -> Part:
             "a pattern of characters, classes, groups, |, ^, $ and * + ? {n,m}",
             found=str(error),
             argument=1,
-            hint="flags, look-around, back references and \\b don't mean the same everywhere",
+            hint="flags, look-around, back references and \\b differ between engines",
         ) from error
     return matching(value, expression, ends=ends)
 
@@ -104,7 +104,11 @@ FUNCTIONS: tuple[Function, ...] = (
         "lower", (TEXT,), "string", plain(text.lower, STRING), "lower(name)", aliases=("lcase",)
     ),
     Function(
-        "trim", (TEXT,), "string without blanks around", _trimmed("strip_chars"), "trim(' a ')"
+        "trim",
+        (TEXT,),
+        "string without leading and trailing blanks",
+        _trimmed("strip_chars"),
+        "trim(' a ')",
     ),
     Function("ltrim", (TEXT,), "string", _trimmed("strip_chars_start"), "ltrim(' a ')"),
     Function("rtrim", (TEXT,), "string", _trimmed("strip_chars_end"), "rtrim(' a ')"),
@@ -172,14 +176,14 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "instr",
         (TEXT, TEXT),
-        "int, 0 for nowhere",
+        "int, 0 if absent",
         lambda value, part: plain(text.locate, rules.INT)(part, value),
         "instr(name, 'r')",
     ),
     Function(
         "locate",
         (TEXT, TEXT, INT),
-        "int, 0 for nowhere",
+        "int, 0 if absent",
         plain(text.locate, rules.INT),
         "locate('r', name, 3)",
         least=2,
@@ -196,7 +200,11 @@ FUNCTIONS: tuple[Function, ...] = (
         "endswith", (TEXT, TEXT), "boolean", plain(text.ends_with, BOOLEAN), "endswith(name, 'a')"
     ),
     Function(
-        "contains", (TEXT, TEXT), "boolean", plain(text.holds, BOOLEAN), "contains(name, 'rat')"
+        "contains",
+        (TEXT, TEXT),
+        "boolean",
+        plain(text.contains_text, BOOLEAN),
+        "contains(name, 'rat')",
     ),
     Function(
         "split_part",

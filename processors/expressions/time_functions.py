@@ -80,7 +80,7 @@ def shifted(part: Part, by: Interval, *, sign: int) -> Part:
     A date moved by an interval in units below days becomes a timestamp.
     """
     if part.type.kind not in rules.TEMPORAL:
-        raise UnfitError("a date or timestamp beside the interval", found=str(part.type.required))
+        raise UnfitError("a date or timestamp next to the interval", found=str(part.type.required))
     if part.type.kind == "date" and by.micros and not by.in_days:
         part = part.cast(rules.TIMESTAMP)
     if part.type.kind == "timestamp-millis" and by.micros % 1000:
@@ -181,13 +181,13 @@ def _time_field(unit: str, value: Part) -> Part:
 def _count(unit: int, value: Part) -> Part:
     ticks = times.TICKS[value.type.kind]
     kind = FieldType("long", optional=value.type.optional or ticks < unit)
-    return apply(times.counted(unit, value.type), kind, value)
+    return apply(times.to_count(unit, value.type), kind, value)
 
 
 def _instant(unit: int, count: Part) -> Part:
     kind = rules.MICROS if unit == 1_000_000 else rules.TIMESTAMP
     kind = FieldType(kind.kind, optional=count.type.optional or unit < 1_000_000)
-    return apply(times.reach(kind, unit=unit), kind, count)
+    return apply(times.from_count(kind, unit=unit), kind, count)
 
 
 def _day_field(function: Callable[..., object]) -> Callable[..., Part]:
@@ -198,11 +198,11 @@ def _cast_to(target: FieldType) -> Callable[[Part], Part]:
     return lambda part: part.cast(target)
 
 
-def _of_text_too(target: FieldType, given: Parameter) -> Parameter:
+def _or_text(target: FieldType, parameter: Parameter) -> Parameter:
     def fit(part: Part) -> Part | None:
-        return part.cast(target) if part.type.kind == "string" else given.fit(part)
+        return part.cast(target) if part.type.kind == "string" else parameter.fit(part)
 
-    return Parameter(f"{given.word} or string", fit)
+    return Parameter(f"{parameter.word} or string", fit)
 
 
 _MAYBE_DATE = rules.DATE.nullable
@@ -264,7 +264,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         "add_months",
         (DATE, INT),
-        "date, the last of a month too short",
+        "date; the last day if the month is too short",
         plain(times.of_day(times.add_months), _MAYBE_DATE),
         "add_months(day, 2)",
     ),
@@ -277,7 +277,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "to_date",
-        (_of_text_too(rules.DATE, DATE),),
+        (_or_text(rules.DATE, DATE),),
         "date",
         _cast_to(rules.DATE),
         "to_date('2026-07-15')",
@@ -285,7 +285,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     Function(
         "to_timestamp",
-        (_of_text_too(rules.TIMESTAMP, TIMESTAMP),),
+        (_or_text(rules.TIMESTAMP, TIMESTAMP),),
         "timestamp",
         lambda part: part,
         "to_timestamp('2026-07-15T09:30:00Z')",

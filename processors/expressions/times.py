@@ -33,7 +33,7 @@ BLANKS = "".join(map(chr, range(33))) + "\x7f"
 SECONDS = 9_223_372_036_854
 """Spark's timestamps are less than this from 1970: 64 bits of microseconds."""
 _SECONDS = {"minute": 60, "hour": 3600, "second": 1}
-_FINE = {"millisecond": 1000, "microsecond": 1_000_000}
+_SUBSECONDS = {"millisecond": 1000, "microsecond": 1_000_000}
 _DATE = r"^(?<sign>[+-])?(?<year>\d{4,%d})(?:-(?<month>\d\d?)(?:-(?<day>\d\d?)(?:[ T]%s)?)?)?$"
 _ZONE = rf"[{re.escape(BLANKS)}]*(?:Z|UTC|(?<side>[+-])(?<east>\d\d):(?<past>\d\d))?"
 _TIME = rf"(?<hour>\d\d?)(?::(?<minute>\d\d?)(?::(?<second>\d\d?)(?:\.(?<part>\d*))?{_ZONE})?)?"
@@ -144,8 +144,8 @@ def field_of_time(unit: str, kind: FieldType) -> Kernel:
 def truncate(unit: str, kind: FieldType) -> Kernel:
     """Return the function for the start of a timestamp's year, ..., microsecond."""
     ticks = TICKS[kind.kind]
-    if unit in _FINE or unit in _SECONDS or unit == "day":
-        width = {"day": 86_400, **_SECONDS}.get(unit, 1) * ticks // _FINE.get(unit, 1)
+    if unit in _SUBSECONDS or unit in _SECONDS or unit == "day":
+        width = {"day": 86_400, **_SECONDS}.get(unit, 1) * ticks // _SUBSECONDS.get(unit, 1)
         return by_array(lambda t: t - t % max(width, 1), dtype=pl.Int64)
     day = 86_400 * ticks
     return by_array(lambda t: start_of(unit, t // day) * day, dtype=pl.Int64)
@@ -179,7 +179,7 @@ def shift(kind: FieldType, *, months: int, micros: int) -> Kernel:
     return by_array(lambda t: add_months(t // day, months) * day + t % day, dtype=pl.Int64)
 
 
-def counted(unit: int, kind: FieldType) -> Kernel:
+def to_count(unit: int, kind: FieldType) -> Kernel:
     """Return the function for whole units since 1970, `unit` of them per second, rounded down."""
     ticks = TICKS[kind.kind]
     if ticks >= unit:
@@ -188,7 +188,7 @@ def counted(unit: int, kind: FieldType) -> Kernel:
     return lambda values: times(values, pl.Series([unit // ticks]))
 
 
-def reach(kind: FieldType, *, unit: int) -> Kernel:
+def from_count(kind: FieldType, *, unit: int) -> Kernel:
     """Return the function from units since 1970, `unit` per second, to timestamps.
 
     Beyond Spark's 64 bits of microseconds it returns null.

@@ -79,7 +79,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry("-", "as +", "day - 1", exp.Sub, _BOTH),
     _entry(
         "interval",
-        "interval 5 minutes or '5' minutes, beside a date or timestamp; "
+        "interval 5 minutes or '5' minutes, next to a date or timestamp; "
         "units microsecond to week, month, year",
         "at + interval 90 minutes",
         exp.Interval,
@@ -133,22 +133,22 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     _entry(
         "ilike",
-        "as like, small and capital letters alike",
+        "as like, but ignores case",
         "name ilike 'e%'",
         exp.ILike,
         f"{_BOTH} negate",
     ),
     _entry(
         "escape",
-        "after like: the character that takes % and _ as they are, else \\",
+        "after like: the character that escapes % and _; \\ by default",
         "name like 'E!_%' escape '!'",
         exp.Escape,
         _BOTH,
     ),
     _entry(
         "rlike",
-        "string [not] rlike 'pattern' -> boolean: whether a match is in it; characters, classes, "
-        "groups, |, ^, $, * + ? {n,m}; no flags, look-around, back references, \\b",
+        "string [not] rlike 'pattern' -> boolean: whether it contains a match; characters, "
+        "classes, groups, |, ^, $, * + ? {n,m}; no flags, look-around, back references, \\b",
         "name rlike '^E[a-z]+$'",
         exp.RegexpLike,
         _BOTH,

@@ -17,7 +17,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.ingest.identity_index import FullIndexError, Index
-from errata.processors.ingest.intake import Intake, Taken
+from errata.processors.ingest.intake import Intake, Reconciled
 from errata.processors.plan.source import Source
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import Report
@@ -66,8 +66,8 @@ class HeldTuples:
         """Open the index and catch up to the task's report; without disk space it stays behind.
 
         Raises:
-            LostIndexError: If it is lost, and the arc keeps no history.
-            FullIndexError: If there is no room for a first one.
+            LostIndexError: If the index is lost, and the arc keeps no history.
+            FullIndexError: If the disk has no room for a first index.
         """
         label = f"{self.codec.topic} {self.task} {self.plan.shape}"
         self._index = index = Index(self.folder, label=label)
@@ -77,7 +77,8 @@ class HeldTuples:
         elif index.is_new and not self.arc.is_connection_point:
             raise LostIndexError(
                 f"{self.task}: its index is lost, and source {self.arc.name!r} keeps no history "
-                'to read it from again; put the state folder back, or give the source keep="..."'
+                "from which to rebuild it; restore the state folder, or declare the source with "
+                'keep="..."'
             )
         self.is_behind = index.done != report.done
         if self.is_behind:
@@ -89,42 +90,48 @@ class HeldTuples:
         Without disk space the index stays behind.
         """
         index = self.index
-        since, found, cluster = index.positions, [self.codec.empty], self.view.cluster
+        since, parts, cluster = index.positions, [self.codec.empty], self.view.cluster
         reached: dict[TopicPartition, int] = {}
         for partition in range(self.spread.partition_count):
             place = TopicPartition(self.codec.topic, partition)
             reached[place] = cluster.end(place)
-            there = yield from history(cluster, self.codec, place, since.get(place, 0))
-            own = there.filter((pl.col("task") == self.task) & (pl.col("epoch") > index.done))
-            found.append(self.view.believed(own))
+            revisions = yield from history(cluster, self.codec, place, since.get(place, 0))
+            written = revisions.filter(
+                (pl.col("task") == self.task) & (pl.col("epoch") > index.done)
+            )
+            parts.append(self.view.believed(written))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
-        last = frames.last(pl.concat(found), self.arc.identity)
+        last = frames.last(pl.concat(parts), self.arc.identity)
         with suppress(FullIndexError), self._writing():
             self.intake.change(index, last, done=report.done, positions=reached)
             self._commit()
 
-    def judge(self, given: pl.DataFrame) -> Taken:
-        """Reconcile a batch of source revisions with the index; see `intake.take`."""
-        return self.intake.judge(self.index, given)
+    def reconcile(self, revisions: pl.DataFrame) -> Reconciled:
+        """Reconcile a batch of source revisions with the index; see `intake.reconcile`."""
+        return self.intake.reconcile(self.index, revisions)
 
-    def change(self, taken: Taken, *, epoch: int, report: Report) -> list[Emission]:
+    def change(self, reconciled: Reconciled, *, epoch: int, report: Report) -> list[Emission]:
         """Apply an epoch's changes to the index, pending `commit`; return the arc's emissions.
 
         Args:
-            taken: The changes.
+            reconciled: The changes.
             epoch: The epoch.
             report: The newest report: a later catch-up reads the arc from its ends.
 
         Raises:
-            FullIndexError: If there is no room for them.
+            FullIndexError: If the disk has no room for them.
         """
         ends = {place: offset for place, (offset, _) in report.ends.items()}
         positions = self.index.positions | ends
         with self._writing():
             self.intake.change(
-                self.index, taken.revisions, keys=taken.keys, done=epoch, positions=positions
+                self.index,
+                reconciled.revisions,
+                keys=reconciled.keys,
+                done=epoch,
+                positions=positions,
             )
-        return self.spread.emissions(taken.revisions, epoch)
+        return self.spread.emissions(reconciled.revisions, epoch)
 
     def commit(self) -> None:
         """Commit the changes to the index, after Kafka; without disk space it falls behind."""
@@ -136,7 +143,7 @@ class HeldTuples:
         self.index.commit()
         self.is_behind = False
         if self.full:
-            log.warning("%s: there is room again, it goes on", self.task)
+            log.warning("%s: its disk has room again; it continues", self.task)
             self.full = ""
 
     @contextmanager
@@ -146,7 +153,7 @@ class HeldTuples:
             yield
         except FullIndexError as error:
             if not self.full:
-                log.error("%s takes nothing in until there is room: %s", self.task, error)
+                log.error("%s reads no input until its disk has room: %s", self.task, error)
             self.full = str(error)
             raise
 

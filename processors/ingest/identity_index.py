@@ -34,7 +34,7 @@ class StoredIndexError(ErrataError):
 
 
 class FullIndexError(StoredIndexError):
-    """There is no room for a write; the content of the index is unchanged."""
+    """The disk has no room for a write; the content of the index is unchanged."""
 
 
 class Index:
@@ -42,7 +42,7 @@ class Index:
 
     Args:
         folder: Its folder; created if missing. Nothing else may use it.
-        label: Names the content; an index with another label is emptied.
+        label: Name of the content; an index with another label is emptied.
     """
 
     def __init__(self, folder: Path, *, label: str) -> None:
@@ -77,20 +77,20 @@ class Index:
         self._open()
 
     def _error(self, error: Exception) -> StoredIndexError:
-        is_full = any(told in str(error) for told in _FULL)
+        is_full = any(text in str(error) for text in _FULL)
         return (FullIndexError if is_full else StoredIndexError)(
-            f"index of {self.label} in {self.folder.name!r}: {error}; make room, or start "
-            "again with another state folder (ERRATA_STATE): it is read from the arc"
+            f"index of {self.label} in {self.folder.name!r}: {error}; make room, or restart with "
+            "another state folder (ERRATA_STATE): the index is then read from the arc"
         )
 
     def _meta(self) -> dict[str, object]:
         with self.store.begin() as transaction:
-            found = transaction.get(_META)
-        return json.loads(found) if found else {}
+            value = transaction.get(_META)
+        return json.loads(value) if value else {}
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever written to it: it is the first one, or an older one was lost."""
+        """Whether nothing was written to it yet: it is the first one, or an older one was lost."""
         return not self._meta()
 
     @property
@@ -101,15 +101,15 @@ class Index:
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """By partition of the arc, the offset from which a new attempt must read to catch up."""
-        found = self._meta().get("positions", [])
-        assert isinstance(found, list)
-        return {TopicPartition(topic, partition): offset for topic, partition, offset in found}
+        stored = self._meta().get("positions", [])
+        assert isinstance(stored, list)
+        return {TopicPartition(topic, partition): offset for topic, partition, offset in stored}
 
     def get(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Return the identities that are in the index, and the tuple of each."""
         with self.store.begin() as transaction, transaction.cursor() as cursor:
-            found = cursor.getmulti(keys)
-        return list(map(itemgetter(0), found)), list(map(itemgetter(1), found))
+            pairs = cursor.getmulti(keys)
+        return list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs))
 
     def begin(
         self,
@@ -122,13 +122,13 @@ class Index:
         """Make changes in a transaction, pending `commit`.
 
         Args:
-            put: Identities and their tuples.
+            put: Identities and their tuples, of the same length.
             delete: Deleted identities.
             done: The epoch that the changes complete.
             positions: By partition of the arc, the offset from which to catch up.
 
         Raises:
-            FullIndexError: If there is no room for them.
+            FullIndexError: If the disk has no room for them.
         """
         self.abort()
         try:
@@ -150,7 +150,7 @@ class Index:
         """Commit the changes.
 
         Raises:
-            FullIndexError: If there is no room; the changes are undone and can be retried.
+            FullIndexError: If the disk has no room; the changes are undone and can be retried.
         """
         if self.transaction is not None:
             try:

@@ -48,8 +48,8 @@ class IngestTask(Task):
         partition: Partition of the user's topic.
         folder: Folder of its index.
         clock_ms: The wall clock.
-        epoch_of: Returns the epoch to stamp with, and input is stamped at once; None: the clock
-            picks it, at intervals.
+        epoch_of: Returns the epoch to stamp with; input is then stamped at once. If None, the
+            clock picks the epoch, at intervals.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class IngestTask(Task):
         resume = self.report.resume.get(self.place, 0)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
-        self.stamped_ms = self.heard_ms = self.clock_ms()
+        self.stamped_ms = self.last_record_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
         yield True
 
@@ -139,7 +139,7 @@ class IngestTask(Task):
         while self._rows() < ROWS_A_BATCH or self.reader.position(self.place) < end:
             for records in self.reader.poll(limit=ROWS_A_BATCH - self._rows() % ROWS_A_BATCH):
                 self.held.append(records)
-                self.heard_ms = now
+                self.last_record_ms = now
             if self.reader.position(self.place) >= end:
                 break
 
@@ -174,14 +174,14 @@ class IngestTask(Task):
     def _has_end(self) -> bool:
         """Whether the declared end of the source is reached and not yet reported."""
         end = self.view.ends.get(self.arc.name, {}).get(self.place.partition)
-        told = self.report.watermarks and self.report.watermarks[-1][1] == FOREVER
-        if end is None or told or self.reader is None:
+        is_reported = self.report.watermarks and self.report.watermarks[-1][1] == FOREVER
+        if end is None or is_reported or self.reader is None:
             return False
         return self.reader.position(self.place) >= end
 
     def _falls_idle(self, now: int) -> bool:
         after = self.source.idle_after_ms
-        if after is None or self.held or now - self.heard_ms < after:
+        if after is None or self.held or now - self.last_record_ms < after:
             return False
         return not self.report.watermarks or self.report.watermarks[-1][1] not in (IDLE, FOREVER)
 
@@ -215,8 +215,8 @@ class IngestTask(Task):
             decoded = self.intake.decode(values, keys)
             if self.held_tuples is not None:
                 newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
-                taken = self.held_tuples.judge(decoded.frame.with_columns(newest))
-                emissions = self.held_tuples.change(taken, epoch=epoch, report=self.report)
+                reconciled = self.held_tuples.reconcile(decoded.frame.with_columns(newest))
+                emissions = self.held_tuples.change(reconciled, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
             # These records and later ones wait; epochs advance as if nothing had arrived.
             self.wait(str(error))
@@ -225,21 +225,21 @@ class IngestTask(Task):
         self.held = []
         refused, counts = list(decoded.refused), Counter(self.report.counts)
         if self.held_tuples is None:
-            emissions = self._passed_on(decoded.frame, held, epoch)
+            emissions = self._forward(decoded.frame, held, epoch)
             at = decoded.frame[frames.AFTER + self.arc.event_time]  # null for deletes
             newest_ms: int | None = at.max()  # type: ignore[assignment]
         else:
-            found = taken.refused.select(ROW, "reason", "detail")
-            refused += [Refusal(*row) for row in found.iter_rows()]
-            newest_ms = taken.newest_ms
-            counts.update(taken.counts)
+            refusals = reconciled.refused.select(ROW, "reason", "detail")
+            refused += [Refusal(*row) for row in refusals.iter_rows()]
+            newest_ms = reconciled.newest_ms
+            counts.update(reconciled.counts)
         counts.update(read=len(values), passed=decoded.passed)
         counts.update(tally_records(refused))
         if newest_ms is not None:
             self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
         watermark = FOREVER if ends else IDLE if idle else self.newest_ms
-        told = self.report.watermarks[-1][1] if self.report.watermarks else NEVER
-        if told == FOREVER:
+        last_watermark = self.report.watermarks[-1][1] if self.report.watermarks else NEVER
+        if last_watermark == FOREVER:
             watermark = FOREVER
         pairs, floors = self._pairs(epoch, watermark)
         report = replace(
@@ -251,7 +251,7 @@ class IngestTask(Task):
             resume={self.place: self.reader.position(self.place)},
             counts=dict(counts),
         )
-        dead = letters_of_records(
+        dead_letters = letters_of_records(
             self.shared,
             refused,
             originals(held if refused else []),
@@ -259,7 +259,7 @@ class IngestTask(Task):
             report=self.report,
             epoch=epoch,
         )
-        yield from self.commit(emissions, report, records=dead)
+        yield from self.commit(emissions, report, records=dead_letters)
         self.wait("")
         if self.held_tuples is not None:
             self.held_tuples.commit()
@@ -274,7 +274,7 @@ class IngestTask(Task):
         self.wait(self.held_tuples.full)
         yield not self.waits
 
-    def _passed_on(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
+    def _forward(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
         """Return the records of these revisions, each addressed to the owners of its identities."""
         if given.is_empty():
             return []

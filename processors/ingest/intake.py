@@ -59,17 +59,17 @@ class Intake:
 
         Args:
             values: Values of the records, in order.
-            keys: Keys of the records; None: they have none.
+            keys: Keys of the records; None if they have none.
         """
         batch = Batch(values, [None] * len(values) if keys is None else keys)
         rows, refused = _usable(batch)
         if len(rows) < len(values):
             chosen = rows.tolist()
             batch = Batch(*([column[row] for row in chosen] for column in batch))
-        found = self.envelope.decode(batch)
-        told = check(self.arc, self._timed(found.frame))
-        refused += Decoded(told.frame, found.refused + told.refused).placed(rows).refused
-        frame = split_moves(self.arc, told.placed(rows).frame)
+        decoded = self.envelope.decode(batch)
+        checked = check(self.arc, self._timed(decoded.frame))
+        refused += Decoded(checked.frame, decoded.refused + checked.refused).with_rows(rows).refused
+        frame = split_moves(self.arc, checked.with_rows(rows).frame)
         frame = frame.with_columns(
             pl.Series(KEY, self._keys(self.codec.identities(frame)), dtype=pl.Binary)
         )
@@ -78,7 +78,7 @@ class Intake:
             need = f"needs an identity of at most {LONGEST_KEY} bytes, found more"
             refused += [Refusal(row, TOO_LARGE, need) for row in long[ROW].unique().to_list()]
             frame = frame.filter(~pl.col(ROW).is_in(long[ROW].implode()))
-        return Decoded(frame, refused, found.passed)
+        return Decoded(frame, refused, decoded.passed)
 
     def _timed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return a batch with the event time of both sides, if an expression computes it."""
@@ -93,12 +93,14 @@ class Intake:
             for side in (frames.BEFORE, frames.AFTER)
         )
 
-    def judge(self, index: Index, given: pl.DataFrame) -> Taken:
-        """Reconcile a batch with the tuples that the arc holds; see `take`."""
-        keys = given[KEY].unique().sort()  # sorted keys share pages of the index
-        there, contents = index.get(keys.to_list())
-        held = self.decoder.decode(contents).with_columns(pl.Series(KEY, there, dtype=pl.Binary))
-        return take(self.arc, given, held)
+    def reconcile(self, index: Index, revisions: pl.DataFrame) -> Reconciled:
+        """Reconcile a batch with the tuples that the arc holds; see `reconcile`."""
+        keys = revisions[KEY].unique().sort()  # sorted keys share pages of the index
+        known_keys, contents = index.get(keys.to_list())
+        held = self.decoder.decode(contents).with_columns(
+            pl.Series(KEY, known_keys, dtype=pl.Binary)
+        )
+        return reconcile(self.arc, revisions, held)
 
     def change(
         self,
@@ -112,20 +114,20 @@ class Intake:
         """Apply revisions to the index, in an open transaction; see `Index.begin`."""
         if keys is None:
             keys = pl.Series(self._keys(self.codec.identities(revisions)), dtype=pl.Binary)
-        dead = revisions["op"] == frames.DELETE
+        is_delete = revisions["op"] == frames.DELETE
         content = frames.side(revisions, frames.AFTER, list(self.arc.fields))
-        gone: list[bytes] = []
-        if dead.any():
-            gone, keys, content = (
-                keys.filter(dead).to_list(),
-                keys.filter(~dead),
-                content.filter(~dead),
+        deleted: list[bytes] = []
+        if is_delete.any():
+            deleted, keys, content = (
+                keys.filter(is_delete).to_list(),
+                keys.filter(~is_delete),
+                content.filter(~is_delete),
             )
         order = keys.arg_sort()  # sorted keys share pages of the index
         tuples = self.encoder.encode(content)
         index.begin(
             put=(keys.gather(order).to_list(), list(map(tuples.__getitem__, order.to_list()))),
-            delete=gone,
+            delete=deleted,
             done=done,
             positions=positions,
         )
@@ -139,9 +141,9 @@ def key_encoder(arc: Arc) -> Encoder:
     return Encoder(tuple_schema("Key", {name: arc.fields[name] for name in arc.identity}))
 
 
-def owners(given: pl.DataFrame, count: int) -> pl.Series:
+def owners(revisions: pl.DataFrame, count: int) -> pl.Series:
     """Return which of `count` owners has each revision's identity, by the hash of its key."""
-    return pl.Series(partitions(given[KEY].to_list(), count)).cast(pl.Int32)
+    return pl.Series(partitions(revisions[KEY].to_list(), count)).cast(pl.Int32)
 
 
 def _usable(batch: Batch) -> tuple[npt.NDArray[np.int64], list[Refusal]]:
@@ -168,7 +170,7 @@ _NOT_HELD = "the arc holds no tuple of this identity"
 
 
 @dataclass(frozen=True)
-class Taken:
+class Reconciled:
     """The result of reconciling a batch.
 
     Args:
@@ -186,59 +188,59 @@ class Taken:
     counts: Mapping[str, int]
 
 
-def take(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
+def reconcile(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Reconciled:
     """Return the net changes of a batch of source revisions.
 
     Args:
         arc: The source's arc.
-        given: In order of arrival: op, both sides, ``__key`` (encoded identity), ``__row``,
+        revisions: In order of arrival: op, both sides, ``__key`` (encoded identity), ``__row``,
             ``has_before`` (whether the record states its original), ``__newest`` (newest event time
-            that its source partition had seen before, less lateness: older tuples are late, and
+            that its source partition had read before, less lateness: older tuples are late, and
             those older by more than `keep` are refused).
-        held: The arc's tuples of these keys, with ``__key``; keys that it does not hold are absent.
+        held: The arc's tuples of these keys, with ``__key``; keys without a tuple are absent.
     """
-    fresh, rest = _parted(given, held)
-    rest_taken = _judge(arc, rest, held)
+    fresh, rest = _split_fresh(revisions, held)
+    rest_reconciled = _reconcile_any(arc, rest, held)
     if fresh.is_empty():
-        return rest_taken
-    refused = rest_taken.refused
+        return rest_reconciled
+    refused = rest_reconciled.refused
     old = fresh.select(_is_old(arc, pl.col(frames.AFTER + arc.event_time))).to_series()
     if old.any():
         refused = pl.concat([_too_old(arc, fresh.filter(old)), refused])
         fresh = fresh.filter(~old)
     at = fresh[frames.AFTER + arc.event_time]
-    counts = Counter(rest_taken.counts)
+    counts = Counter(rest_reconciled.counts)
     counts.update(inserted=fresh.height, late=int((at < fresh[NEWEST]).sum()))
-    newest: int | None = pl.Series([at.max(), rest_taken.newest_ms]).max()  # type: ignore[assignment]
-    return Taken(
-        pl.concat([fresh.select(list(frames.schema(arc.fields))), rest_taken.revisions]),
-        pl.concat([fresh[KEY], rest_taken.keys]),
+    newest: int | None = pl.Series([at.max(), rest_reconciled.newest_ms]).max()  # type: ignore[assignment]
+    return Reconciled(
+        pl.concat([fresh.select(list(frames.schema(arc.fields))), rest_reconciled.revisions]),
+        pl.concat([fresh[KEY], rest_reconciled.keys]),
         refused,
         newest,
         counts,
     )
 
 
-def _parted(given: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _split_fresh(revisions: pl.DataFrame, held: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Split off inserts whose identity occurs nowhere else in the batch or the arc.
 
     In most feeds these are nearly all records, and they need no reconciling.
     """
-    alone = (given["op"] == frames.INSERT) & ~given[KEY].is_duplicated()
+    is_fresh = (revisions["op"] == frames.INSERT) & ~revisions[KEY].is_duplicated()
     if held.height:
-        alone &= ~given[KEY].is_in(held[KEY].implode())
-    if given["moved"].any():
-        alone &= ~given[ROW].is_in(given.filter("moved")[ROW].implode())
-    return given.filter(alone), given.filter(~alone)
+        is_fresh &= ~revisions[KEY].is_in(held[KEY].implode())
+    if revisions["moved"].any():
+        is_fresh &= ~revisions[ROW].is_in(revisions.filter("moved")[ROW].implode())
+    return revisions.filter(is_fresh), revisions.filter(~is_fresh)
 
 
-def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
-    """Return the net changes of any batch: the general case of `take`."""
+def _reconcile_any(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Reconciled:
+    """Return the net changes of any batch: the general case of `reconcile`."""
     names = list(arc.fields)
     known = held.rename({name: f"held.{name}" for name in names}).with_columns(
         pl.lit(True).alias("held")
     )
-    rows = given.join(known, on=KEY, how="left", maintain_order="left").with_columns(
+    rows = revisions.join(known, on=KEY, how="left", maintain_order="left").with_columns(
         pl.col("held").fill_null(False)
     )
     at, was = frames.AFTER + arc.event_time, "held." + arc.event_time
@@ -246,7 +248,7 @@ def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
     rows = rows.with_columns((entering | (pl.col("held") & _is_old(arc, pl.col(was)))).alias("old"))
     if rows["moved"].any():  # both halves of a record are accepted, or neither
         rows = rows.with_columns(pl.col("old").any().over(ROW))
-    aged = rows.filter("old")
+    too_old = rows.filter("old")
     rows = _with_history(rows.filter(~pl.col("old")), names)
     unknown = rows.filter(~pl.col("alive") & (pl.col("op") != frames.INSERT) & ~pl.col("moved"))
     rows = rows.filter(pl.col("alive") | (pl.col("op") == frames.INSERT))
@@ -271,19 +273,19 @@ def _judge(arc: Arc, given: pl.DataFrame, held: pl.DataFrame) -> Taken:
     last = rows.unique(subset=KEY, keep="last", maintain_order=True)
     before = last.select(pl.col(f"held.{name}").alias(name) for name in names)
     after = frames.side(last, frames.AFTER, names)
-    revisions = frames.between(
+    net = frames.between(
         before.with_columns(last[KEY]),
         last["held"],
         after.with_columns(last[KEY]),
         last["op"] != frames.DELETE,
     )
-    keys = revisions.select(pl.coalesce(frames.AFTER + KEY, frames.BEFORE + KEY).alias(KEY))[KEY]
-    return Taken(
-        revisions.drop(frames.AFTER + KEY, frames.BEFORE + KEY),
+    keys = net.select(pl.coalesce(frames.AFTER + KEY, frames.BEFORE + KEY).alias(KEY))[KEY]
+    return Reconciled(
+        net.drop(frames.AFTER + KEY, frames.BEFORE + KEY),
         keys,
         pl.concat(
             [
-                _too_old(arc, aged),
+                _too_old(arc, too_old),
                 _refusal(unknown, UNKNOWN_IDENTITY, pl.lit(_NOT_HELD)),
             ]
         ).unique(subset=ROW, maintain_order=True),
@@ -300,9 +302,9 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """
     held = [pl.col(f"held.{name}").alias(f"was.{name}") for name in names]
     repeated = rows[KEY].is_duplicated()
-    alone = rows.filter(~repeated).with_columns(pl.col("held").alias("alive"), *held)
+    single = rows.filter(~repeated).with_columns(pl.col("held").alias("alive"), *held)
     if not repeated.any():
-        return alone
+        return single
     rows = rows.filter(repeated)
     op = pl.col("op")
     alive = pl.when(op == frames.INSERT).then(True).when(op == frames.DELETE).then(False)
@@ -319,7 +321,7 @@ def _with_history(rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         pl.when(inside).then(earlier[name]).otherwise(pl.col(f"held.{name}")).alias(f"was.{name}")
         for name in names
     )
-    return pl.concat([alone, followed.select(alone.columns)])
+    return pl.concat([single, followed.select(single.columns)])
 
 
 def _is_old(arc: Arc, at: pl.Expr) -> pl.Expr:
@@ -336,7 +338,7 @@ def _refusal(rows: pl.DataFrame, reason: str, detail: pl.Expr) -> pl.DataFrame:
     return rows.select(ROW, pl.lit(reason).alias("reason"), detail.alias("detail"))
 
 
-def split_moves(arc: Arc, given: pl.DataFrame) -> pl.DataFrame:
+def split_moves(arc: Arc, revisions: pl.DataFrame) -> pl.DataFrame:
     """Return the revisions, each replace that changes the identity as a delete and an insert.
 
     The delete's row is marked ``moved``: if the arc does not hold it, the insert still counts.
@@ -351,22 +353,22 @@ def split_moves(arc: Arc, given: pl.DataFrame) -> pl.DataFrame:
             for name in arc.identity
         )
     )
-    given = given.with_columns(pl.lit(False).alias("moved"))
-    found = given.filter(moves)
-    if found.is_empty():
-        return given
+    revisions = revisions.with_columns(pl.lit(False).alias("moved"))
+    moved = revisions.filter(moves)
+    if moved.is_empty():
+        return revisions
     nothing = {
         side: [pl.lit(None, arc.fields[name].dtype).alias(side + name) for name in names]
         for side in (frames.BEFORE, frames.AFTER)
     }
-    leave = found.with_columns(
+    leave = moved.with_columns(
         pl.lit(frames.DELETE, pl.UInt8).alias("op"),
         pl.lit(True).alias("moved"),
         *nothing[frames.AFTER],
     )
-    enter = found.with_columns(
+    enter = moved.with_columns(
         pl.lit(frames.INSERT, pl.UInt8).alias("op"),
         pl.lit(False).alias("has_before"),
         *nothing[frames.BEFORE],
     )
-    return pl.concat([given.filter(~moves), leave, enter]).sort(ROW, maintain_order=True)
+    return pl.concat([revisions.filter(~moves), leave, enter]).sort(ROW, maintain_order=True)

@@ -94,16 +94,18 @@ class OwnerTask(Task):
         passed = frames.entering(source.take(epoch), list(self.codec.arc.fields))
         passed = passed.sort("partition", "offset")
         try:
-            rows, given, refused = self._own(passed)
-            taken = self.held_tuples.judge(given)
-            emissions = self.held_tuples.change(taken, epoch=epoch, report=self.report)
+            rows, revisions, refused = self._owned_revisions(passed)
+            reconciled = self.held_tuples.reconcile(revisions)
+            emissions = self.held_tuples.change(reconciled, epoch=epoch, report=self.report)
         except (RegistryAwayError, FullIndexError) as error:
             self.wait(str(error))
             yield False
             return
-        found = taken.refused.select(rows.gather(taken.refused[ROW]), "reason", "detail")
-        refused += [Refusal(*row) for row in found.unique(ROW, keep="first").iter_rows()]
-        dead = letters_of_records(
+        refusals = reconciled.refused.select(
+            rows.gather(reconciled.refused[ROW]), "reason", "detail"
+        )
+        refused += [Refusal(*row) for row in refusals.unique(ROW, keep="first").iter_rows()]
+        dead_letters = letters_of_records(
             self.shared,
             refused,
             passed.drop(NEWEST_MS),
@@ -112,15 +114,17 @@ class OwnerTask(Task):
             epoch=epoch,
         )
         counts = Counter(self.report.counts)
-        counts.update(taken.counts)
+        counts.update(reconciled.counts)
         counts.update(tally_records(refused))
         resume = {source.place: source.drop(epoch)}
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
-        yield from self.commit(emissions, report, records=dead)
+        yield from self.commit(emissions, report, records=dead_letters)
         self.held_tuples.commit()
         self.wait(self.held_tuples.full)
 
-    def _own(self, passed: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
+    def _owned_revisions(
+        self, passed: pl.DataFrame
+    ) -> tuple[pl.Series, pl.DataFrame, list[Refusal]]:
         """Return the revisions of own identities, the row of each in `passed`, and the refusals.
 
         A record that changes an identity becomes two revisions, which may have different owners.
@@ -131,8 +135,8 @@ class OwnerTask(Task):
         places = owners(decoded.frame, self.plan.placement.partitions[self.codec.arc.name])
         own = decoded.frame.filter(places == self.partition)
         rows = own[ROW]
-        given = own.with_columns(
+        revisions = own.with_columns(
             pl.int_range(pl.len(), dtype=pl.Int64).alias(ROW),
             passed[NEWEST_MS].gather(rows).alias(NEWEST),
         )
-        return rows, given, decoded.refused
+        return rows, revisions, decoded.refused

@@ -128,12 +128,12 @@ class MutableAntichain(Generic[T]):
 
     def _rebuild(self) -> list[tuple[T, int]]:
         """Recompute the frontier; the total order puts each time after all that precede it."""
-        old, self._frontier = self._frontier, []
+        previous, self._frontier = self._frontier, []
         for time in sorted(time for time, count in self._counts.items() if count > 0):
             if not self.less_equal(time):
                 self._frontier.append(time)
-        gone = [(time, -1) for time in old if time not in self._frontier]
-        return gone + [(time, 1) for time in self._frontier if time not in old]
+        removed = [(time, -1) for time in previous if time not in self._frontier]
+        return removed + [(time, 1) for time in self._frontier if time not in previous]
 
 
 class ChangeBatch(Generic[Item]):

@@ -80,13 +80,13 @@ def in_order(steps: Steps[T]) -> list[Location]:
     Raises:
         StandstillError: If there is no such order.
     """
-    before: dict[Location, list[Location]] = {location: [] for location in steps}
-    for location, nexts in steps.items():
-        for after, summary in nexts:
+    predecessors: dict[Location, list[Location]] = {location: [] for location in steps}
+    for location, successors in steps.items():
+        for successor, summary in successors:
             if summary is None or not summary.advances:
-                before[after].append(location)
+                predecessors[successor].append(location)
     try:
-        return list(TopologicalSorter(before).static_order())
+        return list(TopologicalSorter(predecessors).static_order())
     except CycleError as error:
         raise StandstillError(error.args[1]) from error
 
@@ -107,19 +107,19 @@ def paths_to(
     Returns:
         By location and the port of the end; locations without a path are absent.
     """
-    back: dict[Location, list[tuple[Location, PathSummary[T] | None]]] = {}
-    for location, nexts in steps.items():
-        for after, summary in nexts:
-            back.setdefault(after, []).append((location, summary))
-    found: dict[Location, dict[int, Antichain[PathSummary[T]]]] = {}
-    work: deque[tuple[Location, int, PathSummary[T]]] = deque()
-    work.extend((target, target.port, identity) for target in outputs)
-    while work:
-        location, port, rest = work.popleft()
-        for before, summary in back.get(location, ()):
-            whole = rest if summary is None else summary.followed_by(rest)
-            if whole is None:
+    predecessors: dict[Location, list[tuple[Location, PathSummary[T] | None]]] = {}
+    for location, successors in steps.items():
+        for successor, summary in successors:
+            predecessors.setdefault(successor, []).append((location, summary))
+    paths: dict[Location, dict[int, Antichain[PathSummary[T]]]] = {}
+    queue: deque[tuple[Location, int, PathSummary[T]]] = deque()
+    queue.extend((target, target.port, identity) for target in outputs)
+    while queue:
+        location, port, suffix = queue.popleft()
+        for predecessor, summary in predecessors.get(location, ()):
+            path = suffix if summary is None else summary.followed_by(suffix)
+            if path is None:
                 continue
-            if found.setdefault(before, {}).setdefault(port, Antichain()).insert(whole):
-                work.append((before, port, whole))
-    return found
+            if paths.setdefault(predecessor, {}).setdefault(port, Antichain()).insert(path):
+                queue.append((predecessor, port, path))
+    return paths

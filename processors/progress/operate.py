@@ -52,18 +52,18 @@ class Progress(Generic[T]):
         consumeds: By input, counts of messages that the operator has consumed.
         internals: By output, changes of the capabilities that it holds.
         produceds: By output, counts of messages that it has sent.
-        again: Whether the operator wants to run again without new input; the scope reads and
+        run_again: Whether the operator wants to run again without new input; the scope reads and
             resets it whenever the operator has run.
     """
 
-    __slots__ = ("again", "consumeds", "frontiers", "internals", "produceds")
+    __slots__ = ("consumeds", "frontiers", "internals", "produceds", "run_again")
 
     def __init__(self, inputs: int, outputs: int) -> None:
         self.frontiers: list[ChangeBatch[T]] = [ChangeBatch() for _ in range(inputs)]
         self.consumeds: list[ChangeBatch[T]] = [ChangeBatch() for _ in range(inputs)]
         self.internals: list[ChangeBatch[T]] = [ChangeBatch() for _ in range(outputs)]
         self.produceds: list[ChangeBatch[T]] = [ChangeBatch() for _ in range(outputs)]
-        self.again = False
+        self.run_again = False
 
 
 class Schedulable(Protocol):
@@ -131,7 +131,7 @@ class ProgressError(ErrataError):
         self.operator, self.port, self.time = operator, port, time
         super().__init__(
             f"operator '{operator}' reports that it {what} at {time!r} on output {port}, which "
-            f"nothing supports: {support}; report what was consumed together with what came of it, "
+            f"nothing supports: {support}; report consumed messages together with their effects, "
             "and drop a capability only after its last use"
         )
 
@@ -176,27 +176,31 @@ def validate(
         ("holds a new capability", progress.internals),
         ("has sent a message", progress.produceds),
     )
-    for what, batches in reported:
+    for action, batches in reported:
         for port, batch in enumerate(batches):
             for time, diff in batch:
                 if diff <= 0 or held(port).less_equal(time):
                     continue
                 if not _consumed(progress, connectivity, port, time):
                     frontier = held(port).frontier
-                    kept = f"only capabilities at {list(frontier)}" if frontier else "no capability"
-                    support = (
-                        f"it has consumed nothing that leads there at {time!r} or before, and "
-                        f"holds {kept} there"
+                    capabilities = (
+                        f"only capabilities at {list(frontier)}" if frontier else "no capability"
                     )
-                    raise ProgressError(operator, port=port, time=time, what=what, support=support)
+                    support = (
+                        f"it has consumed no message that leads to this output at {time!r} or "
+                        f"before, and holds {capabilities} at it"
+                    )
+                    raise ProgressError(
+                        operator, port=port, time=time, what=action, support=support
+                    )
 
 
 def _consumed(progress: Progress[T], connectivity: Connectivity[T], port: int, time: T) -> bool:
     """Whether some consumed message may have become this time at an output."""
     for batch, paths in zip(progress.consumeds, connectivity, strict=True):
-        for taken, diff in batch:
+        for consumed_time, diff in batch:
             for summary in paths.get(port, ()) if diff > 0 else ():
-                result = summary.results_in(taken)
+                result = summary.results_in(consumed_time)
                 if result is not None and result.less_equal(time):
                     return True
     return False

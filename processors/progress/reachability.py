@@ -47,7 +47,7 @@ class EndlessCycleError(ErrataError):
         self.scope, self.nodes = scope, nodes
         super().__init__(
             f"scope '{scope}' has a cycle along which no time advances: {' -> '.join(nodes)}; "
-            "on every cycle some node must make the time later"
+            "on every cycle some node must advance the time"
         )
 
 
@@ -112,8 +112,8 @@ class Builder(Generic[T]):
         if len(connectivity) != inputs or not ports <= set(range(outputs)):
             raise GraphError(
                 f"node '{name}' of scope '{self._scope}' has {inputs} inputs and {outputs} "
-                f"outputs, but says how {len(connectivity)} inputs lead to outputs "
-                f"{sorted(ports)}; its connectivity needs one entry an input, by output from 0 on"
+                f"outputs, but its connectivity has {len(connectivity)} inputs and outputs "
+                f"{sorted(ports)}; the connectivity needs one entry per input, by output from 0 on"
             )
         self._nodes.append(_Node(name, inputs, outputs, connectivity))
         return len(self._nodes) - 1

@@ -88,7 +88,7 @@ class Scope(Generic[Outer, Inner]):
             self._take_report(number)
             self._activate(number)
         self._propagate()
-        self.progress.again = True
+        self.progress.run_again = True
 
     def enter(self, port: int, time: Outer, count: int = 1) -> None:
         """Count messages that have entered the scope, at the inputs that this port leads to.
@@ -98,7 +98,7 @@ class Scope(Generic[Outer, Inner]):
         inner = self._refinement.to_inner(time)
         self._pointstamps.update((Source(OUTSIDE, port), inner), -count)
         self._send(OUTSIDE, port, inner, count)
-        self.progress.again = True
+        self.progress.run_again = True
 
     def activate(self, child: int, *within: int) -> None:
         """Run a child in the next round even without new input.
@@ -108,7 +108,7 @@ class Scope(Generic[Outer, Inner]):
             within: If it is a scope: the child in it, and so on.
         """
         self._activate(child)
-        self.progress.again = True
+        self.progress.run_again = True
         work = self._children[child].work
         if within and isinstance(work, Scope):
             work.activate(*within)
@@ -132,7 +132,7 @@ class Scope(Generic[Outer, Inner]):
                 later.append(number)
         heapify(later)
         self._active = later
-        self.progress.again = bool(self._pointstamps or self._active)
+        self.progress.run_again = bool(self._pointstamps or self._active)
         return bool(self._incomplete) or self.tracker.tracks_anything()
 
     def _accept_frontiers(self) -> None:
@@ -174,11 +174,13 @@ class Scope(Generic[Outer, Inner]):
                 child = self._children[place.node]
                 child.progress.frontiers[place.port].update(time, diff)
                 interest = child.interest[place.port]
-                holds = interest == Interest.IF_CAPABILITY and self.tracker.holds(place.node)
-                if interest == Interest.ALWAYS or holds:
+                holds_capability = interest == Interest.IF_CAPABILITY and self.tracker.holds(
+                    place.node
+                )
+                if interest == Interest.ALWAYS or holds_capability:
                     self._activate(place.node)
         for number in touched:
-            if self._is_over(number):
+            if self._is_finished(number):
                 self._activate(number)
 
     def _run(self, number: int) -> None:
@@ -196,7 +198,7 @@ class Scope(Generic[Outer, Inner]):
             held=lambda port: self.tracker.pointstamps(Source(number, port)),
         )
         self._take_report(number)
-        if number not in self._incomplete and self._is_over(number):
+        if number not in self._incomplete and self._is_finished(number):
             child.work = None
 
     def _take_report(self, number: int) -> None:
@@ -211,8 +213,8 @@ class Scope(Generic[Outer, Inner]):
         for port, batch in enumerate(progress.produceds):
             for time, diff in batch.drain():
                 self._send(number, port, time, diff)
-        if progress.again:
-            progress.again = False
+        if progress.run_again:
+            progress.run_again = False
             self._activate(number)
 
     def _send(self, number: int, port: int, time: Inner, count: int) -> None:
@@ -228,7 +230,7 @@ class Scope(Generic[Outer, Inner]):
             self._queued.add(number)
             heappush(self._active, number)
 
-    def _is_over(self, number: int) -> bool:
+    def _is_finished(self, number: int) -> bool:
         """Whether a child can get no more input and holds no capability."""
         inputs = range(len(self._children[number].connectivity))
         return not self.tracker.holds(number) and not any(
@@ -276,8 +278,8 @@ class ScopeBuilder(Generic[Outer, Inner]):
     @property
     def interest(self) -> list[Interest]:
         """For every input, the highest interest among its children."""
-        keenest = [interest for operator in self._operators for interest in operator.interest]
-        return [max(keenest, default=Interest.NEVER)] * self.inputs
+        interests = [interest for operator in self._operators for interest in operator.interest]
+        return [max(interests, default=Interest.NEVER)] * self.inputs
 
     def add(self, operator: Operator[Inner]) -> int:
         """Add a child; return its number, 1 or more."""

@@ -68,9 +68,8 @@ class Advance:
     def __post_init__(self) -> None:
         if not 0 <= self.by < self.below:
             raise SummaryError(
-                f"a path that advances an epoch by {self.by} below {self.below} cannot be: `by` "
-                "must be at least 0 and smaller than `below`; leave out a path that lets nothing "
-                "through"
+                f"a path can't advance an epoch by {self.by} below {self.below}: `by` "
+                "must be at least 0 and smaller than `below`; omit a path that passes nothing"
             )
 
     @property

@@ -14,13 +14,13 @@ class GraphOrderError(ErrataError):
 
     Args:
         box: Number of the box.
-        above: Number of the box that it reads.
+        source: Number of the box that it reads.
     """
 
-    def __init__(self, box: int, above: int) -> None:
-        self.box, self.above = box, above
+    def __init__(self, box: int, source: int) -> None:
+        self.box, self.source = box, source
         super().__init__(
-            f"box {box} needs the boxes that it reads among 0 to {box - 1}; found {above}; "
+            f"box {box} needs the boxes that it reads among 0 to {box - 1}; found {source}; "
             "number boxes in topological order"
         )
 
@@ -44,7 +44,7 @@ class Graph:
         ((1, 2), (3,), (3,), (4,), ())
         >>> graph.follower
         (None, None, None, 4, None)
-        >>> [bin(boxes) for boxes in graph.below]
+        >>> [bin(boxes) for boxes in graph.reachable]
         ['0b11110', '0b11000', '0b11000', '0b10000', '0b0']
     """
 
@@ -60,14 +60,14 @@ class Graph:
         return cls([[number[arc] for arc in above if arc in number] for above in reads.values()])
 
     def __init__(self, inputs: Sequence[Iterable[int]]) -> None:
-        self.inputs = tuple(tuple(dict.fromkeys(read)) for read in inputs)
-        found: list[list[int]] = [[] for _ in self.inputs]
-        for box, read in enumerate(self.inputs):
-            for above in read:
-                if not 0 <= above < box:
-                    raise GraphOrderError(box, above)
-                found[above].append(box)
-        self.readers = tuple(map(tuple, found))
+        self.inputs = tuple(tuple(dict.fromkeys(sources)) for sources in inputs)
+        readers: list[list[int]] = [[] for _ in self.inputs]
+        for box, sources in enumerate(self.inputs):
+            for source in sources:
+                if not 0 <= source < box:
+                    raise GraphOrderError(box, source)
+                readers[source].append(box)
+        self.readers = tuple(map(tuple, readers))
         """For each box: the boxes that read it, in order."""
         self.follower = tuple(
             read_by[0] if len(read_by) == 1 and len(self.inputs[read_by[0]]) == 1 else None
@@ -79,13 +79,13 @@ class Graph:
         return len(self.inputs)
 
     @cached_property
-    def below(self) -> list[int]:
+    def reachable(self) -> list[int]:
         """For each box: the boxes that it reaches, as the bits of an integer.
 
         Computed when a box has to wait for the first time; n boxes take at most n * n / 8 bytes.
         """
-        below = [0] * len(self)
+        reachable = [0] * len(self)
         for box in reversed(range(len(self))):
-            for above in self.inputs[box]:
-                below[above] |= below[box] | 1 << box
-        return below
+            for source in self.inputs[box]:
+                reachable[source] |= reachable[box] | 1 << box
+        return reachable

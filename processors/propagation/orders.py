@@ -27,7 +27,7 @@ class Propagation(ABC):
 
     def __init__(self, graph: Graph, active: Iterable[int]) -> None:
         self._graph = graph
-        self._held: dict[int, list[int]] = {}  # by waiting box: the boxes it holds back
+        self._blocked_by: dict[int, list[int]] = {}  # by waiting box: the boxes it holds back
         self._queue = self._begin(active)
 
     @abstractmethod
@@ -44,25 +44,25 @@ class Propagation(ABC):
 
     def wait(self, box: int) -> None:
         """Record that a box waits, or still waits: boxes below it wait too, others don't."""
-        self._held.setdefault(box, [])
+        self._blocked_by.setdefault(box, [])
 
     @property
     def waiting(self) -> tuple[int, ...]:
         """The boxes that wait."""
-        return tuple(self._held)
+        return tuple(self._blocked_by)
 
-    def _is_held(self, box: int) -> bool:
+    def _is_blocked(self, box: int) -> bool:
         """Whether a box is below one that waits; if so, it is queued again when that is done."""
-        for waiting, held in self._held.items():
-            if self._graph.below[waiting] >> box & 1:
-                held.append(box)
+        for waiting, blocked in self._blocked_by.items():
+            if self._graph.reachable[waiting] >> box & 1:
+                blocked.append(box)
                 return True
         return False
 
     def _release(self, box: int) -> None:
         """Queue again the boxes that a box held back."""
-        for held in self._held.pop(box, ()):
-            heappush(self._queue, held)
+        for blocked in self._blocked_by.pop(box, ()):
+            heappush(self._queue, blocked)
 
 
 class Static(Propagation):
@@ -89,13 +89,13 @@ class Static(Propagation):
     def next(self) -> int | None:
         """Return the next box in topological order; boxes that were held back come first."""
         while (box := heappop(self._queue) if self._queue else next(self._boxes, None)) is not None:
-            if not self._held or not self._is_held(box):
+            if not self._blocked_by or not self._is_blocked(box):
                 return box
         return None
 
     def done(self, box: int, *, emitted: bool) -> None:
         """Record that a box has run."""
-        if self._held:
+        if self._blocked_by:
             self._release(box)
 
 
@@ -123,13 +123,13 @@ class Dynamic(Propagation):
         """Return the first activated box in topological order."""
         while self._queue:
             box = heappop(self._queue)
-            if not self._held or not self._is_held(box):
+            if not self._blocked_by or not self._is_blocked(box):
                 return box
         return None
 
     def done(self, box: int, *, emitted: bool) -> None:
         """Record that a box has run; if it has emitted, activate its readers."""
-        if self._held:
+        if self._blocked_by:
             self._release(box)
         if emitted:
             for reader in self._graph.readers[box]:
@@ -172,13 +172,13 @@ class Hybrid(Dynamic):
             return self._following.pop()
         while self._queue:
             box = heappop(self._queue)
-            if not self._held or not self._is_held(box):
+            if not self._blocked_by or not self._is_blocked(box):
                 return box
         return None
 
     def done(self, box: int, *, emitted: bool) -> None:
         """Record that a box has run; if it has emitted, activate its readers."""
-        if self._held:
+        if self._blocked_by:
             self._release(box)
         if emitted:
             follower = self._graph.follower[box]

@@ -15,7 +15,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import ArcCodec, Meta
 from errata.processors.boxes.base import Refused
 from errata.processors.envelopes.batch import LONGEST_VALUE, Refusal
-from errata.processors.expressions.opaque import plain
+from errata.processors.expressions.opaque import to_plain
 from errata.processors.plan.plan import Plan
 from errata.processors.tasks.scope_run import BoxError, EpochResult
 from errata.processors.tasks.shared import Shared
@@ -162,7 +162,7 @@ def _told(plan: Plan, box: str, refused: Refused) -> Iterator[str]:
     """Yield the reason and the tuple of each refusal, as text."""
     arc, what = plan.topology.arcs[refused.arc], "result" if refused.arc == box else "tuple"
     names = [name for name in arc.visible if name in refused.tuples.columns]
-    columns = [plain(refused.tuples[name], arc.fields[name]) for name in names]
+    columns = [to_plain(refused.tuples[name], arc.fields[name]) for name in names]
     for number, reason in enumerate(refused.reasons):
         row = {name: column[number] for name, column in zip(names, columns, strict=True)}
         yield f"{_short(reason)}; {what} {_short(str(row))} of arc {arc.name!r}"

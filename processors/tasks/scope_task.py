@@ -255,7 +255,7 @@ class ScopeTask(Task):
             changed = rebuild.difference(arc, emitted, made[name], settled=settled_ms)
             emissions += self._emissions(name, changed, epoch)
             if box := self.run.keeping.get(name):
-                result.count(name, box.kinds(changed, wm_before=self.report.watermark))
+                result.count(name, box.count_results(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
         records, counts = self._told([result])
         report = self._reported(result.memory, counts, settled_ms=self._settled(epoch))

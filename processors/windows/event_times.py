@@ -65,8 +65,8 @@ class DurationError(ErrataError):
         self.value = value
         self.what = what
         super().__init__(
-            f"{what} is {value!r}: needs a whole number and a unit of {', '.join(UNITS_MS)}, as in "
-            f"'30m' (a y is 365 d), or an int of ms, from 0 to {EVENT_TIME_BOUND_MS} ms"
+            f"{what} is {value!r}: needs a whole number and a unit of {', '.join(UNITS_MS)}, "
+            f"such as '30m' (a y is 365 d), or an int of ms, from 0 to {EVENT_TIME_BOUND_MS} ms"
         )
 
 

@@ -69,8 +69,8 @@ class HoppingRows:
 RowWindow = SlidingRows | HoppingRows
 
 
-def _check(what: str, given: object, *, most: int) -> None:
-    if type(given) is not int or not 0 < given <= most:
+def _check(name: str, value: object, *, most: int) -> None:
+    if type(value) is not int or not 0 < value <= most:
         raise WindowSpecError(
-            f"windows of tuples with {what}={given!r}: needs a whole number from 1 to {most}"
+            f"windows of tuples with {name}={value!r}: needs a whole number from 1 to {most}"
         )

@@ -85,11 +85,11 @@ class Hopping:
 
     def ends(self, starts: pl.Series) -> pl.Series:
         """Return the exclusive ends of windows from their starts, in ms."""
-        clocks = self._zone
-        if clocks is None:
+        zone_clocks = self._zone
+        if zone_clocks is None:
             return starts + self.size_ms
         return pl.Series(
-            clocks.instants(self._grid(clocks.walls(starts.to_numpy())) + self.size_ms)
+            zone_clocks.instants(self._grid(zone_clocks.walls(starts.to_numpy())) + self.size_ms)
         )
 
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -105,20 +105,20 @@ class Hopping:
         Raises:
             EventTimeError: If an event time is null or out of bounds.
         """
-        times, clocks = checked(event_times), self._zone
-        if clocks is not None:
-            times = clocks.reached(times)
+        times, zone_clocks = checked(event_times), self._zone
+        if zone_clocks is not None:
+            times = zone_clocks.reached(times)
         newest = self._grid(times)
-        every, more = divmod(self.size_ms, self.slide_ms)
-        # A tuple is in one more window during the first `more` ms of each slide.
-        counts = every + (times - newest < more)
+        full, remainder = divmod(self.size_ms, self.slide_ms)
+        # A tuple is in one more window during the first `remainder` ms of each slide.
+        counts = full + (times - newest < remainder)
         rows = np.repeat(np.arange(len(times), dtype=np.uint32), counts)
-        later = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
-        starts = np.repeat(newest, counts) - later * self.slide_ms
-        if clocks is not None:
-            walls, starts = starts, clocks.instants(starts)
-            there = self._grid(clocks.walls(starts)) == walls
-            rows, starts = rows[there], starts[there]
+        slides_back = np.repeat(np.cumsum(counts), counts) - np.arange(1, len(rows) + 1)
+        starts = np.repeat(newest, counts) - slides_back * self.slide_ms
+        if zone_clocks is not None:
+            walls, starts = starts, zone_clocks.instants(starts)
+            exists = self._grid(zone_clocks.walls(starts)) == walls
+            rows, starts = rows[exists], starts[exists]
         return pl.Series("row", rows), pl.Series("window_start", starts)
 
     def _grid(self, times: Times) -> Times:
@@ -127,12 +127,12 @@ class Hopping:
 
     def describe(self) -> dict[str, Any]:
         """Return the definition of the windows as plain data."""
-        found: dict[str, Any] = {"size_ms": self.size_ms, "slide_ms": self.slide_ms}
+        definition: dict[str, Any] = {"size_ms": self.size_ms, "slide_ms": self.slide_ms}
         if self.origin_ms:
-            found["origin_ms"] = self.origin_ms
+            definition["origin_ms"] = self.origin_ms
         if self.tz is not None:
-            found["tz"] = self.tz
-        return found
+            definition["tz"] = self.tz
+        return definition
 
 
 @dataclass(frozen=True)
@@ -248,9 +248,9 @@ def hopping(
         HoppingRows(rows=100, every=20)
     """
     if rows is not None:
-        return HoppingRows(_rows_alone(rows, size, origin, tz), every)  # type: ignore[arg-type]  # refused there
+        return HoppingRows(_only_rows(rows, size, origin, tz), every)  # type: ignore[arg-type]  # HoppingRows refuses it
     slide_ms = duration_ms(every, what="window slide (every)")
-    windows = Hopping(duration_ms(_given(size), what="window size"), slide_ms, tz=tz)
+    windows = Hopping(duration_ms(_required_size(size), what="window size"), slide_ms, tz=tz)
     if origin is None:
         return windows
     return replace(windows, origin_ms=_origin_in_ms(origin, tz) % slide_ms)
@@ -278,8 +278,8 @@ def tumbling(
         HoppingRows(rows=100, every=100)
     """
     if rows is not None:
-        return HoppingRows(_rows_alone(rows, size, origin, tz), rows)
-    return hopping(_given(size), every=_given(size), origin=origin, tz=tz)
+        return HoppingRows(_only_rows(rows, size, origin, tz), rows)
+    return hopping(_required_size(size), every=_required_size(size), origin=origin, tz=tz)
 
 
 @overload
@@ -296,8 +296,8 @@ def sliding(size: str | int | None = None, *, rows: int | None = None) -> Slidin
         (Sliding(size_ms=1000000), SlidingRows(rows=20))
     """
     if rows is not None:
-        return SlidingRows(_rows_alone(rows, size))
-    return Sliding(duration_ms(_given(size), what="window size"))
+        return SlidingRows(_only_rows(rows, size))
+    return Sliding(duration_ms(_required_size(size), what="window size"))
 
 
 def _origin_in_ms(origin: object, tz: str | None) -> int:
@@ -318,22 +318,22 @@ def _origin_in_ms(origin: object, tz: str | None) -> int:
     if instant is None or abs(instant) > EVENT_TIME_BOUND_MS:
         raise WindowSpecError(
             f"window origin {origin!r}: needs ms since 1970 (an int within +-{EVENT_TIME_BOUND_MS})"
-            " or ISO-8601 text in whole ms, as '2026-07-15T09:30' or '2026-07-15T09:30Z'"
+            " or ISO-8601 text in whole ms, such as '2026-07-15T09:30' or '2026-07-15T09:30Z'"
         )
     return instant if tz is None else int(zone(tz).walls(np.array([instant]))[0])
 
 
-def _rows_alone(rows: int, *others: object) -> int:
+def _only_rows(rows: int, *others: object) -> int:
     """Return the size of a counting window; refuses arguments that only time windows have."""
     if any(other is not None for other in others):
         raise WindowSpecError(
-            f"windows of {rows!r} tuples: have no size, origin or zone besides; leave these out"
+            f"windows of {rows!r} tuples: need no size, origin or zone, but one is given; omit it"
         )
     return rows
 
 
-def _given(size: str | int | None) -> str | int:
+def _required_size(size: str | int | None) -> str | int:
     """Return the size of a window; refuses None."""
     if size is None:
-        raise WindowSpecError('windows: need a size, as "30m", or rows=, and neither is given')
+        raise WindowSpecError('windows: need a size, such as "30m", or rows=; found neither')
     return size

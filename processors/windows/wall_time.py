@@ -21,9 +21,9 @@ from errata.schemas.errors import ErrataError
 _DAY_MS = 86_400_000
 _FIRST_YEAR = 1800  # before any zone left its mean solar time
 _KNOWN_YEARS = 2100  # the rules are known for the years before this one
-_LIKE_YEARS = 28  # so many years have every possible calendar, if no leap day is skipped
-_CYCLE_YEARS = 400
-_LAST_YEAR = _KNOWN_YEARS + _CYCLE_YEARS + 2
+_CALENDAR_CYCLE_YEARS = 28  # so many years have every possible calendar, if no leap day is skipped
+_GREGORIAN_CYCLE_YEARS = 400
+_LAST_YEAR = _KNOWN_YEARS + _GREGORIAN_CYCLE_YEARS + 2
 
 
 class TimeZoneError(ErrataError):
@@ -31,12 +31,13 @@ class TimeZoneError(ErrataError):
 
     def __init__(self, name: object) -> None:
         self.name = name
-        known = sorted(zoneinfo.available_timezones())
-        folded = {zone.lower(): zone for zone in reversed(known)}
-        near = difflib.get_close_matches(str(name).lower(), folded, n=3, cutoff=0.5)
-        hint = f"; perhaps {', '.join(repr(folded[zone]) for zone in near)}" if near else ""
+        zones = sorted(zoneinfo.available_timezones())
+        by_lower_case = {zone.lower(): zone for zone in reversed(zones)}
+        nearest = difflib.get_close_matches(str(name).lower(), by_lower_case, n=3, cutoff=0.5)
+        names = ", ".join(repr(by_lower_case[zone]) for zone in nearest)
+        hint = f"; did you mean {names}?" if nearest else ""
         super().__init__(
-            f"time zone {name!r}: needs an IANA name as 'Europe/Berlin' or 'UTC', found none "
+            f"time zone {name!r}: needs an IANA name such as 'Europe/Berlin' or 'UTC'; found none "
             f"of that name{hint}"
         )
 
@@ -62,23 +63,23 @@ class Zone:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        known = _years(_FIRST_YEAR, _KNOWN_YEARS)
-        days = np.arange(known[0], known[-1] + 1, _DAY_MS)
-        found = self._found(days)
-        at = np.flatnonzero(np.diff(found))
-        before, after = days[at].copy(), days[at + 1].copy()
-        while (apart := after - before > 1).any():
-            middle = np.where(apart, (before + after) // 2, after)
-            same = self._found(middle) == found[at]
-            before, after = np.where(same, middle, before), np.where(same, after, middle)
-        moments, offsets = _carried_on(after, found[at + 1], known)
-        self._moments = moments
-        self._offsets = np.concatenate([found[:1], offsets])
+        known_years = _years(_FIRST_YEAR, _KNOWN_YEARS)
+        days = np.arange(known_years[0], known_years[-1] + 1, _DAY_MS)
+        offsets_by_day = self._offsets_at(days)
+        changed = np.flatnonzero(np.diff(offsets_by_day))
+        before, after = days[changed].copy(), days[changed + 1].copy()
+        while (is_open := after - before > 1).any():
+            middle = np.where(is_open, (before + after) // 2, after)
+            is_before = self._offsets_at(middle) == offsets_by_day[changed]
+            before, after = np.where(is_before, middle, before), np.where(is_before, after, middle)
+        transitions, offsets = _extended(after, offsets_by_day[changed + 1], known_years)
+        self._transitions = transitions
+        self._offsets = np.concatenate([offsets_by_day[:1], offsets])
         # the wall time that clocks have not yet reached at each transition
-        self._peaks = np.maximum.accumulate(moments + self._offsets[:-1])
-        self._repeats_from = int(_years(_KNOWN_YEARS + 1, _KNOWN_YEARS + 1)[0])
+        self._peaks = np.maximum.accumulate(transitions + self._offsets[:-1])
+        self._repeats_from_ms = int(_years(_KNOWN_YEARS + 1, _KNOWN_YEARS + 1)[0])
 
-    def _found(self, instants: Times) -> Times:
+    def _offsets_at(self, instants: Times) -> Times:
         """Return the offset from UTC at some instants, for years with known rules."""
         utc = pl.Series(instants).cast(pl.Datetime("ms", "UTC"))
         try:
@@ -94,34 +95,36 @@ class Zone:
 
     def walls(self, instants: Times) -> Times:
         """Return the wall times at some instants."""
-        times, shift = self._early(instants)
-        walls: Times = times + self._offsets[np.searchsorted(self._moments, times, side="right")]
-        return walls + shift
+        times, shift_ms = self._in_table(instants)
+        walls: Times = (
+            times + self._offsets[np.searchsorted(self._transitions, times, side="right")]
+        )
+        return walls + shift_ms
 
     def reached(self, instants: Times) -> Times:
         """Return the latest wall time shown up to each instant; it never decreases."""
-        times, shift = self._early(instants)
-        place = np.searchsorted(self._moments, times, side="right")
+        times, shift_ms = self._in_table(instants)
+        index = np.searchsorted(self._transitions, times, side="right")
         peaks = np.concatenate([[-(2**62)], self._peaks])
-        highest: Times = np.maximum(times + self._offsets[place], peaks[place] - 1)
-        return highest + shift
+        highest: Times = np.maximum(times + self._offsets[index], peaks[index] - 1)
+        return highest + shift_ms
 
     def instants(self, walls: Times) -> Times:
         """Return when clocks first showed some wall times, or had jumped past them."""
-        times, shift = self._early(walls)
-        place = np.searchsorted(self._peaks, times, side="right")
-        starts = np.concatenate([[-(2**62)], self._moments])
-        first: Times = np.maximum(times - self._offsets[place], starts[place])
-        return first + shift
+        times, shift_ms = self._in_table(walls)
+        index = np.searchsorted(self._peaks, times, side="right")
+        starts = np.concatenate([[-(2**62)], self._transitions])
+        first: Times = np.maximum(times - self._offsets[index], starts[index])
+        return first + shift_ms
 
-    def _early(self, times: Times) -> tuple[Times, Times]:
+    def _in_table(self, times: Times) -> tuple[Times, Times]:
         """Return equivalent times within the table, and how much later the given times are.
 
         The calendar repeats itself after 400 years, which are a whole number of weeks.
         """
         cycle = 146_097 * _DAY_MS
-        shift = np.maximum((times - self._repeats_from) // cycle, 0) * cycle
-        return times - shift, shift
+        shift_ms = np.maximum((times - self._repeats_from_ms) // cycle, 0) * cycle
+        return times - shift_ms, shift_ms
 
 
 @lru_cache(maxsize=64)
@@ -140,19 +143,19 @@ def _years(first: int, last: int) -> Times:
     return (years - 1970).astype("datetime64[Y]").astype("datetime64[ms]").astype(np.int64)
 
 
-def _carried_on(moments: Times, offsets: Times, known: Times) -> tuple[Times, Times]:
+def _extended(transitions: Times, offsets: Times, known: Times) -> tuple[Times, Times]:
     """Extend transitions to the years after the known ones.
 
     Each such year has the transitions of the latest known year with the same calendar: of the same
     length, and beginning on the same weekday.
     """
-    years = _years(_KNOWN_YEARS - _LIKE_YEARS, _LAST_YEAR)
+    years = _years(_KNOWN_YEARS - _CALENDAR_CYCLE_YEARS, _LAST_YEAR)
     length, weekday = np.diff(years), years // _DAY_MS % 7
-    parts, values = [moments], [offsets]
-    for year in range(_LIKE_YEARS, len(length)):
-        alike = (length == length[year]) & (weekday[:-1] == weekday[year])
-        like = int(np.flatnonzero(alike[:_LIKE_YEARS])[-1])
-        inside = slice(*np.searchsorted(moments, years[like : like + 2]))
-        parts.append(moments[inside] + years[year] - years[like])
-        values.append(offsets[inside])
+    parts, values = [transitions], [offsets]
+    for year in range(_CALENDAR_CYCLE_YEARS, len(length)):
+        same_calendar = (length == length[year]) & (weekday[:-1] == weekday[year])
+        model = int(np.flatnonzero(same_calendar[:_CALENDAR_CYCLE_YEARS])[-1])
+        of_year = slice(*np.searchsorted(transitions, years[model : model + 2]))
+        parts.append(transitions[of_year] + years[year] - years[model])
+        values.append(offsets[of_year])
     return np.concatenate(parts), np.concatenate(values)

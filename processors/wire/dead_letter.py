@@ -87,9 +87,9 @@ class DeadLetter:
         return self.offset == NO_RECORD
 
 
-def encode(letter: DeadLetter) -> bytes:
+def encode(dead_letter: DeadLetter) -> bytes:
     """Return the Avro body of a dead letter."""
-    return avro_body.write(vars(letter), _PARSED)
+    return avro_body.write(vars(dead_letter), _PARSED)
 
 
 def decode(body: bytes) -> DeadLetter:

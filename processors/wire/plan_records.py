@@ -29,7 +29,7 @@ class PlanRecord:
         version: Version of the plan; the first is 1.
         first_epoch: The first epoch that it processes.
         deployment: Id of the deployment, to which local state belongs.
-        generations: By arc: the version that made its topic, if that is not the first.
+        generations: By arc, the version that created its topic, if that is not the first.
         plan: Its description.
     """
 
@@ -93,14 +93,14 @@ def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
             version=_int(content["version"]),
             first_epoch=_int(content["first_epoch"]),
             deployment=str(content["deployment"]),
-            generations={arc: _int(made_by) for arc, made_by in content["generations"].items()},
+            generations={arc: _int(version) for arc, version in content["generations"].items()},
             plan=dict(content["plan"]),
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         name = key.decode(errors="replace")
         raise PlanRecordError(
-            f"the record {name!r} of the plan topic is not one: {type(error).__name__}: {error}; "
-            "look at it with `errata print NET plan`, and see who may write to that topic"
+            f"record {name!r} of the plan topic can't be read: {type(error).__name__}: {error}; "
+            "look at it with `errata print NET plan`, and check who may write to that topic"
         ) from error
 
 

@@ -68,9 +68,9 @@ class Asker:
     """The origin of a request: a reply belongs to a request only if all three are equal.
 
     Args:
-        task: The asking task.
+        task: The requesting task.
         attempt: Its attempt.
-        epoch: The epoch for which it asks.
+        epoch: The epoch that it processes.
     """
 
     task: str
@@ -83,10 +83,10 @@ class Request:
     """A replay request to the sweeper of one partition of a connection point.
 
     Args:
-        plan: Fingerprint of the asking task's plan; a sweeper of another plan ignores the request.
+        plan: Fingerprint of the task's plan; a sweeper of another plan ignores the request.
         asker: Its origin.
         number: Number of the request, within the attempt.
-        as_of: The content after this epoch is wanted.
+        as_of: The epoch after which the content is requested.
         partition: The partition of the connection point.
         reply_topic: Topic of the reply.
         reply_partition: Partition of the reply.

@@ -148,14 +148,14 @@ class Report:
     Args:
         task: ``<scope>.<partition>``, or ``sweep.<arc>.<partition>`` for a sweeper.
         attempt: The attempt that wrote it.
-        plan: Fingerprint of the plan that the task works by.
+        plan: Fingerprint of the task's plan.
         done: Last processed epoch; -1 before the first.
         watermark: Ingest: newest event time read, less lateness; others: wm(done).
         committed: By attempt, the last epoch that it committed; these epochs are covered.
-        ends: By output partition, own last record's offset + 1 and that record's epoch.
+        ends: By output partition, the offset + 1 and the epoch of the task's last record.
         resume: By input partition, the oldest record not yet processed.
-        watermarks: Ingest: (epoch, watermark) pairs until every reader has passed them.
-        floors: Ingest: readers' watermarks as of when older pairs were dropped.
+        watermarks: Ingest: (epoch, watermark) pairs that some reader may still need.
+        floors: Ingest: readers' watermarks at the time when older pairs were dropped.
         closes: Event time at which its first open window ends. Until the watermark reaches it, the
             task emits nothing without input. `FOREVER` if no window is open.
         counts: Running totals, exactly once like everything in a report.

@@ -18,7 +18,7 @@ _REMEMBERED = 4096
 
 
 class TaskIdError(ErrataError, ValueError):
-    """A text is no task id."""
+    """A text is not a task id."""
 
 
 class ScopeKind(Enum):
@@ -55,7 +55,7 @@ class ScopeId:
 
     def __post_init__(self) -> None:
         if self.kind is ScopeKind.BOXES and _prefix_of(self.name) is not None:
-            raise TaskIdError(f"{self.name!r} is no name of a scope of boxes")
+            raise TaskIdError(f"{self.name!r} is not a name of a scope of boxes")
 
     @classmethod
     def of_source(cls, source: str) -> ScopeId:
@@ -138,7 +138,7 @@ class TaskId:
         """
         task = TaskId.parse_or_none(text)
         if task is None:
-            raise TaskIdError(f"{text!r} is no task: it needs the form SCOPE.PARTITION")
+            raise TaskIdError(f"{text!r} is not a task id, which has the form SCOPE.PARTITION")
         return task
 
     def __str__(self) -> str:

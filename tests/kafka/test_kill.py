@@ -19,7 +19,7 @@ def test_l6_every_process_killed_three_times_in_mid_tape_changes_nothing(seed):
     said: list[str] = []
     with stage(said.append) as on:
         on.supervisor.start()
-        await_until(on, on.ready, limit_s=START_LIMIT_S, what="start")
+        await_until(on, on.not_started, limit_s=START_LIMIT_S, what="start")
         chance, victims = random.Random(seed), list(on.supervisor.pids) * KILLS
         chance.shuffle(victims)
         planned = moments(victims, seconds=TAPE_S + 2.0, chance=chance)  # some behind its end

@@ -30,7 +30,7 @@ def test_a_scope_from_one_process_to_four_and_back_while_it_runs():
     with stage(print) as on, ExitStack() as further:
         on.supervisor, others = supervisors(on)
         on.supervisor.start()
-        await_until(on, on.ready, limit_s=START_LIMIT_S, what="start")
+        await_until(on, on.not_started, limit_s=START_LIMIT_S, what="start")
         attempts = [{task: r.attempt for task, r in on.watch.view.reports.items()}]
         with on.ticker(seconds=TAPE_S) as playing:
             started, start = False, monotonic()

@@ -169,7 +169,7 @@ def test_a_plan_is_not_shown_to_who_can_not_see_what_is_there(world: World, role
     """What it may not look at would be listed as what a deployment makes."""
     done = world.errata(role, "plan")
     assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
-    assert f"does not let User:{NET}.{role} work: it lacks Describe on topic '{NET}" in done.err
+    assert f"refuses User:{NET}.{role}, which lacks Describe on topic '{NET}" in done.err
 
 
 def test_the_undeployer_alone_gives_a_network_up_and_it_can_be_deployed_again(

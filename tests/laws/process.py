@@ -13,7 +13,7 @@ from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.sweepers.sweeper import Beside, Service, Sweeper
+from errata.sweepers.sweeper import LocalSweepers, Service, Sweeper
 from errata.topics.memory import MemoryCluster
 from errata.topics.registry import SchemaRegistry
 from tests.laws.spark_engine import SparkJob
@@ -135,7 +135,7 @@ class Process:
                     for number in range(count) if arc in everywhere else [partition]:
                         if number not in own:
                             own[number] = self._sweeper(arc, number)
-                replays = Beside(besides, partition=partition)
+                replays = LocalSweepers(besides, partition=partition)
             else:
                 replays = TopicReplayClient(
                     self.shared,

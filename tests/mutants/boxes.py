@@ -13,22 +13,22 @@ BOXES = [
     Mutant(
         "a tuple that a map gives no event time any more stays",
         "processors/boxes/map.py",
-        "frames.between(before, had & left, after, has & made)",
-        "frames.between(before, had & made, after, has & made)",
+        "frames.between(before, existed & kept_before, after, exists & kept_after)",
+        "frames.between(before, existed & kept_after, after, exists & kept_after)",
         network=RANDOM,
     ),
     Mutant(
         "an output of a route leaves out what an earlier one knows nothing of",
         "processors/boxes/where.py",
-        "left = ~taken.fill_null(False)",
-        "left = ~taken.fill_null(True)",
+        "rest = ~taken.fill_null(False)",
+        "rest = ~taken.fill_null(True)",
         network=RANDOM,
     ),
     Mutant(
         "a union deletes and inserts what left one input for another",
         "processors/boxes/union.py",
-        "net = frames.net(pl.concat(found), self.arc.identity, list(self.arc.fields))",
-        "net = pl.concat(found)",
+        "net = frames.net(pl.concat(changed), self.arc.identity, list(self.arc.fields))",
+        "net = pl.concat(changed)",
         network=RANDOM,
     ),
     Mutant(
@@ -55,8 +55,8 @@ BOXES = [
     Mutant(
         "a result that a filter hides is taken for none",
         "processors/boxes/aggregate.py",
-        "hidden |= ~where.passes(keys)",
-        "hidden &= ~where.passes(keys)",
+        "hidden |= ~filter_box.passes(keys)",
+        "hidden &= ~filter_box.passes(keys)",
         network=RANDOM,
     ),
     Mutant(
@@ -69,8 +69,8 @@ BOXES = [
     Mutant(
         "an hour that clocks show twice goes into windows twice",
         "processors/windows/time_windows.py",
-        "times = clocks.reached(times)",
-        "times = clocks.walls(times)",
+        "times = zone_clocks.reached(times)",
+        "times = zone_clocks.walls(times)",
         network=RANDOM,
     ),
     Mutant(

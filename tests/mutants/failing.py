@@ -28,15 +28,15 @@ FAILURES = [
     Mutant(
         "what a map has left out is deleted when it leaves",
         "processors/boxes/map.py",
-        "frames.between(before, had & left, after, has & made)",
-        "frames.between(before, had, after, has & made)",
+        "frames.between(before, existed & kept_before, after, exists & kept_after)",
+        "frames.between(before, existed, after, exists & kept_after)",
         network=FAILING,
     ),
     Mutant(
         "an output of a route takes what an earlier one raises for",
         "processors/boxes/where.py",
-        "left = ~taken.fill_null(False) & without(failed_before, tuples.height)",
-        "left = ~taken.fill_null(False)",
+        "rest = ~taken.fill_null(False) & without_failures(failed_before, tuples.height)",
+        "rest = ~taken.fill_null(False)",
         network=FAILING,
     ),
     Mutant(
@@ -49,29 +49,29 @@ FAILURES = [
     Mutant(
         "a result over rows that is left out is refused whenever its group is looked at",
         "processors/boxes/ordered.py",
-        'new = left_out.join(untold, on=told_from, how="anti", nulls_equal=True)',
-        'new = left_out.join(untold, on=told_from, nulls_equal=True, how="left")',
+        'new = failed_now.join(failed_before, on=read_fields, how="anti", nulls_equal=True)',
+        'new = failed_now.join(failed_before, on=read_fields, nulls_equal=True, how="left")',
         network=FAILING,
     ),
     Mutant(
         "nothing is said of a result over rows that is left out",
         "processors/boxes/ordered.py",
-        "if left_out.height:",
-        "if left_out.is_empty():",
+        "if failed_now.height:",
+        "if failed_now.is_empty():",
         network=FAILING,
     ),
     Mutant(
         "what a function in a loop's body raises for is told in each epoch",
         "processors/boxes/iterate.py",
-        "return replace(self, tuples=fresh)",
+        "return replace(self, tuples=remaining)",
         "return replace(self, tuples=self.tuples)",
         network=WITH_LOOPS,
     ),
     Mutant(
         "a function in a loop's body that raises is not told of",
         "processors/boxes/iterate.py",
-        "failing += [(box.arc.name, some) for some in refused]",
-        "failing += [(box.arc.name, some) for some in refused[:0]]",
+        "refusals += [(box.arc.name, refusal) for refusal in refused]",
+        "refusals += [(box.arc.name, refusal) for refusal in refused[:0]]",
         network=WITH_LOOPS,
     ),
     Mutant(
@@ -91,7 +91,7 @@ FAILURES = [
     Mutant(
         "a tuple that a job's aggregate does not take is told by each slab that it is in",
         "spark_jobs/blocks.py",
-        "entering, refused[job.name] = job.box.taken(frames.entering(net, names))",
+        "entering, refused[job.name] = job.box.accepted(frames.entering(net, names))",
         "entering, refused[job.name] = frames.entering(net, names), []",
         network=FAILING,
     ),
@@ -112,8 +112,8 @@ FAILURES = [
     Mutant(
         "what a loop does not settle is told in each epoch",
         "processors/boxes/iterate.py",
-        "fresh = unsettled.beyond(was_unsettled)",
-        "fresh = unsettled.tuples",
+        "new_unsettled = unsettled.new_since(unsettled_before)",
+        "new_unsettled = unsettled.tuples",
         network=WITH_LOOPS,
     ),
 ]

@@ -46,8 +46,8 @@ FUNCTIONS = [
     Mutant(
         "an expression around calls takes them from right to left",
         "processors/boxes/states.py",
-        "for number, (column, _) in enumerate(found)}",
-        "for number, (column, _) in enumerate(reversed(found))}",
+        "for number, (column, _) in enumerate(emitted_values)}",
+        "for number, (column, _) in enumerate(reversed(emitted_values))}",
         network=RANDOM,
     ),
     Mutant(
@@ -67,8 +67,8 @@ FUNCTIONS = [
     Mutant(
         "nulls are counted",
         "processors/aggregates/count.py",
-        "groups, _ = present(groups, values.to_series(0))",
-        "_, groups = present(values.to_series(0), groups)",
+        "groups, _ = drop_nulls(groups, values.to_series(0))",
+        "_, groups = drop_nulls(values.to_series(0), groups)",
         network=RANDOM,
     ),
     Mutant(
@@ -88,8 +88,8 @@ FUNCTIONS = [
     Mutant(
         "what is true is not counted down when it leaves",
         "processors/aggregates/count.py",
-        "counted(groups.filter(truths), states.height))",
-        "counted(groups.filter(truths & (sign > 0)), states.height))",
+        "count_rows(groups.filter(truths), states.height),",
+        "count_rows(groups.filter(truths & (sign > 0)), states.height),",
         network=RANDOM,
     ),
     Mutant(

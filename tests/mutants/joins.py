@@ -13,8 +13,8 @@ JOINS = [
     Mutant(
         "what a revision took away was never there",
         "processors/boxes/base.py",
-        "return pl.concat([left, frames.leaving(revisions, names)])",
-        "return left.select(names)",
+        "return pl.concat([remaining, frames.leaving(revisions, names)])",
+        "return remaining.select(names)",
         network=WITH_JOINS,
     ),
     Mutant(

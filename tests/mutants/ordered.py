@@ -13,8 +13,8 @@ ORDERED = [
     Mutant(
         "what leaves a group that is asked for was never there",
         "processors/boxes/ordered.py",
-        "self._replaced(whole, come, left)",
-        "self._replaced(whole, come, left.clear())",
+        "self._replaced(whole, entering_rows, left_rows)",
+        "self._replaced(whole, entering_rows, left_rows.clear())",
         network=WITH_ROWS,
     ),
     Mutant(
@@ -27,14 +27,14 @@ ORDERED = [
     Mutant(
         "tuples are numbered from where memory begins",
         "processors/boxes/counting.py",
-        "number = self.window.rows, line.first + line.place",
-        "number = self.window.rows, line.place",
+        "number = self.window.rows, ordered.first + ordered.position",
+        "number = self.window.rows, ordered.position",
         network=WITH_ROWS,
     ),
     Mutant(
         "a window that counts reaches into the group before",
         "processors/boxes/counting.py",
-        "first = np.maximum(end - size, line.start[whole])",
+        "first = np.maximum(end - size, ordered.start[has_predecessors])",
         "first = np.maximum(end - size, 0)",
         network=WITH_ROWS,
     ),
@@ -62,8 +62,8 @@ ORDERED = [
     Mutant(
         "the first tuples of a group, with none before them, are left out",
         "processors/boxes/lag.py",
-        "whole = has_one | pl.Series(line.first == 0)",
-        "whole = has_one",
+        "is_determined = has_earlier | pl.Series(ordered.first == 0)",
+        "is_determined = has_earlier",
         network=WITH_ROWS,
     ),
 ]

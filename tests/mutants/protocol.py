@@ -12,8 +12,8 @@ PROTOCOL = [
     Mutant(
         "a maximum that is lowered while its window is open is not replayed",
         "processors/boxes/aggregate.py",
-        "lowered = after.filter(~self.exact(after)).select(self.keys)",
-        "lowered = after.filter(~self.exact(after) & was_told).select(self.keys)",
+        "inexact = after.filter(~self.exact(after)).select(self.keys)",
+        "inexact = after.filter(~self.exact(after) & was_due).select(self.keys)",
         network=RANDOM,
     ),
     Mutant(
@@ -38,7 +38,7 @@ PROTOCOL = [
     Mutant(
         "a slow reader goes on where a fast one is",
         "processors/arcs/arc_topic.py",
-        "if chunk.last >= self.position and sum(len(c.records) for c in found) < limit:",
+        "if chunk.last >= self.position and sum(len(c.records) for c in chunks) < limit:",
         "if chunk is feed.chunks[-1] and chunk.last >= self.position:",
     ),
     Mutant(

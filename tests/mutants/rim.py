@@ -6,8 +6,8 @@ RIM = [
     Mutant(
         "an upsert without a value is passed over",
         "processors/envelopes/upsert.py",
-        "if void:",
-        "if void and not len(rows):",
+        "if absent:",
+        "if absent and not len(rows):",
         network=RANDOM,
     ),
     Mutant(
@@ -20,8 +20,8 @@ RIM = [
     Mutant(
         "a tombstone of a database is refused",
         "processors/envelopes/debezium.py",
-        "refused = refused + [Refusal(row, TRUNCATE, _TOLD) for row in truncated]",
-        "refused = refused + [Refusal(row, TRUNCATE, _TOLD) for row in [*truncated, *void]]",
+        "_TRUNCATED_DETAIL) for row in truncated]",
+        "_TRUNCATED_DETAIL) for row in [*truncated, *absent]]",
         network=RANDOM,
     ),
     Mutant(
@@ -62,15 +62,15 @@ RIM = [
     Mutant(
         "tombstones in a sink stand before their deletes",
         "processors/envelopes/outgoing.py",
-        "both[1][np.cumsum(times)[gone] - 1] = None",
-        "both[1][np.cumsum(times)[gone] - 2] = None",
+        "both[1][np.cumsum(times)[is_delete] - 1] = None",
+        "both[1][np.cumsum(times)[is_delete] - 2] = None",
         network=RANDOM,
     ),
     Mutant(
         "an upsert sink keeps what is deleted",
         "processors/envelopes/outgoing.py",
         "return keys, values.tolist()",
-        "return np.array(keys, object)[~gone].tolist(), values[~gone].tolist()",
+        "return np.array(keys, object)[~is_delete].tolist(), values[~is_delete].tolist()",
         network=RANDOM,
     ),
 ]

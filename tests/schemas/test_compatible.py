@@ -7,7 +7,7 @@ import fastavro
 import pytest
 
 from errata.schemas.avro import revision_schema
-from errata.schemas.compatible import unreadable
+from errata.schemas.compatible import incompatibilities
 from errata.schemas.fields import FieldType
 
 ENUM = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
@@ -48,14 +48,14 @@ def tuples(**kinds):
     ],
 )
 def test_what_can_be_read(reader, writer):
-    assert unreadable(x(reader), x(writer)) == []
+    assert incompatibilities(x(reader), x(writer)) == []
 
 
 @pytest.mark.parametrize(
     ("reader", "writer", "told"),
     [
         ("int", "long", "field 'x' was long, is int"),
-        ("long", ["null", "long"], "field 'x' could be null, and can't any more"),
+        ("long", ["null", "long"], "field 'x' was nullable, is not"),
         (["null", "string"], "long", "field 'x' was long, is null or string"),
         (MICROS, MILLIS, "field 'x' was timestamp-millis, is timestamp-micros"),
         ({"type": "map", "values": "int"}, {"type": "map", "values": "string"},
@@ -66,17 +66,17 @@ def test_what_can_be_read(reader, writer):
     ],
 )  # fmt: skip
 def test_what_can_not_be_read_is_told(reader, writer, told):
-    assert unreadable(x(reader), x(writer)) == [told]
+    assert incompatibilities(x(reader), x(writer)) == [told]
 
 
 def test_of_the_tuples_of_revisions_the_field_is_named():
     old = tuples(key="string", price="decimal(9,2)")
-    assert unreadable(tuples(key="string", price="decimal(9,2)", fee="long?"), old) == []
-    assert unreadable(tuples(key="string"), old) == []
-    assert unreadable(tuples(key="string", price="decimal(9,4)"), old) == [
+    assert incompatibilities(tuples(key="string", price="decimal(9,2)", fee="long?"), old) == []
+    assert incompatibilities(tuples(key="string"), old) == []
+    assert incompatibilities(tuples(key="string", price="decimal(9,4)"), old) == [
         f"field '{side}.price' was decimal(9,2), is decimal(9,4)" for side in ("before", "after")
     ]
-    assert unreadable(tuples(key="string", price="decimal(9,2)", fee="long"), old) == [
+    assert incompatibilities(tuples(key="string", price="decimal(9,2)", fee="long"), old) == [
         f"field '{side}.fee' is new and has no default" for side in ("before", "after")
     ]
 
@@ -84,12 +84,12 @@ def test_of_the_tuples_of_revisions_the_field_is_named():
 def test_a_schema_that_names_itself_is_judged():
     tree = record(field("x", "int"), field("next", ["null", "R"]))
     other = record(field("x", "string"), field("next", ["null", "R"]))
-    assert unreadable(tree, tree) == []
-    assert unreadable(tree, other) == ["field 'x' was string, is int"]
+    assert incompatibilities(tree, tree) == []
+    assert incompatibilities(tree, other) == ["field 'x' was string, is int"]
 
 
 def test_what_is_no_schema_is_told():
-    assert "not Avro" in unreadable({"type": "recrod"}, x("int"))[0]
+    assert "not Avro" in incompatibilities({"type": "recrod"}, x("int"))[0]
 
 
 KINDS = [
@@ -128,7 +128,7 @@ def test_oracle_fastavro_reads_all_values_exactly_where_nothing_is_told():
     rng = random.Random(7)
     for reader in KINDS:
         for writer in KINDS:
-            both, told = rng.random() < 0.5, unreadable(x(reader), x(writer))
+            both, told = rng.random() < 0.5, incompatibilities(x(reader), x(writer))
             old, new = x(writer), x(reader)
             if both:  # a field that comes and one that goes
                 old = record(*old["fields"], field("gone", "int"))

@@ -50,7 +50,7 @@ def play(kinds: Sequence[str], *, seconds: float, seed: int) -> tuple[Verdict, C
         stage(said.append, spark=True, spark_options=options(cluster)) as on,
     ):
         on.supervisor.start()
-        await_until(on, on.ready, limit_s=4 * START_LIMIT_S, what="start")
+        await_until(on, on.not_started, limit_s=4 * START_LIMIT_S, what="start")
 
         def kill(kind: str) -> bool:
             if kind == WORKER:

@@ -35,7 +35,7 @@ def network(**options):
     ("options", "told"),
     [
         ({"partitions": 3}, "no partitions= beside place='spark'"),
-        ({"mode": "downstream"}, "mode='adaptive' or mode='upstream' beside place='spark'"),
+        ({"mode": "downstream"}, "mode='adaptive' or mode='upstream' with place='spark'"),
         ({"horizon": "soon"}, "a duration for horizon"),
     ],
 )

@@ -76,7 +76,7 @@ def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(pla
 
 
 def test_an_aggregate_gets_what_it_looks_at_only(plan: Plan) -> None:
-    (above,) = plan.boxes["sums"].above
+    (above,) = plan.boxes["sums"].history_inputs
     assert above.columns == ["key", "at", "product", "m"]
 
 
@@ -88,7 +88,7 @@ def test_a_join_is_recomputed_from_both_its_sides_or_from_the_arc_that_they_shar
     twice = trades.map("again", m="n * 2")
     net.join("same", {"a": twice, "t": trades}, on=["key"], d="a.m - t.n")
     plan = compile_network(net)
-    assert [above.arc.name for above in plan.boxes["same"].above] == ["trades"]
+    assert [above.arc.name for above in plan.boxes["same"].history_inputs] == ["trades"]
     for arc, read in (("met", ["trades", "sums"]), ("own", ["trades"]), ("same", ["trades"])):
         (way,) = ways_to(plan, arc)
         assert way.is_computed
@@ -114,12 +114,12 @@ def test_a_loop_is_recomputed_in_one_place_from_all_that_enters_it() -> None:
     (way,) = ways_to(plan, "last")
     box = plan.boxes["last"]
     assert way.is_computed
-    assert [above.by for above in box.above] == [(), ()]
+    assert [above.by for above in box.history_inputs] == [(), ()]
     assert starts(plan, [way]) == ["links"]
     schema = {"old": pl.String, "at": pl.Int64, "new": pl.String}
     content = pl.DataFrame({"old": list("ABCD"), "at": range(4), "new": list("BCDE")}, schema)
     inputs, buckets = [], set()
-    for number, above in enumerate(box.above):
+    for number, above in enumerate(box.history_inputs):
         chains = tuple(way.boxes for way in ways_from(plan, above.arc.name))
         division = Division(chains, above.arc, (), tuple(above.columns), 16, number)
         table = pa.Table.from_batches(list(division.rows(content)))

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from errata import Network, hopping, python, sliding
-from errata.cli.dead_letters import believed_letters
+from errata.cli.dead_letters import committed_dead_letters
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.plan.deployed import declare_end
 from errata.processors.reports.progress_view import View
@@ -166,7 +166,8 @@ class Seen:
     def refused(self):
         """Return by box how many tuples have dead letters, and how many its reports have."""
         told = Counter(
-            letter.detail.split("'")[1] for letter in believed_letters(self.cluster, self.plan)
+            letter.detail.split("'")[1]
+            for letter in committed_dead_letters(self.cluster, self.plan)
         )
         counted = {
             f"real_{name}": sum(

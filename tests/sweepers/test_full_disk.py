@@ -1,4 +1,4 @@
-"""A disk without room: a sweeper answers nobody, says so, goes on by itself; never wrongly."""
+"""A disk without room: a sweeper answers no requests, logs it, and continues by itself."""
 
 import errno
 import logging
@@ -91,8 +91,8 @@ def test_a_full_disk_stops_the_answers_until_there_is_room(
         assert prices(own, 3) == list(range(1_100))
         told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
         assert len(told) == 2, told
-        assert "sweep.trades.0 answers nobody until there is room: " in told[0]
-        assert told[1] == "sweep.trades.0: there is room again, it answers"
+        assert "sweep.trades.0 answers no requests until its disk has room: " in told[0]
+        assert told[1] == "sweep.trades.0: its disk has room again; it answers requests"
         own.close()
 
 
@@ -213,7 +213,7 @@ def test_a_floor_that_readers_raise_does_not_make_stale_versions_right(tmp_path:
     clock = Clock()
     with Driver(network(), mode="upstream") as driver:
         late = cleaned(driver, tmp_path, clock)
-        late.gone = 2  # as if more of what is old were still to come
+        late.incomplete_upto = 2  # as if more of what is old were still to come
         late.store.raise_floor(3)
         assert first_minutes(late) is None
         follow(late, clock)

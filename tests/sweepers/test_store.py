@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
-from errata.sweepers.ranges import EpochOrderError, HistoryGoneError, NotYetCompleteError
+from errata.sweepers.ranges import EpochOrderError, HistoryRemovedError, NotYetCompleteError
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 
@@ -248,7 +248,7 @@ def test_as_of_refuses_epochs_below_the_floor_and_above_upto(tmp_path: Path) -> 
     store.append(inserts(3, epoch=4), upto=9, resume=1)
     store.raise_floor(5)
     store.raise_floor(3)
-    with pytest.raises(HistoryGoneError, match="ask as of 5 or later"):
+    with pytest.raises(HistoryRemovedError, match="request epoch 5 or later"):
         store.as_of(4, None)
     with pytest.raises(NotYetCompleteError, match="up to epoch 9"):
         store.as_of(10, None)

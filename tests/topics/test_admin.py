@@ -48,7 +48,7 @@ SPEC = TopicSpec("tape.trades", 2, connection_point(retention_ms=10 * DAY_MS))
 )
 def test_a_topic_that_forgets_sooner_than_needed_has_one_fault(key, value):
     (fault,) = faults(SPEC, partitions=2, config=SPEC.config | {key: value})
-    assert (fault.topic, fault.what, fault.found) == ("tape.trades", key, value)
+    assert (fault.topic, fault.what, fault.actual) == ("tape.trades", key, value)
     assert f"needs {key} {SPEC.config[key]}, but has {value}; alter it:" in str(fault)
 
 
@@ -68,7 +68,7 @@ def test_a_topic_that_keeps_more_than_needed_has_none(key, value):
 
 def test_a_topic_with_other_partitions_has_a_fault():
     (fault,) = faults(SPEC, partitions=3, config=SPEC.config)
-    assert (fault.need, fault.found) == ("2", "3")
+    assert (fault.need, fault.actual) == ("2", "3")
 
 
 def test_what_is_to_be_kept_for_ever_has_no_retention():
@@ -105,7 +105,7 @@ def test_processes_that_make_the_same_topics_at_once_all_succeed(broker):
 
 @pytest.mark.kafka
 def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypatch):
-    """As one of three does, just after another has made it."""
+    """As one of three does, just after another has created it."""
     real, unheard = Connection.ask, iter([True] * 3)
 
     def late(self, what, answer, *, right=None, limit_s=None):
@@ -116,7 +116,7 @@ def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypat
     monkeypatch.setattr(Connection, "ask", late)
     create_topics(broker.settings, [TopicSpec("unheard-of", 1, passing())])
     assert next(unheard, None) is None
-    monkeypatch.setattr(admin.described.retry, "stop", stop_after_delay(0.2))
+    monkeypatch.setattr(admin.describe_configs.retry, "stop", stop_after_delay(0.2))
     with pytest.raises(MissingTopicError, match="no topic 'never-heard-of'"):
         topic_settings(broker.settings, ["never-heard-of"])
 
@@ -186,7 +186,7 @@ def test_brokers_that_come_later_are_waited_for_and_that_is_said_once() -> None:
     finally:
         timer.join()
         late.server.close()
-    assert said == [f"no broker answers at {HOST}:{late.port} yet; waits for one, 30 s at most"]
+    assert said == [f"no broker answers at {HOST}:{late.port} yet; waiting for at most 30 s"]
 
 
 @pytest.mark.usefixtures("impatient")

@@ -98,5 +98,5 @@ def test_the_broker_and_its_data_go_when_its_parent_is_killed():
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BrokerError, match="can't write its folder"):
+    with pytest.raises(BrokerError, match="can't write to its folder"):
         EmbeddedBroker(tmp_path / "file")._configure(1)

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import TopicCollection
 
 from errata.topics import client
-from errata.topics.client import Connection, speaks
+from errata.topics.client import Connection, responds
 from errata.topics.cluster import ClusterError, SilentClusterError
 from errata.topics.refused import RefusedError
 
@@ -100,17 +100,17 @@ def test_a_question_for_a_broker_that_was_lost_goes_to_another_one() -> None:
         answer = connection.admin.describe_topics(TopicCollection(["t"]))["t"]
         assert not wait([answer], 0.5).done
         broker.leads = True
-        assert connection.ask("topic 't'", answer).name == "t"
+        assert connection.wait_for("topic 't'", answer).name == "t"
 
 
-LASTS_S = 0.5
+MISMATCH_S = 0.5
 ALERT = bytes.fromhex("15030300020228")
 HELLO = b"\x16"
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "LASTS_S", LASTS_S)
+    monkeypatch.setattr(client, "MISMATCH_S", MISMATCH_S)
 
 
 class Proxy(StartingBroker):
@@ -188,17 +188,17 @@ def listening(peer: StartingBroker, **settings: str) -> Iterator[dict[str, str |
 def test_who_answers_as_kafka_or_tls_speaks(kind: type[StartingBroker], says: bool) -> None:
     peer = kind(True)
     with listening(peer):
-        assert speaks(f"{HOST}:{peer.port}") == says
-        assert speaks(f" PLAINTEXT://{HOST}:{peer.port}") == says
-    assert not speaks(f"{HOST}:1")
-    assert not speaks("[::1]:1")
+        assert responds(f"{HOST}:{peer.port}") == says
+        assert responds(f" PLAINTEXT://{HOST}:{peer.port}") == says
+    assert not responds(f"{HOST}:1")
+    assert not responds("[::1]:1")
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", [Proxy, Resetting])
 def test_a_proxy_whose_broker_is_still_to_come_is_waited_for(kind: type[Proxy]) -> None:
     proxy = kind(True)
-    comes = Timer(5 * LASTS_S, setattr, (proxy, "there", True))
+    comes = Timer(5 * MISMATCH_S, setattr, (proxy, "there", True))
     comes.start()
     with listening(proxy) as settings:
         Connection(settings, reach_s=30.0)

@@ -1,4 +1,4 @@
-"""A call that does not come back."""
+"""A call that does not return."""
 
 import os
 import subprocess
@@ -58,4 +58,4 @@ def test_a_process_ends_only_if_it_hangs(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
     )
     assert (done.stdout, done.returncode) == ends
-    assert done.stderr.startswith("counting does not come back within 0.1 s") == (not ends[0])
+    assert done.stderr.startswith("counting did not return within 0.1 s") == (not ends[0])

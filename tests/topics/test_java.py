@@ -136,13 +136,13 @@ def test_jars_that_an_interrupted_first_use_left_cut_short_are_fetched_again(jav
 
 def test_jars_that_never_arrive_whole_are_an_error(java, tmp_path):
     (tmp_path / "whole.jar").write_bytes(b"a portal's login page")
-    with pytest.raises(JarsError, match="2 of them arrive damaged; delete"):
+    with pytest.raises(JarsError, match="2 of them are damaged after the download; delete"):
         class_path(java, cache=tmp_path / "cache")
 
 
 def test_no_network_is_an_error_that_says_what_to_do(java, tmp_path):
     (tmp_path / "offline").touch()
-    with pytest.raises(JarsError, match="UNRESOLVED DEPENDENCIES; a network is needed"):
+    with pytest.raises(JarsError, match="UNRESOLVED DEPENDENCIES; connect to the network"):
         class_path(java, cache=tmp_path / "cache")
 
 

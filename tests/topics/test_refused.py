@@ -27,8 +27,8 @@ from errata.topics.refused import (
 def test_a_missing_right_is_told_on_one_line_with_the_command_that_grants_it() -> None:
     error = refusal("broker:9092", "User:ann", Right(READ, TOPIC, "tape.plan"))
     assert str(error) == (
-        "broker:9092 does not let User:ann work: it lacks Read on topic 'tape.plan'; `errata acls "
-        "NET` prints what each role needs, as: kafka-acls.sh --add --allow-principal User:ann "
+        "broker:9092 refuses User:ann, which lacks Read on topic 'tape.plan'; `errata acls "
+        "NET` prints what each role needs, such as: kafka-acls.sh --add --allow-principal User:ann "
         "--operation Read --topic tape.plan"
     )
 

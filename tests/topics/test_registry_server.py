@@ -102,7 +102,7 @@ def test_a_configured_server_is_used_instead(monkeypatch, http):
         server.register("bad", A)
     with pytest.raises(ClusterError, match="refuses schema 500"):
         server.schema(500)
-    with pytest.raises(ClusterError, match=r"asked for schema 111, gives no answer.*start it"):
+    with pytest.raises(ClusterError, match=r"did not answer a request for schema 111: .*start it"):
         server.schema(111)
 
 
@@ -145,9 +145,9 @@ def test_a_server_gets_the_settings_of_its_client_and_nothing_shows_a_secret(mon
     server = configured(monkeypatch, **login)
     assert server._client.conf.items() >= {"url": "http://registry", **login}.items()
     server.register("a", A)
-    with pytest.raises(ClusterError, match="gives no answer") as error:
+    with pytest.raises(ClusterError, match="did not answer a request") as error:
         server.schema(112)
-    assert "hunter" not in f"{error.value} {caplog.text} {server.outage.told}"
+    assert "hunter" not in f"{error.value} {caplog.text} {server.outage.last_error}"
     assert error.value.__cause__ is None
     with pytest.raises(RefusedError, match=r"check schema_registry\.basic\.auth\.user\.info"):
         server.schema(401)
@@ -208,14 +208,16 @@ def test_a_server_that_is_not_there_yet_is_waited_for(monkeypatch, caplog):
     assert found.server.schema(7) == A
     assert found.now_s == 1.5
     assert told(caplog) == [
-        "the schema registry gives no answer: refused; it is waited for",
+        "the schema registry does not answer: refused; waiting for it",
         "the schema registry answers again",
     ]
 
 
 def test_a_server_that_does_not_come_is_given_up(monkeypatch):
     found = Registry(monkeypatch, [AWAY] * 1000)
-    with pytest.raises(RegistryAwayError, match="gives no answer: refused; start it, or correct"):
+    with pytest.raises(
+        RegistryAwayError, match=r"did not answer .*: refused; start it, or correct"
+    ):
         found.server.schema(7)
     assert registry_server.WAIT_S < found.now_s < registry_server.WAIT_S + 2
 
@@ -230,11 +232,11 @@ def test_a_server_that_goes_away_later_is_not_waited_for_and_known_schemas_are_k
             found.server.schema(8)
         assert found.server.schema(7) == A
     assert found.now_s == 0
-    assert (found.server.outage.told, found.server.outage.failure_count) == ("refused", 2)
+    assert (found.server.outage.last_error, found.server.outage.failure_count) == ("refused", 2)
     assert found.server.schema(8) == A
-    assert (found.server.outage.told, found.server.outage.failure_count) == ("", 2)
+    assert (found.server.outage.last_error, found.server.outage.failure_count) == ("", 2)
     assert told(caplog) == [
-        "the schema registry gives no answer: refused; what is known is gone on with",
+        "the schema registry does not answer: refused; continuing with the known schemas",
         "the schema registry answers again",
     ]
 

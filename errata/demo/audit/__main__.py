@@ -21,29 +21,29 @@ def main() -> int:
     """Print the verdict; return 0 only if nothing differs, 2 if the audit can't be made."""
     parser = argparse.ArgumentParser(description="Recompute the demo's results and compare.")
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="by default that of the settings")
-    parser.add_argument("--spark", action="store_true", help="there are bars, too")
+    parser.add_argument("--spark", action="store_true", help="check the bars, too")
     parser.add_argument(
         "--wait",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="how long the results may still need until nothing differs",
+        help="how long to repeat the audit until nothing differs",
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        kafka, registry = _place(given.bootstrap)
+        kafka, registry = _place(arguments.bootstrap)
     except AuditError as error:
         print(f"audit: {error}", file=sys.stderr)
         return 2
-    deadline = monotonic() + given.wait
+    deadline = monotonic() + arguments.wait
     while True:
         try:
-            verdict = audit(kafka, spark=given.spark, registry=registry)
-            status, told = 0 if verdict.clean else 1, "\n".join(verdict.lines())
+            verdict = audit(kafka, spark=arguments.spark, registry=registry)
+            status, text = 0 if verdict.clean else 1, "\n".join(verdict.lines())
         except AuditError as error:
-            status, told = 2, f"audit: {error}"
+            status, text = 2, f"audit: {error}"
         if not status or monotonic() >= deadline:
-            print(told, file=sys.stderr if status == 2 else sys.stdout)
+            print(text, file=sys.stderr if status == 2 else sys.stdout)
             return status
         sleep(_PAUSE_S)
 
@@ -57,10 +57,10 @@ def _place(bootstrap: str | None) -> tuple[Kafka, str]:
     )
     override = {"kafka.bootstrap.servers": bootstrap} if bootstrap else {}
     try:
-        found = settings.read_settings(settings.overlaid(os.environ, override))
+        place = settings.read_settings(settings.overlaid(os.environ, override))
     except errors.ErrataError as error:
         raise AuditError(str(error)) from None
-    return found.kafka, found.registry.get("url", "")
+    return place.kafka, place.registry.get("url", "")
 
 
 if __name__ == "__main__":

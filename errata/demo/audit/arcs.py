@@ -20,7 +20,7 @@ class Revision:
     epoch: int
 
     @property
-    def told(self) -> dict[str, Any]:
+    def side(self) -> dict[str, Any]:
         """The side that has the tuple's identity."""
         return self.after or self.before or {}
 
@@ -38,11 +38,11 @@ def by_identity(
     revisions: Iterable[Revision], identity: Sequence[str]
 ) -> dict[tuple[int, Identity], list[Revision]]:
     """Return the revisions of each identity in each partition, in the order of folding."""
-    found: dict[tuple[int, Identity], list[Revision]] = defaultdict(list)
+    chains: dict[tuple[int, Identity], list[Revision]] = defaultdict(list)
     for revision in sorted(revisions, key=lambda r: r.order):
-        key = tuple(revision.told[name] for name in identity)
-        found[revision.partition, key].append(revision)
-    return found
+        key = tuple(revision.side[name] for name in identity)
+        chains[revision.partition, key].append(revision)
+    return chains
 
 
 def chain_faults(arc: str, revisions: Iterable[Revision], identity: Sequence[str]) -> Iterator[str]:
@@ -57,8 +57,8 @@ def chain_faults(arc: str, revisions: Iterable[Revision], identity: Sequence[str
             if (revision.before is not None, revision.after is not None) != sides[revision.op]:
                 yield f"{where} has the sides of another op"
             if revision.before != last:
-                said, emitted = _told(revision.before), _told(last)
-                yield f"{where} is not chained: before is {said}, but emitted was {emitted}"
+                before, emitted = _text(revision.before), _text(last)
+                yield f"{where} is not chained: before is {before}, but {emitted} was emitted"
             if revision.before == revision.after:
                 yield f"{where} changes nothing"
             if revision.epoch == epoch:
@@ -68,29 +68,29 @@ def chain_faults(arc: str, revisions: Iterable[Revision], identity: Sequence[str
 
 def fold(revisions: Iterable[Revision], identity: Sequence[str]) -> Content:
     """Return the final content by identity; more than one tuple if partitions disagree."""
-    found: Content = defaultdict(list)
+    content: Content = defaultdict(list)
     for (_, key), chain in by_identity(revisions, identity).items():
         if chain[-1].after is not None:
-            found[key].append(chain[-1].after)
-    return found
+            content[key].append(chain[-1].after)
+    return content
 
 
 def differences(
-    arc: str, found: Content, wanted: Mapping[Identity, Mapping[str, Any]]
+    arc: str, content: Content, expected: Mapping[Identity, Mapping[str, Any]]
 ) -> Iterator[str]:
     """Yield the differences between an arc's content and the expected one, in expected fields."""
-    for key in sorted(wanted.keys() | found.keys(), key=str):
-        tuples, must = found.get(key, []), wanted.get(key)
-        if must is None:
-            yield f"{arc}: {_s(key)} must not be there, found {_told(tuples[0])}"
+    for key in sorted(expected.keys() | content.keys(), key=str):
+        tuples, needed = content.get(key, []), expected.get(key)
+        if needed is None:
+            yield f"{arc}: {_s(key)} must not exist, found {_text(tuples[0])}"
         elif not tuples:
-            yield f"{arc}: {_s(key)} is missing, needs {_told(must)}"
+            yield f"{arc}: {_s(key)} is missing, needs {_text(needed)}"
         elif len(tuples) > 1:
-            yield f"{arc}: {_s(key)} is there {len(tuples)} times"
-        elif {name: tuples[0].get(name) for name in must} != must:
-            wrong = [name for name in must if tuples[0].get(name) != must[name]]
-            told = ", ".join(f"{n} {tuples[0].get(n)} instead of {must[n]}" for n in wrong)
-            yield f"{arc}: {_s(key)} is wrong: {told}"
+            yield f"{arc}: {_s(key)} exists {len(tuples)} times"
+        elif {name: tuples[0].get(name) for name in needed} != needed:
+            wrong = [name for name in needed if tuples[0].get(name) != needed[name]]
+            faults = ", ".join(f"{n} {tuples[0].get(n)} instead of {needed[n]}" for n in wrong)
+            yield f"{arc}: {_s(key)} is wrong: {faults}"
 
 
 def mode_differences(
@@ -98,10 +98,10 @@ def mode_differences(
 ) -> Iterator[str]:
     """Yield the revisions that differ between two arcs: in epoch, identity, before or after."""
 
-    def told(revisions: Iterable[Revision]) -> dict[tuple[Any, ...], Revision]:
-        return {(r.epoch, r.partition, r.op, *(r.told[n] for n in identity)): r for r in revisions}
+    def by_key(revisions: Iterable[Revision]) -> dict[tuple[Any, ...], Revision]:
+        return {(r.epoch, r.partition, r.op, *(r.side[n] for n in identity)): r for r in revisions}
 
-    left, right = told(one), told(other)
+    left, right = by_key(one), by_key(other)
     for key in sorted(left.keys() | right.keys(), key=str):
         a, b = left.get(key), right.get(key)
         what = f"epoch {key[0]}: {key[2]} of {_s(key[3:])}"
@@ -109,8 +109,8 @@ def mode_differences(
             yield f"{what} was emitted {'upstream' if b is None else 'downstream'} only"
         elif (a.before, a.after) != (b.before, b.after):
             yield (
-                f"{what}: upstream {_told(a.before)} -> {_told(a.after)}, "
-                f"downstream {_told(b.before)} -> {_told(b.after)}"
+                f"{what}: upstream {_text(a.before)} -> {_text(a.after)}, "
+                f"downstream {_text(b.before)} -> {_text(b.after)}"
             )
 
 
@@ -118,7 +118,7 @@ def _s(key: Sequence[Any]) -> str:
     return " ".join(map(str, key))
 
 
-def _told(content: Mapping[str, Any] | None) -> str:
+def _text(content: Mapping[str, Any] | None) -> str:
     if content is None:
         return "nothing"
     return "{" + ", ".join(f"{name} {value}" for name, value in content.items()) + "}"

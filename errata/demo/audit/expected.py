@@ -24,7 +24,7 @@ SIZE, SLIDE, DAY = timedelta(minutes=30), timedelta(minutes=20), timedelta(days=
 GROUP = ("product", "currency")
 IDENTITY = (*GROUP, "window_start")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SCALE, _MORE = 11, 4
+_SCALE, _AVERAGE_DIGITS = 11, 4
 _EXACT = Context(prec=100)
 
 Trade = dict[str, Any]
@@ -48,20 +48,22 @@ class Tape:
     differences: list[str] = field(default_factory=list)
 
 
-def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: Schemas) -> Tape:
+def fold(
+    entries: Iterable[Entry], dead_letters: Iterable[dict[str, Any]], schemas: Schemas
+) -> Tape:
     """Return the surviving trades, and compare the dead letters with the expected refusals.
 
     A refusal for age depends on how far the tape had been read. The audit accepts such a dead
     letter if the record is older than what must be kept.
     """
-    told: dict[Place, list[dict[str, Any]]] = defaultdict(list)
-    for letter in letters:
-        told[letter["partition"], letter["offset"]].append(letter)
+    by_place: dict[Place, list[dict[str, Any]]] = defaultdict(list)
+    for dead_letter in dead_letters:
+        by_place[dead_letter["partition"], dead_letter["offset"]].append(dead_letter)
     tape, newest = Tape(), defaultdict[int, datetime](lambda: datetime.min.replace(tzinfo=UTC))
     for entry in entries:
         place = (entry.partition, entry.offset)
-        found = told.pop(place, [])
-        reasons = [letter["reason"] for letter in found]
+        matches = by_place.pop(place, [])
+        reasons = [dead_letter["reason"] for dead_letter in matches]
         op, key, trade, reason = _judge(entry, tape.alive, schemas)
         if reasons == [TOO_OLD] and not reason and newest[place[0]] - trade["at"] > KEEP:
             reason = TOO_OLD
@@ -69,7 +71,7 @@ def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: S
         if reasons != ([reason] if reason else []):
             need = f"one dead letter '{reason}'" if reason else "no dead letter"
             tape.differences.append(f"{where} needs {need}, found {reasons or 'none'}")
-        elif reason and found[0]["value"] != entry.value:
+        elif reason and matches[0]["value"] != entry.value:
             tape.differences.append(f"{where}: its dead letter holds other bytes")
         if trade:
             newest[place[0]] = max(newest[place[0]], trade["at"])
@@ -79,8 +81,8 @@ def fold(entries: Iterable[Entry], letters: Iterable[dict[str, Any]], schemas: S
             del tape.alive[key]
         else:
             tape.alive[key] = trade
-    for place in told:
-        tape.differences.append(f"a dead letter speaks of {place}, where the topic has no record")
+    for place in by_place:
+        tape.differences.append(f"a dead letter names {place}, where the topic has no record")
     return tape
 
 
@@ -110,7 +112,7 @@ def recompute(trades: Iterable[dict[str, Any]]) -> Results:
     return {key: _result(key, content) for key, content in held.items()}
 
 
-class Near(float):
+class ApproximateFloat(float):
     """A double that equals doubles which differ only in the last digits."""
 
     __hash__ = None  # type: ignore[assignment]
@@ -144,7 +146,7 @@ def _bar(key: tuple[Any, ...], content: list[tuple[datetime, str, Decimal]]) -> 
         "high": max(amounts),
         "low": min(amounts),
         "close": amounts[-1],
-        "p99": Near(between),
+        "p99": ApproximateFloat(between),
         "trades": len(content),
     }
 
@@ -169,13 +171,13 @@ def windows(at: datetime) -> Iterable[datetime]:
 
 def _result(key: tuple[Any, ...], content: list[int]) -> dict[str, Any]:
     total, count = sum(content), len(content)
-    shifted = total * 10**_MORE
+    shifted = total * 10**_AVERAGE_DIGITS
     rounded = (2 * abs(shifted) + count) // (2 * count) * (1 if total >= 0 else -1)
     return {
         **dict(zip(IDENTITY, key, strict=True)),
         "window_end": key[-1] + SIZE,
         "traded": _EXACT.scaleb(Decimal(total), -_SCALE),
-        "average": _EXACT.scaleb(Decimal(rounded), -_SCALE - _MORE),
+        "average": _EXACT.scaleb(Decimal(rounded), -_SCALE - _AVERAGE_DIGITS),
         "trades": count,
         "largest": _EXACT.scaleb(Decimal(max(content)), -_SCALE),
     }

@@ -24,7 +24,7 @@ SCHEMAS = "_errata_schemas"
 """The topic with the schemas if no registry is used."""
 ENDED = 2**62
 """The watermark of a source that has ended."""
-_REACH_S = 10.0
+_TIMEOUT_S = 10.0
 _LOGGER = logging.getLogger("errata.kafka")  # the logger of all clients, which is quiet
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
@@ -72,13 +72,13 @@ def read(kafka: Kafka, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
         }
     )
     try:
-        missing = {(t, p) for t in topics for p in _partitions(consumer, t)}
-        places = sorted(missing)
-        deadline, trouble = monotonic() + limit_s, ""
+        unread = {(t, p) for t in topics for p in _partitions(consumer, t)}
+        places = sorted(unread)
+        deadline, last_error = monotonic() + limit_s, ""
         ends = {place: _end(consumer, place, deadline) for place in places}
         consumer.assign([TopicPartition(*place, 0) for place in places])
         logs: Logs = {topic: [] for topic in topics}
-        while missing:
+        while unread:
             for message in consumer.consume(10_000, 0.1):
                 place = (message.topic(), message.partition())
                 error = message.error()
@@ -86,12 +86,12 @@ def read(kafka: Kafka, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
                     entry = Entry(place[1], message.offset(), message.key(), message.value())
                     logs[place[0]].append(entry)
                 elif error.code() != KafkaError._PARTITION_EOF:
-                    trouble = f" ({error.str()})"  # most errors are temporary
+                    last_error = f" ({error.str()})"  # most errors are temporary
                 elif message.offset() >= ends[place]:
-                    missing.discard(place)
+                    unread.discard(place)
             if monotonic() > deadline:
-                left = ", ".join(f"{topic} {partition}" for topic, partition in sorted(missing))
-                raise AuditError(f"not read to the end within {limit_s:g} s{trouble}: {left}")
+                left = ", ".join(f"{topic} {partition}" for topic, partition in sorted(unread))
+                raise AuditError(f"not read to the end within {limit_s:g} s{last_error}: {left}")
         return logs
     except KafkaException as error:
         servers = kafka["bootstrap.servers"]
@@ -101,10 +101,10 @@ def read(kafka: Kafka, topics: Sequence[str], *, limit_s: float = 30.0) -> Logs:
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
-    found = consumer.list_topics(topic, timeout=_REACH_S).topics[topic]
-    if found.error is not None:
-        raise AuditError(f"topic {topic!r} is needed: {found.error.str()}")
-    return list(found.partitions)
+    metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        raise AuditError(f"topic {topic!r} is needed: {metadata.error.str()}")
+    return list(metadata.partitions)
 
 
 def _end(consumer: Consumer, place: tuple[str, int], deadline: float) -> int:
@@ -144,24 +144,24 @@ class Schemas:
 
     def _schema(self, schema_id: int) -> Any:
         if schema_id not in self._parsed:
-            found = self._find(schema_id)
-            self._parsed[schema_id] = None if found is None else fastavro.parse_schema(found)
+            schema = self._find(schema_id)
+            self._parsed[schema_id] = None if schema is None else fastavro.parse_schema(schema)
         if self._parsed[schema_id] is None:
             raise ValueError(f"schema {schema_id} is not in the registry")
         return self._parsed[schema_id]
 
 
-def kept(entries: Iterable[Entry]) -> Schemas:
+def schemas_of_topic(entries: Iterable[Entry]) -> Schemas:
     """Return the schemas in a topic's records; of two with the same id the first counts."""
-    found: dict[int, Any] = {}
+    schemas: dict[int, Any] = {}
     for entry in entries:
-        told = json.loads(entry.value or b"{}")
-        if told:
-            found.setdefault(told["id"], told["schema"])
-    return Schemas(found.get)
+        record = json.loads(entry.value or b"{}")
+        if record:
+            schemas.setdefault(record["id"], record["schema"])
+    return Schemas(schemas.get)
 
 
-def served(url: str) -> Schemas:
+def schemas_of_registry(url: str) -> Schemas:
     """Return the schemas of a registry with Confluent's API.
 
     Their `decode` raises `AuditError` if the registry does not respond.
@@ -169,14 +169,14 @@ def served(url: str) -> Schemas:
 
     def find(schema_id: int) -> Any:
         try:
-            with urlopen(f"{url}/schemas/ids/{schema_id}", timeout=_REACH_S) as answer:
-                return json.loads(json.load(answer)["schema"])
+            with urlopen(f"{url}/schemas/ids/{schema_id}", timeout=_TIMEOUT_S) as response:
+                return json.loads(json.load(response)["schema"])
         except HTTPError as error:
             if error.code == 404:
                 return None
-            raise AuditError(f"schema {schema_id}, asked of {url}: {error}") from None
+            raise AuditError(f"schema {schema_id} can't be read from {url}: {error}") from None
         except OSError as error:
-            raise AuditError(f"no schema registry answers at {url}: {error}") from None
+            raise AuditError(f"no schema registry responds at {url}: {error}") from None
 
     return Schemas(find)
 
@@ -205,7 +205,7 @@ class Reports:
         last = {c["attempt"]: c["epoch"] for c in report["committed"]}
         return bool(record["epoch"] <= last.get(record["attempt"], -1))
 
-    def believed(
+    def committed(
         self, entries: Iterable[Entry], schemas: Schemas
     ) -> Iterator[tuple[Entry, dict[str, Any]]]:
         """Yield the committed records, decoded; exact copies count once."""
@@ -219,17 +219,19 @@ class Reports:
                 seen.add(copy)
                 yield entry, record
 
-    def demand_end(self, tasks: Iterable[str]) -> None:
+    def require_end(self, tasks: Iterable[str]) -> None:
         """Check that these tasks have seen the end of the source.
 
         Raises:
             AuditError: If one has not: the results are not complete yet.
         """
-        late = [t for t in tasks if self.newest.get(t, {"watermark": -1})["watermark"] < ENDED]
-        if late:
+        unfinished = [
+            t for t in tasks if self.newest.get(t, {"watermark": -1})["watermark"] < ENDED
+        ]
+        if unfinished:
             raise AuditError(
-                f"the end of the source has not been processed by {', '.join(late)}; declare it "
-                "with `errata end`, and wait"
+                f"the end of the source has not been processed by {', '.join(unfinished)}; declare "
+                "it with `errata end`, and wait"
             )
 
 

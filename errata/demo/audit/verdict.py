@@ -15,16 +15,16 @@ from errata.demo.audit.records import (
     Logs,
     Reports,
     Schemas,
-    kept,
     read,
-    served,
+    schemas_of_registry,
+    schemas_of_topic,
 )
 
 SOURCE, NETWORK = "swaps.credits", "tape"
 TRADES, UPSTREAM, DOWNSTREAM = "tape.trades", "tape.totals_upstream", "tape.totals_downstream"
 BARS = "tape.bars"
-_LETTERS, _PROGRESS = f"{NETWORK}.dead-letters", f"{NETWORK}.progress"
-TOPICS = (SOURCE, _PROGRESS, _LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
+_DEAD_LETTERS, _PROGRESS = f"{NETWORK}.dead-letters", f"{NETWORK}.progress"
+TOPICS = (SOURCE, _PROGRESS, _DEAD_LETTERS, TRADES, UPSTREAM, DOWNSTREAM)
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Verdict:
 
     def lines(self) -> list[str]:
         """Return the verdict as lines of text."""
-        aged = [f"  {op} of {key}" for reason, op, key in self._why(TOO_OLD)]
+        aged = [f"  {op} of {key}" for reason, op, key in self._refused_for(TOO_OLD)]
         return [
             f"{self.surviving} trades survive; {self.results} results recomputed, twice emitted"
             + (f", and {self.bars} bars on Spark" if self.bars else ""),
-            f"{len(self._why(UNKNOWN))} revisions of unknown trades refused",
+            f"{len(self._refused_for(UNKNOWN))} revisions of unknown trades refused",
             f"{len(aged)} refused for age",
             *aged,
             f"modes: {len(self.mode_differences)} differences",
@@ -69,8 +69,8 @@ class Verdict:
             *(f"  {line}" for line in self.differences),
         ]
 
-    def _why(self, reason: str) -> list[tuple[str, str, str]]:
-        return [told for told in self.refused.values() if told[0] == reason]
+    def _refused_for(self, reason: str) -> list[tuple[str, str, str]]:
+        return [refusal for refusal in self.refused.values() if refusal[0] == reason]
 
 
 def audit(kafka: Kafka, *, spark: bool = False, registry: str = "") -> Verdict:
@@ -85,7 +85,9 @@ def audit(kafka: Kafka, *, spark: bool = False, registry: str = "") -> Verdict:
         AuditError: If a topic is missing, or the end of the source is not processed yet.
     """
     logs = read(kafka, (*TOPICS, *([BARS] if spark else []), *([] if registry else [SCHEMAS])))
-    return judge(logs, served(registry) if registry else kept(logs.pop(SCHEMAS)))
+    return judge(
+        logs, schemas_of_registry(registry) if registry else schemas_of_topic(logs.pop(SCHEMAS))
+    )
 
 
 def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
@@ -93,10 +95,10 @@ def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
     reports = Reports(logs[_PROGRESS], schemas)
     has_bars = BARS in logs
     scopes = ("upstream", "downstream", *(["bars"] if has_bars else []))
-    reports.demand_end(f"{scope}.{p}" for scope in scopes for p in range(partitions))
-    letters = [record for _, record in reports.believed(logs[_LETTERS], schemas)]
-    tape = expected.fold(logs[SOURCE], letters, schemas)
-    found = list(tape.differences)
+    reports.require_end(f"{scope}.{p}" for scope in scopes for p in range(partitions))
+    dead_letters = [record for _, record in reports.committed(logs[_DEAD_LETTERS], schemas)]
+    tape = expected.fold(logs[SOURCE], dead_letters, schemas)
+    differences = list(tape.differences)
     identities: dict[str, Sequence[str]] = {
         TRADES: ("key",),
         UPSTREAM: expected.IDENTITY,
@@ -107,19 +109,19 @@ def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
     totals = expected.recompute(tape.alive.values())
     bars = expected.recompute_bars(tape.alive.values()) if has_bars else {}
     trades = {(key,): trade for key, trade in tape.alive.items()}
-    wanted = {TRADES: trades, UPSTREAM: totals, DOWNSTREAM: totals, BARS: bars}
+    expected_content = {TRADES: trades, UPSTREAM: totals, DOWNSTREAM: totals, BARS: bars}
     for arc, identity in identities.items():
-        found += arcs.chain_faults(arc, revisions[arc], identity)
+        differences += arcs.chain_faults(arc, revisions[arc], identity)
         content = arcs.fold(revisions[arc], identity)
-        found += arcs.differences(arc, content, wanted[arc])
+        differences += arcs.differences(arc, content, expected_content[arc])
     modes = arcs.mode_differences(revisions[UPSTREAM], revisions[DOWNSTREAM], expected.IDENTITY)
     return Verdict(
         results=len(totals),
         bars=len(bars),
-        revisions={arc: len(own) for arc, own in revisions.items()},
+        revisions={arc: len(emitted) for arc, emitted in revisions.items()},
         surviving=len(tape.alive),
         refused=tape.refused,
-        differences=found,
+        differences=differences,
         mode_differences=list(modes),
     )
 
@@ -127,5 +129,5 @@ def judge(logs: Logs, schemas: Schemas, *, partitions: int = 4) -> Verdict:
 def _revisions(entries: list[Entry], reports: Reports, schemas: Schemas) -> list[Revision]:
     return [
         Revision(e.partition, e.offset, r["op"], r["before"], r["after"], r["epoch"])
-        for e, r in reports.believed(entries, schemas)
+        for e, r in reports.committed(entries, schemas)
     ]

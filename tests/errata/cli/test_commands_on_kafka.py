@@ -70,7 +70,7 @@ def test_a_network_is_watched_revised_and_told_to_take_again_what_it_refused(
     (now,) = told("status", "tape.py")
     (hold,) = now["holds"]  # the second partition has never had a record
     assert (hold["task"], hold["watermark_ms"]) == ("ingest.prices.1", None)
-    assert "give idle_after=, or say `errata end NET prices`" in hold["told"]
+    assert "set idle_after=, or run `errata end NET prices`" in hold["told"]
     assert tasks()["ingest.prices.0"]["waiting"] == 0
     assert told("tail", "tape.py", "sums", "--from-beginning", "--no-follow") == []
 

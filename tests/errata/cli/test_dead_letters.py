@@ -88,7 +88,7 @@ def test_resent_records_are_the_same_bytes_and_are_taken_in(fed: Driver, errata:
     end = fed.cluster.end(PLACE)
     done = errata("dead-letters", "resend", "tape.py", "--reason", "unknown identity")
     assert (done.status, done.err) == (0, "")
-    assert done.out == "1 of 3 dead letters sent; 1 like one of these left out\n"
+    assert done.out == "1 of 3 dead letters sent; 1 left out, equal to one of these\n"
     (records,) = fed.cluster.reader({PLACE: end}).poll()
     assert (records.keys, records.values) == ([None], [LATE])
     fed.close_epoch()
@@ -99,7 +99,7 @@ def test_resent_records_are_the_same_bytes_and_are_taken_in(fed: Driver, errata:
 def test_all_or_one_can_be_resent_and_a_dry_run_sends_nothing(fed: Driver, errata: Errata) -> None:
     end = fed.cluster.end(PLACE)
     done = errata("dead-letters", "resend", "tape.py", "--all", "--dry-run")
-    assert done.out == "2 of 3 dead letters would be sent; 1 like one of these left out\n"
+    assert done.out == "2 of 3 dead letters would be sent; 1 left out, equal to one of these\n"
     assert fed.cluster.end(PLACE) == end
     done = errata("dead-letters", "resend", "tape.py", "--at", "0:1", "--json")
     assert lines(done.out) == [
@@ -112,11 +112,11 @@ def test_all_or_one_can_be_resent_and_a_dry_run_sends_nothing(fed: Driver, errat
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["show", "tape.py", "0:7"], 1, "no record at 0:7 was refused; the newest that were: "),
+        (["show", "tape.py", "0:7"], 1, "no dead letter has the place 0:7; the newest have: "),
         (["show", "tape.py", "seven"], 2, ""),
         (["resend", "tape.py"], 2, ""),
         (["resend", "tape.py", "--reason", "x"], 1, "undecodable, unknown identity"),
-        (["resend", "tape.py", "--at", "0:0"], 1, "no record at 0:0 was refused"),
+        (["resend", "tape.py", "--at", "0:0"], 1, "no dead letter has the place 0:0"),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(
@@ -173,7 +173,7 @@ def test_its_record_is_shown_decoded(brittle: Driver, errata: Errata) -> None:
 def test_it_is_not_sent_again(brittle: Driver, errata: Errata, how: tuple[str, str]) -> None:
     done = errata("dead-letters", "resend", "tape.py", *how)
     assert (done.status, done.out) == (1, "")
-    assert "a tuple that was refused (function raised) can't be sent again" in done.err
+    assert "a tuple that a box refused (function raised) can't be sent again" in done.err
 
 
 def test_all_are_all_records_and_the_tuples_are_told(brittle: Driver, errata: Errata) -> None:

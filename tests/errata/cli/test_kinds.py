@@ -8,7 +8,7 @@ import pytest
 
 from errata import Network
 from errata.cli.input_file import CsvLines
-from errata.cli.output import shown
+from errata.cli.output import display_values
 from errata.client import rows
 from errata.testing import Driver
 
@@ -86,7 +86,9 @@ def test_csv_cells_of_every_kind_are_read(driver) -> None:
 
 def test_times_are_shown_as_times_and_bytes_in_hexadecimal_digits(driver) -> None:
     fields = driver.plan.topology.arcs["s"].fields
-    told = shown(fields, {"at": 5, "u": -1, "y": b"\xff\x00", "t": date(2024, 2, 29), "n": None})
+    told = display_values(
+        fields, {"at": 5, "u": -1, "y": b"\xff\x00", "t": date(2024, 2, 29), "n": None}
+    )
     assert told == [
         "1970-01-01 00:00:00.005",
         "1969-12-31 23:59:59.999999",
@@ -94,4 +96,4 @@ def test_times_are_shown_as_times_and_bytes_in_hexadecimal_digits(driver) -> Non
         date(2024, 2, 29),
         None,
     ]
-    assert shown(fields, {"u": 1_000_000, "at": None}) == ["1970-01-01 00:00:01", ""]
+    assert display_values(fields, {"u": 1_000_000, "at": None}) == ["1970-01-01 00:00:01", ""]

@@ -190,7 +190,7 @@ def test_a_dash_is_standard_input_in_either_form(
     ("name", "content", "told"),
     [
         ("f.csv", b"a,b\n1,2\n", "no column is a field of source 'prices'; it has a, b"),
-        ("f.csv", b"after.key\n1\n", "need an op column"),
+        ("f.csv", b"after.key\n1\n", "need a column op"),
         ("f.csv", b"key,at\n1,2,3\n", "found more fields"),
         ("f.csv", b"key,at\n\xff,2\n", "invalid utf-8"),
         ("f.csv.gz", gzip.compress(b"key,at\n1,2\n", mtime=0)[:-9], "can't be read"),

@@ -178,7 +178,7 @@ def test_a_move_is_asked_for_on_a_terminal(
     monkeypatch.setattr("typer.confirm", refuse)
     first = on("deploy", "net.py")
     assert first.status == 0, first.err  # nothing is there that could be changed
-    assert "topics to make" in first.out
+    assert "topics to create" in first.out
     declare(tmp_path, "asked", partitions=2)
     assert on("deploy", "net.py").status == 1
     assert "asked.prices.v2" not in present_topics(broker.settings)

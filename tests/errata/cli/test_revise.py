@@ -118,7 +118,7 @@ def test_people_read_what_would_change(driver: Driver, errata: Errata, people: N
     [
         (["delete", "--key", "z"], "holds no tuple key=z: 5 revisions of its arc were read, none"),
         (["replace", "--key", "z", "--set", "price=1"], "holds no tuple key=z"),
-        (["replace", "--key", "120", "--set", "price=25"], "holds key=120 just so"),
+        (["replace", "--key", "120", "--set", "price=25"], "holds key=120 with these values"),
         (["replace", "--key", "120", "--set", "size=1"], "no field 'size': it has key, at, symbol"),
         (["replace", "--key", "120", "--set", "price=1.005"], "would refuse this, undecodable"),
         (["replace", "--key", "120", "--set", "key=b"], "a replace keeps the identity"),

@@ -206,6 +206,6 @@ def test_no_broker_is_waited_for_and_given_up_with_a_clear_line_and_no_secret(
     done = errata_in(tmp_path, environ | nowhere, "run", "tape.py", "--scope", "prices")
     assert (done.status, done.out) == (1, "")
     waits, gives_up = done.err.splitlines()
-    assert waits.endswith("no broker answers at 127.0.0.1:1 yet; waits for one, 3 s at most")
+    assert waits.endswith("no broker answers at 127.0.0.1:1 yet; waiting for at most 3 s")
     assert "no broker answers at 127.0.0.1:1 within 3 s" in gives_up
     assert "hunter2" not in done.err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.cli.status import as_data, shown_to_people, why_held, why_watermark
+from errata.cli.status import as_data, status_tables, why_held, why_watermark
 from errata.observe.diagnosis import NAMED_MS
 from errata.observe.network_progress import NetworkStatus, Progress, status
 from errata.processors.compile.compiler import compile_network
@@ -285,9 +285,9 @@ def test_a_partition_that_stands_still_holds_the_watermark_of_its_peers(world: W
     assert (hold.source, hold.task) == ("prices", "ingest.prices.1")
     assert (hold.watermark_ms, hold.since_ms, hold.peers_ms) == (30_000, 25_000, 90_000)
     assert why_watermark(hold) == (
-        "ingest.prices.1 stands at 1970-01-01 00:00:30 and has had no newer event since "
+        "ingest.prices.1 is at 1970-01-01 00:00:30 and has had no newer event since "
         "1970-01-01 00:00:25, while its peers are at 1970-01-01 00:01:30: no window of 'prices' "
-        "closes beyond; give idle_after=, or say `errata end NET prices`"
+        "closes beyond; set idle_after=, or run `errata end NET prices`"
     )
 
 
@@ -345,7 +345,7 @@ def test_people_are_told_only_of_what_is_stale(world: World) -> None:
     def shown(after_ms: int) -> str:
         console = Console(width=250)
         with console.capture() as told:
-            console.print(shown_to_people(world.status(), now_ms=NOW_MS + after_ms))
+            console.print(status_tables(world.status(), now_ms=NOW_MS + after_ms))
         return told.get()
 
     assert "held back" not in shown(1_000)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka import Producer
 
-from errata.demo.audit.records import SCHEMAS, AuditError, kept, served
+from errata.demo.audit.records import SCHEMAS, AuditError, schemas_of_registry, schemas_of_topic
 from errata.demo.audit.verdict import TOPICS, Verdict, judge
 from errata.topics import settings
 from errata.topics.admin import create_topics
@@ -28,7 +28,7 @@ from tests.registry.apicurio import Apicurio
 
 def judged(topics: made.HandMade) -> Verdict:
     logs = topics.logs()
-    return judge(logs, kept(logs[SCHEMAS]))
+    return judge(logs, schemas_of_topic(logs[SCHEMAS]))
 
 
 def complaints(topics: made.HandMade) -> list[str]:
@@ -65,14 +65,14 @@ def test_a_planted_revision_is_found(before, after, told):
 def test_a_result_that_is_there_in_two_partitions_is_found():
     topics = made.right()
     topics.both(3, (None, REVISED, 6))
-    assert any("is there 2 times" in line for line in complaints(topics))
+    assert any("exists 2 times" in line for line in complaints(topics))
 
 
 def test_a_result_without_trades_is_found():
     topics = made.right()
     later = made.total(made.NOON + 60 * made.MINUTE, "1", "1", 1, "1")
     topics.both(3, (None, later, 6))
-    assert any("must not be there" in line for line in complaints(topics))
+    assert any("must not exist" in line for line in complaints(topics))
 
 
 def test_two_revisions_of_a_result_in_one_epoch_are_found():
@@ -181,14 +181,14 @@ def test_schemas_are_those_of_a_server_where_there_is_one(apicurio: Apicurio) ->
     told = {"op": "insert", "before": None, "after": made.trade("new", made.NOON, "5")}
     number = apicurio.register("audited-value", made.SCHEMA_OF[SOURCE])
     framed = b"\0" + number.to_bytes(4, "big") + made.encode(SOURCE, told)[5:]
-    schemas = served(apicurio.url)
+    schemas = schemas_of_registry(apicurio.url)
     assert schemas.decode(framed)["after"]["key"] == "new"
     unknown = b"\0" + (number + 9_999).to_bytes(4, "big") + framed[5:]
     for _ in range(2):
         with pytest.raises(ValueError, match=f"schema {number + 9_999} is not in the registry"):
             schemas.decode(unknown)
-    with pytest.raises(AuditError, match="no schema registry answers at http"):
-        served("http://127.0.0.1:1").decode(framed)
+    with pytest.raises(AuditError, match="no schema registry responds at http"):
+        schemas_of_registry("http://127.0.0.1:1").decode(framed)
 
 
 @pytest.mark.kafka
@@ -224,6 +224,6 @@ def test_the_command_reads_a_cluster_and_finds_wrong_missing_and_doubled_results
     write(planted)
     dirty = audit()
     assert dirty.returncode == 1
-    assert "is there 2 times" in dirty.stdout
+    assert "exists 2 times" in dirty.stdout
     assert f"{UPSTREAM}: CDS USD {made.EARLIER['window_start']} is missing" in dirty.stdout
     assert "modes: 1 differences" in dirty.stdout

@@ -94,7 +94,7 @@ def test_a_task_that_stands_still_lags_in_epochs_and_in_records(driver: Driver) 
     driver.send("trades", insert("a", 1, 5))
     driver.close_epoch()
     ingest, view = driver.ingests["trades"], driver.shared.view
-    life = driver.lives[driver.tasks.index(ingest)]
+    life = driver.attempts[driver.tasks.index(ingest)]
     driver.send("trades", [insert("b", 2, 5), insert("c", 2, 5)])
     driver.epoch += 20
     while ingest.report.done < 21:

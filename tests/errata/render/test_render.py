@@ -226,7 +226,7 @@ def test_files_of_others_are_left_alone(net: str, tmp_path: Path, errata: Errata
     (tmp_path / "docker-compose.yml").write_text("services: {}\n")
     ended = errata("render", "compose", "tape.py", "-o", ".")
     assert ended.status == 1
-    assert "was not made by `errata render`" in ended.err
+    assert "`errata render` did not write it" in ended.err
     assert errata("render", "k8s", "tape.py", "-o", ".").status == 0
     first = (tmp_path / "k8s.yaml").read_text()
     assert errata("render", "k8s", "tape.py", "-o", ".").status == 0

@@ -60,8 +60,8 @@ def test_tasks_that_work_are_ready_one_that_starts_or_waits_is_not(driver: Drive
 
 def test_a_task_is_starting_again_in_its_next_life(driver: Driver) -> None:
     scope = driver.tasks[1]
-    driver.lives[1].close()
-    life = driver.lives[1] = scope.steps()
+    driver.attempts[1].close()
+    life = driver.attempts[1] = scope.steps()
     next(life)
     assert waits(driver, scope) == ["task trades.0 is starting"]
     while not scope.started:

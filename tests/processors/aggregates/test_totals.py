@@ -20,7 +20,7 @@ from errata.processors.aggregates.sums import (
 from errata.processors.aggregates.totals import UNIT, IntegerTotal, exact_sums
 from errata.schemas.fields import FieldType
 
-MOST = 10**38 - 1
+MAX_VALUES = 10**38 - 1
 LONG_MOST = 2**63 - 1
 
 
@@ -32,13 +32,13 @@ def rows(function: IntegerTotal, *values: int) -> tuple[pl.Series, pl.DataFrame]
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_sum_of_wide_decimals_that_does_not_fit_is_null_and_comes_back(sign: int) -> None:
     total = IntegerSum(FieldType("decimal", 38, 2))
-    full = total.accumulate(total.init(1), *rows(total, sign * MOST))
-    assert total.emit(full)[0] == sign * MOST
+    full = total.accumulate(total.init(1), *rows(total, sign * MAX_VALUES))
+    assert total.emit(full)[0] == sign * MAX_VALUES
     over = total.accumulate(full, *rows(total, sign))
     assert total.emit(over)[0] is None
-    many = total.accumulate(over, *rows(total, *[sign * MOST] * 1_000))
+    many = total.accumulate(over, *rows(total, *[sign * MAX_VALUES] * 1_000))
     assert total.emit(many)[0] is None
-    back = total.compensate(many, *rows(total, *[sign * MOST] * 1_000, sign))
+    back = total.compensate(many, *rows(total, *[sign * MAX_VALUES] * 1_000, sign))
     assert back.equals(full)
 
 

@@ -85,7 +85,7 @@ def test_a_state_may_be_a_list_which_no_result_keeps() -> None:
 
 def test_a_list_can_not_be_kept_and_is_never_null() -> None:
     keeping = type("Keeping", (Distinct,), {"kept": ("values",)})
-    with pytest.raises(UserFunctionError, match="needs kept to name some parts, and no lists"):
+    with pytest.raises(UserFunctionError, match="needs kept to name parts that are not lists"):
         UserFunction(keeping("size"))
     nulls = pl.DataFrame({"values": [None, [1]]}, schema={"values": pl.List(pl.Int64)})
     broken = type("Broken", (Distinct,), {"merge": lambda *_: nulls})
@@ -117,7 +117,7 @@ def test_objects_share_a_state_only_with_themselves() -> None:
 
 
 BROKEN: list[tuple[str, str, Callable[..., Any], str]] = [
-    ("accumulate", "accumulate", lambda s, *_: s.head(1), "needs 2 values, one a group in part"),
+    ("accumulate", "accumulate", lambda s, *_: s.head(1), "needs 2 values, one per group in part"),
     ("accumulate", "accumulate", lambda s, *_: s.rename({"total": "x"}), r"parts total; returned"),
     ("accumulate", "accumulate", lambda s, *_: [1, 2], "needs a frame .* returned list"),
     ("compensate", "compensate", lambda s, *_: s.cast(pl.Int32), "needs Int64 for long .* Int32"),
@@ -220,7 +220,7 @@ def test_a_function_whose_init_raises_refuses_no_tuple(monkeypatch: pytest.Monke
     [
         ({"result": "number"}, "declaration: raised FieldTypeError: field type 'number'"),
         ({"parts": {"total": "longs"}}, "declaration: raised FieldTypeError"),
-        ({"kept": ("count",)}, "declaration: needs kept to name some parts"),
+        ({"kept": ("count",)}, "declaration: needs kept to name parts"),
     ],
 )
 def test_a_function_without_readable_types_is_refused(

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from errata.processors.aggregates.moments import LIMB, TOO_LARGE, carried, products, two_product
+from errata.processors.aggregates.moments import (
+    LIMB,
+    TOO_LARGE,
+    normalize_limbs,
+    products,
+    two_product,
+)
 from errata.processors.aggregates.variance import (
     CORR,
     POPULATION,
@@ -139,7 +145,7 @@ def test_oracle_sums_of_squares_are_exact(
 
 def test_carrying_leaves_the_number_and_brings_lower_limbs_into_range() -> None:
     limbs = [pl.Series([n], dtype=pl.Int128) for n in (-5, LIMB + 3, 7)]
-    low, middle, high = (limb[0] for limb in carried(limbs))
+    low, middle, high = (limb[0] for limb in normalize_limbs(limbs))
     assert low + middle * LIMB + high * LIMB**2 == -5 + (LIMB + 3) * LIMB + 7 * LIMB**2
     assert 0 <= low < LIMB
     assert 0 <= middle < LIMB

@@ -168,8 +168,8 @@ def test_the_letter_holds_the_record_of_the_tuple_and_says_where() -> None:
         assert (letter.topic, letter.partition) == ("brittle.trades", 0)
         assert letter.detail == (
             f"box 'scaled', epoch 1: function python:{__name__}.unlucky, call: ZeroDivisionError: "
-            "integer division or modulo by zero; given {'price': 13}; tuple {'key': 'a', 'at': 1, "
-            "'desk': 'x', 'price': 13} of arc 'trades'"
+            "integer division or modulo by zero; arguments {'price': 13}; tuple {'key': 'a', 'at': "
+            "1, 'desk': 'x', 'price': 13} of arc 'trades'"
         )
         codec = driver.shared.codec("trades")
         assert letter.value is not None
@@ -350,7 +350,7 @@ def test_a_loop_leaves_out_what_its_body_raises_for_and_tells_it_once() -> None:
         letter = driver.dead_letters()[0]
         assert letter.reason == "function raised"
         assert letter.detail.startswith("box 'low', epoch 1: in box 'less' of the loop: function ")
-        assert "given {'price': 13}" in letter.detail
+        assert "arguments {'price': 13}" in letter.detail
         codec = driver.shared.codec("low")
         assert letter.key == codec.keys(pl.DataFrame({"key": ["a"]}))[0]
 

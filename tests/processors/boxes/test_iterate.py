@@ -218,9 +218,9 @@ def test_only_trades_that_were_touched_go_round_when_nothing_else_was():
     seen = []
 
     class Watched(Body):
-        def turned(self, tuples, entered):
+        def run_round(self, tuples, constants):
             seen.append(sorted(tuples["key"].to_list()))
-            return super().turned(tuples, entered)
+            return super().run_round(tuples, constants)
 
     loop = replace(loop, body=Watched(**vars_of(loop.body)))
     before = content(loop, {1: ("A", 1), 2: ("A", 1)}, chosen)
@@ -236,7 +236,7 @@ def test_a_loop_in_which_each_tuple_is_alone_asks_for_nothing():
         "today", trades, lambda x: x.map("less", size="if(size > 9, coalesce(size - 1, 0), size)")
     )
     loop = box(net)
-    assert not loop.asks
+    assert not loop.requests_history
     assert compile_network(net).asked() == []
 
 
@@ -276,4 +276,4 @@ def test_a_tuple_that_comes_and_goes_is_told_so():
     assert outcome.revisions.is_empty()
     (refused,) = outcome.refused
     assert refused.tuples.rows() == [(1, 0, "A", 5)]
-    assert refused.reasons[0].endswith("symbol A, gone, A; size 5, gone, 5")
+    assert refused.reasons[0].endswith("symbol A, absent, A; size 5, absent, 5")

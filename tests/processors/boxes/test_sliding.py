@@ -138,20 +138,20 @@ def test_modes_agree_with_a_plain_reference_over_tuples_in_order(
         boxes = [make(sliding(size), mode=m, emit=emit, by=by, written=written) for m in ways]
         run(boxes, steps_of(epochs, -40))
 
-    followed, turned = TwoStacks.followed, TwoStacks.turned
+    extend, build = TwoStacks.extend, TwoStacks.build
 
     def follow(self: TwoStacks, *given: Any) -> Any:
-        seen["followed"] += 1
+        seen["extend"] += 1
         seen["groups"] = max(seen["groups"], self.groups.height)
-        return followed(self, *given)
+        return extend(self, *given)
 
     def turn(*given: Any, **named: Any) -> Any:
-        seen["turned"] += 1
-        return turned(*given, **named)
+        seen["build"] += 1
+        return build(*given, **named)
 
     with (
-        mock.patch.object(TwoStacks, "followed", follow),
-        mock.patch.object(TwoStacks, "turned", turn),
+        mock.patch.object(TwoStacks, "extend", follow),
+        mock.patch.object(TwoStacks, "build", turn),
     ):
         law()
 
@@ -159,7 +159,7 @@ def test_modes_agree_with_a_plain_reference_over_tuples_in_order(
 def test_the_epochs_were_in_order_often_enough() -> None:
     if not seen:
         pytest.skip("the epochs were not run")
-    assert seen["followed"] > seen["turned"] > 30
+    assert seen["extend"] > seen["build"] > 30
     assert seen["groups"] == 3
 
 
@@ -215,7 +215,7 @@ def test_states_with_lists_make_no_stacks() -> None:
         keep="1d",
     )
     trades.aggregate("medians", window=sliding(20), middle="median(x)")
-    with Driver(net) as driver, mock.patch.object(TwoStacks, "turned", None):
+    with Driver(net) as driver, mock.patch.object(TwoStacks, "build", None):
         for at in range(50):
             after = {"key": str(at), "at": at, "x": at}
             driver.send("trades", {"op": "insert", "after": after})

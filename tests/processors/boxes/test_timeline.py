@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.boxes.timeline import Timeline, TwoStacks, grown, prefixes, unions
+from errata.processors.boxes.timeline import Timeline, TwoStacks, append_run, prefixes, unions
 
 NONE = pl.DataFrame({"held": [[]]}, schema={"held": pl.List(pl.Int64)})
 
@@ -54,10 +54,10 @@ def test_oracle_windows_over_two_stacks(
         held = states([at for _, at in new])
         return Timeline(frame.with_columns(held), by=by, at="at")
 
-    stacks = TwoStacks.turned(line(front, 0), 10, by=by, none=NONE, merge=merge)
+    stacks = TwoStacks.build(line(front, 0), 10, by=by, empty=NONE, merge=merge)
     for number, instants in enumerate(later):
         ending = line(instants, 10 * (number + 1))
-        found, stacks = stacks.followed(ending, size, merge)
+        found, stacks = stacks.extend(ending, size, merge)
         for (group, at), held in zip(
             ending.frame.select("g", "at").rows(), found["held"].to_list(), strict=True
         ):
@@ -78,11 +78,11 @@ def test_an_instant_is_merged_a_few_times_however_many_are_in_a_window(size: int
     frame = pl.DataFrame({"at": range(upto), "n": [1] * upto})
     stacks = None
     for at in range(0, upto, step):
-        if stacks is None or at + step - 1 - size >= stacks.turning:
+        if stacks is None or at + step - 1 - size >= stacks.turning_point:
             line = Timeline(frame[max(0, at - size) : at], by=(), at="at")
-            stacks = TwoStacks.turned(line, at, by=(), none=none, merge=add)
+            stacks = TwoStacks.build(line, at, by=(), empty=none, merge=add)
         line = Timeline(frame[at : at + step], by=(), at="at")
-        found, stacks = stacks.followed(line, size, add)
+        found, stacks = stacks.extend(line, size, add)
         assert found["n"].to_list() == [min(t + 1, size) for t in range(at, at + step)]
     assert merged <= 7 * upto
 
@@ -92,7 +92,9 @@ def test_runs_are_few_and_hold_all_rows_in_order(heights: list[int]) -> None:
     runs: tuple[pl.DataFrame, ...] = (pl.DataFrame({"n": []}, schema={"n": pl.Int64}),)
     done = 0
     for height in heights:
-        runs = grown(runs, pl.DataFrame({"n": range(done, done + height)}, schema={"n": pl.Int64}))
+        runs = append_run(
+            runs, pl.DataFrame({"n": range(done, done + height)}, schema={"n": pl.Int64})
+        )
         done += height
         assert pl.concat(runs)["n"].to_list() == list(range(done))
         assert len(runs) <= 2 + done.bit_length()

@@ -69,10 +69,10 @@ def test_every_function_has_an_example_that_calls_it() -> None:
     assert all(example(text) != "null" for text in AROUND)
 
 
-def test_a_macro_is_what_it_stands_for_and_shares_its_states() -> None:
+def test_a_macro_is_what_it_expansion_and_shares_its_states() -> None:
     for macro in MACROS.values():
         making = Results(SAMPLE, {})
-        result, other = making.make(macro.example), making.make(macro.stands_for)
+        result, other = making.make(macro.example), making.make(macro.expansion)
         assert (result.type, result.emissions[0].state) == (other.type, other.emissions[0].state)
         assert len(making.states) == len(result.emissions)
 

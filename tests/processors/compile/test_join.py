@@ -171,5 +171,5 @@ def test_a_join_has_two_named_sides():
     net = Network("sides")
     one = source(net, "one")
     for streams in ({"a": one}, {"a": one, "b": one, "c": one}, {"a b": one, "c": one}):
-        with pytest.raises(NetworkError, match="two arcs of this network, each by a name"):
+        with pytest.raises(NetworkError, match="two arcs of this network, each with an alias"):
             net.join("met", streams, on=["key"], s="a.x")

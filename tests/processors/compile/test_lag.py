@@ -220,7 +220,7 @@ def test_recomputed_part_by_part_each_is_what_its_box_tells(arc: str) -> None:
         driver.close_epoch()
         box, tuples = driver.plan.boxes[arc], pl.DataFrame(driver.table("prices"))
         assert isinstance(box, Ordered)
-        (above,) = box.above
+        (above,) = box.history_inputs
         assert above.by == ("symbol",)
         parts = tuples.select(above.columns).partition_by(above.by)
         made = pl.concat(box.recompute(part) for part in parts).select(box.arc.visible)
@@ -265,8 +265,8 @@ def test_a_lag_over_a_source_without_history_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"mode": "upstream"}, "nothing says how far a revision reaches"),
-        ({"mode": "downstream"}, "nothing says how far a revision reaches"),
+        ({"mode": "upstream"}, "no radius bounds a revision"),
+        ({"mode": "downstream"}, "no radius bounds a revision"),
         ({"place": "spark"}, "windows of time for a job on Spark"),
         ({"window": sliding(rows=3), "fields": {"key": "count(*)"}}, "'key'"),
         ({"fields": {"window_end": "count(*)"}}, "'window_end'"),

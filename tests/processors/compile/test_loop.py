@@ -190,7 +190,7 @@ def refused(declare):
         (lambda x: x.where("b", "true", keep="1d"), "no keep= within a loop; found keep='1d'"),
         (lambda x: x.where("b", "true", scope="s"), "no scope= within a loop"),
         (lambda x: x.map("b", new="old", partitions=2), "no partitions= within a loop"),
-        (lambda x: x.aggregate("b", window=None, n="count(*)"), "told in each round"),
+        (lambda x: x.aggregate("b", window=None, n="count(*)"), "emits in each round"),
         (
             lambda x: x.aggregate("b", window=None, emit="on_update", place="spark", n="count(*)"),
             "no place= within a loop",
@@ -233,7 +233,7 @@ def test_what_is_inside_of_a_loop_is_not_seen_outside():
         lambda: inside.sink("topic"),
         lambda: Stream(net, "trades").lookup("l", inside, on=["key"], x="1"),
     ):
-        with pytest.raises(NetworkError, match="seen in loop 'today' only"):
+        with pytest.raises(NetworkError, match="visible only in loop 'today'"):
             use()
     with pytest.raises(NetworkError, match="a box of that name in loop 'today'"):
         Stream(net, "trades").where("next", "true")
@@ -242,7 +242,7 @@ def test_what_is_inside_of_a_loop_is_not_seen_outside():
 def test_a_body_returns_an_arc_of_the_loop():
     net, renames, trades = sources()
     for given in (trades, None, "renames"):
-        with pytest.raises(NetworkError, match="returns what goes into the next round"):
+        with pytest.raises(NetworkError, match="an arc of the loop, which enters the next round"):
             net.iterate("loop", renames, lambda x, given=given: given)
     assert list(net.declarations) == ["renames", "trades"]
 

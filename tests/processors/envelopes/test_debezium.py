@@ -179,7 +179,7 @@ def test_a_delete_that_nobody_names_is_refused_and_the_others_are_not():
     assert rows(found) == [("d", {"key": "b"}, {})]
     (first, lacking), (third, unknown) = why(found)
     assert (first, third) == (0, 2)
-    assert "identity is needed from the key, which is not there" in lacking
+    assert "identity is needed from the key, which is missing" in lacking
     assert "schema id 9" in unknown
 
 

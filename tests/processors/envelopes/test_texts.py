@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.envelopes.texts import parsed, rescaled
+from errata.processors.envelopes.texts import parse, rescale
 from errata.schemas.fields import FieldType
 
 EXACT = Context(prec=400)
@@ -16,7 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read(kind: str, *texts: str | None) -> list[object]:
-    found = parsed(pl.Series(texts, dtype=pl.String), FieldType.parse(kind))
+    found = parse(pl.Series(texts, dtype=pl.String), FieldType.parse(kind))
     assert found.dtype == FieldType.parse(kind).dtype
     return found.to_list()
 
@@ -97,7 +97,7 @@ def test_decimals_are_exact_or_none(numbers):
         fits = value == value.to_integral_value() and abs(value) < 10**20
         wanted.append(int(value) if fits else None)
     assert read(str(kind), *texts) == wanted
-    assert rescaled(unscaled, scales, kind).to_list() == wanted
+    assert rescale(unscaled, scales, kind).to_list() == wanted
 
 
 OFFSETS = st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m)))

@@ -55,7 +55,7 @@ def test_a_value_is_the_tuple_and_no_value_deletes_what_the_key_names(format, ke
 
 
 BAD_KEYS = {
-    "none": (None, "is not there"),
+    "none": (None, "is missing"),
     "an unknown schema": (b"\0\0\0\0\x63x", "schema id 99"),
     "another record": (avro(SCHEMAS[5], {"other": "a"}, 5), "missing field 'key'"),
     "an object without it": (b'{"other": 1}', "the identity is needed"),

@@ -3,7 +3,7 @@
 Where we give null and Spark's ANSI mode stops, Spark's words are the `try_` form or a guard. What
 no form brings, for Spark there is not what we want to be:
 
-- an exp, power or logarithm inside of another form: its last bits belong to the C library and Java;
+- an exp, power or logarithm inside another form: its last bits belong to the C library and Java;
 - a cast of a double to more than 12 digits there: before Java 19 they are not the shortest ones;
 - minus and abs of decimals with more than 34 digits: Spark rounds them to 34;
 - `%` of decimals far apart, `div` and rounding to tens of wide ones, pmod of large divisors: Spark

@@ -53,7 +53,7 @@ def returned(kind: str, value: Any) -> Any:
 
 
 def judged(kind: str, value: Any) -> tuple[pl.Series, Mapping[int, str]]:
-    return python(lambda _: value, kind, "id").bound(FIELDS).judge(ROWS[:1])
+    return python(lambda _: value, kind, "id").bound(FIELDS).evaluate_with_failures(ROWS[:1])
 
 
 def test_a_function_gets_plain_values() -> None:
@@ -131,7 +131,7 @@ def test_a_function_that_raises_is_told_with_its_name_and_the_values() -> None:
         return 1 / (size or 0)
 
     expression = python(inverse, "double", "size", "id").bound(FIELDS)
-    values, failures = expression.judge(ROWS)
+    values, failures = expression.evaluate_with_failures(ROWS)
     assert "inverse, call: ZeroDivisionError: division by zero" in failures[1]
     assert "{'size': None, 'id': 'b'}" in failures[1]
     assert values.is_null().to_list() == [row in failures for row in range(ROWS.height)]

@@ -98,8 +98,8 @@ def test_what_comes_waits_until_there_is_room(
     assert (waits(driver), full(driver)) == ([], ["0.0", "0.0"])
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(told) == 2, told
-    assert told[0].startswith("ingest.one.0 takes nothing in until there is room: index of ")
-    assert told[1] == "ingest.one.0: there is room again, it goes on"
+    assert told[0].startswith("ingest.one.0 reads no input until its disk has room: index of ")
+    assert told[1] == "ingest.one.0: its disk has room again; it continues"
     assert driver.dead_letters() == []
 
 
@@ -125,9 +125,9 @@ def test_a_new_life_on_a_full_disk_waits_too(
 
 def again(driver: Driver, number: int) -> None:
     """Kill a task, and start its next life."""
-    driver.lives[number].close()
-    driver.lives[number] = driver.tasks[number].steps()
-    for _ in driver.lives[number]:
+    driver.attempts[number].close()
+    driver.attempts[number] = driver.tasks[number].steps()
+    for _ in driver.attempts[number]:
         if driver.tasks[number].started:
             break
 

@@ -20,7 +20,7 @@ def settle(scope: Scope[Any, Any]) -> bool:
     """Run a scope until nobody in it has anything to report; return whether anything is left."""
     for _ in range(1000):
         left = scope.schedule()
-        if not scope.progress.again:
+        if not scope.progress.run_again:
             return left
     raise AssertionError("the scope does not settle")
 
@@ -252,7 +252,7 @@ class World:
         if self.mode == "live":
             for _ in range(self.rng.choice([0, 1, 1, 2, 3])):
                 leaf.move()
-            leaf.progress.again = self.rng.random() < 0.2
+            leaf.progress.run_again = self.rng.random() < 0.2
         elif self.mode == "finish":
             leaf.finish()
 

@@ -96,9 +96,9 @@ def test_the_message_names_operator_output_time_and_what_would_support_it() -> N
         validate("bars", report, connectivity=[{}], held=lambda _: held)
     assert str(caught.value) == (
         "operator 'bars' reports that it holds a new capability at 4 on output 0, which nothing "
-        "supports: it has consumed nothing that leads there at 4 or before, and holds only "
-        "capabilities at [5] there; report what was consumed together with what came of it, and "
-        "drop a capability only after its last use"
+        "supports: it has consumed no message that leads to this output at 4 or before, and holds "
+        "only capabilities at [5] at it; report consumed messages together with their effects, "
+        "and drop a capability only after its last use"
     )
     assert (caught.value.operator, caught.value.port, caught.value.time) == ("bars", 0, 4)
 

@@ -125,7 +125,7 @@ def test_a_round_runs_each_child_once_by_number_and_what_goes_back_waits_for_the
         scope.activate(number)
     scope.schedule()
     assert ran == ["source", "map", "sink"]
-    assert scope.progress.again
+    assert scope.progress.run_again
     scope.schedule()
     assert ran == ["source", "map", "sink", "map"]
     assert not scope.tracker.pointstamps(Target(2, 0))
@@ -182,15 +182,15 @@ def test_an_operator_is_let_go_once_nothing_reaches_it_and_it_has_nothing_left()
 def test_an_operator_that_asks_to_runs_again() -> None:
     ran: list[str] = []
     scope, (_, map_, _) = row(ran)
-    map_.script.append(lambda p: setattr(p, "again", True))
-    assert not scope.progress.again
+    map_.script.append(lambda p: setattr(p, "run_again", True))
+    assert not scope.progress.run_again
     scope.activate(2)
-    assert scope.progress.again
+    assert scope.progress.run_again
     scope.schedule()
-    assert scope.progress.again
+    assert scope.progress.run_again
     scope.schedule()
     assert ran == ["map", "map"]
-    assert not scope.progress.again
+    assert not scope.progress.run_again
 
 
 def test_a_message_without_an_edge_leads_nowhere() -> None:
@@ -288,7 +288,7 @@ def test_what_enters_may_leave_straight_away() -> None:
     inner.connect(Source(OUTSIDE, 0), Target(OUTSIDE, 0))
     scope = started(inner, ran)
     scope.enter(0, Epoch(6), 3)
-    assert scope.progress.again
+    assert scope.progress.run_again
     scope.schedule()
     assert drained(scope.progress.consumeds[0]) == [(6, 3)]
     assert drained(scope.progress.produceds[0]) == [(6, 3)]

@@ -17,7 +17,7 @@ def test_a_box_that_reads_one_behind_it_is_refused(inputs):
 def test_below_a_box_are_those_that_it_is_above_of(case):
     graph = case.graph
     for box in range(len(graph)):
-        found = {other for other in range(len(graph)) if graph.below[box] >> other & 1}
+        found = {other for other in range(len(graph)) if graph.reachable[box] >> other & 1}
         assert found == {other for other in range(len(graph)) if box in case.above(other)}
 
 

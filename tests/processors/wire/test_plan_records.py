@@ -49,7 +49,7 @@ def test_a_foreign_key_or_a_tombstone_is_no_record(key, value):
     "value", [b"", b"{", b"[]", b"3", b"null", b'{"version": "x"}', b"[" * 100_000, b"\xff"]
 )
 def test_a_value_that_is_no_record_is_an_error_that_names_the_key(key, value):
-    with pytest.raises(PlanRecordError, match=f"the record '{key.decode()}' of the plan topic"):
+    with pytest.raises(PlanRecordError, match=f"record '{key.decode()}' of the plan topic"):
         plan_records.decode(key, value)
 
 

@@ -61,10 +61,10 @@ def test_a_text_comes_back_from_its_scope(text):
 )
 def test_a_text_that_is_no_task_is_refused(text):
     assert TaskId.parse_or_none(text) is None
-    with pytest.raises(TaskIdError, match=r"is no task: it needs the form SCOPE\.PARTITION"):
+    with pytest.raises(TaskIdError, match=r"is not a task id, which has the form SCOPE\.PARTITION"):
         TaskId.parse(text)
 
 
 def test_a_scope_of_boxes_has_no_name_that_reads_as_another_kind():
-    with pytest.raises(TaskIdError, match="no name of a scope of boxes"):
+    with pytest.raises(TaskIdError, match="not a name of a scope of boxes"):
         ScopeId.of_boxes("ingest.trades")
