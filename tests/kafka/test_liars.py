@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kafka
 
 ROUNDS, TRADES, LARGE = 2, 60, 60
 FIELDS = {"key": "string", "at": "timestamp-millis", "product": "string", "n": "long"}
-NOT_BELIEVED = "its report is not believed: "
+INVALID = "its report is invalid: "
 
 
 def network(topic):
@@ -196,9 +196,7 @@ def test_lies_are_named_and_change_nothing_and_neither_does_a_task_that_stands_s
                 task, reason = lie(rogue, plan)
                 traded.send(TRADES, 3 * number)
                 status.until(
-                    lambda told, at=task, why=reason: told.get(at, "").startswith(
-                        NOT_BELIEVED + why
-                    )
+                    lambda told, at=task, why=reason: told.get(at, "").startswith(INVALID + why)
                 )
                 traded.processed(plan, plan.topology.scopes)
                 expected = traded.recomputed()
