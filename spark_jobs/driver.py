@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay

@@ -19,7 +19,7 @@ from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import Stateless
 from errata.processors.boxes.modes import UPSTREAM
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping, Sliding
 from errata.processors.wire.task_id import ScopeId

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from errata.processors.plan.deployed import NewVersionError
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.shared import Shared
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.driver import BUCKETS, Checkpoint, Driver, JobFailedError

@@ -24,7 +24,7 @@ from errata.client.what_if import Content, consequences, content_of
 from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.intake import Intake
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames

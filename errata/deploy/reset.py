@@ -19,7 +19,7 @@ from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import read_by
 from errata.processors.plan.deployed import Deployed, read_plan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.settings.place import Place
 from errata.topics import names
 from errata.topics.admin import delete_topics, present_topics

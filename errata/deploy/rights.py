@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (

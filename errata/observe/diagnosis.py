@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, CountKey

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.replay_client import ReplayClient, TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared

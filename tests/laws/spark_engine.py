@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
