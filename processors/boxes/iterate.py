@@ -1,12 +1,10 @@
 """Iterate: applies a body of boxes to an arc until nothing changes.
 
 X(0) is the arc that the loop starts with. X(k + 1) is the body's output for X(k) and for the arcs
-that enter from outside. The loop's arc holds the fixpoint: the X that equals its successor. In
-Timely's terms the loop is a nested scope. Its times are (epoch, round)
-(`progress.timestamp.Product`). Arcs from outside are present from round 0 on. Feedback leads from
-(e, k) to (e, k + 1) and passes nothing beyond the bound (`progress.summary.Advance`), so that the
-cycle advances. Tuples that leave the loop lose their round. Since an epoch is processed as one
-batch, its rounds run one after the other and are not visible outside.
+that enter from outside. The loop's arc holds the fixpoint: the X that equals its successor. Arcs
+from outside are present from round 0 on, and no round comes after the bound. Since an epoch is
+processed as one batch, its rounds run one after the other and are not visible outside: unlike the
+nested scopes of Timely, a loop has no times of its own, and no frontier tracks its rounds.
 
 A linear body is evaluated semi-naively: only tuples that changed in a round enter the next one.
 Other bodies are evaluated on the whole content. The box keeps nothing between epochs. It requests

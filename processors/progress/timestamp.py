@@ -1,43 +1,55 @@
-"""Timestamps: they distinguish units of work and order them (Timely).
+"""Times, and how the paths of a graph change them (Timely Dataflow, its core concepts).
 
-As in Timely Dataflow's post on its core concepts, a timestamp is an element of a partial order.
-Today's Timely, like Errata, requires two more things: a least element, and a total order that
-extends the partial one, since a heap needs it.
+A timestamp is an element of a partial order. Today's Timely, like Errata, also requires a total
+order that extends the partial one, since a heap needs it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+from errata.schemas.errors import ErrataError
 
 
-class PartialOrder(Protocol):
-    """A partially ordered type: times, and path summaries."""
+class Timestamp(Protocol):
+    """A time: immutable and hashable.
+
+    Laws: `less_equal` is reflexive, antisymmetric and transitive; ``a.less_equal(b)`` implies
+    ``a <= b`` in the total order of ``<``.
+    """
 
     def less_equal(self, other: Self, /) -> bool:
         """Whether this is before the other or equal to it; it may be false in both directions."""
-
-
-class Timestamp(PartialOrder, Protocol):
-    """A time of a scope: immutable and hashable.
-
-    Laws: `less_equal` is reflexive, antisymmetric and transitive; ``a.less_equal(b)`` implies
-    ``a <= b`` in the total order of ``<``; `minimum` is before every other time.
-    """
-
-    def minimum(self) -> Self:
-        """Return the least time of this time's kind."""
 
     def __hash__(self) -> int: ...
 
     def __lt__(self, other: Any, /) -> bool: ...
 
 
+T = TypeVar("T", bound=Timestamp)
+
+
+class PathSummary(Protocol[T]):
+    """How a path changes a time.
+
+    Laws: `results_in` is monotone; no result is before its time.
+    """
+
+    @property
+    def advances(self) -> bool:
+        """Whether each time becomes strictly later."""
+
+    def results_in(self, time: T, /) -> T:
+        """Return the time after the path."""
+
+
 class Epoch(int):
-    """An epoch, or a round of a loop: an integer of 0 or more, totally ordered.
+    """An epoch: an integer of 0 or more, totally ordered.
 
     Example:
-        >>> Epoch(2).less_equal(Epoch(3)), Epoch(7).minimum()
-        (True, 0)
+        >>> Epoch(2).less_equal(Epoch(3)), Epoch(3).less_equal(Epoch(2))
+        (True, False)
     """
 
     __slots__ = ()
@@ -46,34 +58,40 @@ class Epoch(int):
         """Whether this is before the other or equal to it."""
         return self <= other
 
-    def minimum(self) -> Epoch:
-        """Return the first epoch."""
-        return Epoch(0)
+
+class SummaryError(ErrataError):
+    """A path summary that no path can have."""
 
 
-Outer = TypeVar("Outer", bound=Timestamp)
-Inner = TypeVar("Inner", bound=Timestamp)
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """A path that advances an epoch; the default is the identity.
 
+    Args:
+        by: The increment, 0 or more.
 
-class Product(NamedTuple, Generic[Outer, Inner]):
-    """A time of a nested scope: its time outside, and one of its own (epoch x round).
-
-    One is before another if it is so in both components. The total order is a tuple's: by the outer
-    time first.
+    Raises:
+        SummaryError: If the increment is below 0.
 
     Example:
-        >>> first, second = Product(Epoch(1), Epoch(5)), Product(Epoch(2), Epoch(3))
-        >>> first.less_equal(second), second.less_equal(first), first < second
-        (False, False, True)
+        >>> Advance(by=1).results_in(Epoch(1)), IDENTITY.results_in(Epoch(1))
+        (2, 1)
     """
 
-    outer: Outer
-    inner: Inner
+    by: int = 0
 
-    def less_equal(self, other: Product[Outer, Inner], /) -> bool:
-        """Whether this is before the other or equal to it, outside and inside."""
-        return self.outer.less_equal(other.outer) and self.inner.less_equal(other.inner)
+    def __post_init__(self) -> None:
+        if self.by < 0:
+            raise SummaryError(f"a path can't advance an epoch by {self.by}: it must be at least 0")
 
-    def minimum(self) -> Product[Outer, Inner]:
-        """Return the least time outside with the least inside."""
-        return Product(self.outer.minimum(), self.inner.minimum())
+    @property
+    def advances(self) -> bool:
+        """Whether the increment is above 0."""
+        return self.by > 0
+
+    def results_in(self, time: Epoch, /) -> Epoch:
+        """Return the epoch advanced."""
+        return Epoch(time + self.by) if self.by else time
+
+
+IDENTITY = Advance()

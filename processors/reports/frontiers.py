@@ -24,8 +24,7 @@ from dataclasses import dataclass
 from errata.processors.plan.plan import Plan
 from errata.processors.progress.location import Location, Source, Target, fully_connected
 from errata.processors.progress.reachability import Builder, Tracker
-from errata.processors.progress.summary import IDENTITY
-from errata.processors.progress.timestamp import Epoch
+from errata.processors.progress.timestamp import IDENTITY, Epoch
 from errata.processors.wire.report import IDLE, NEVER, Floor, Report
 from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import TopicPartition
@@ -166,7 +165,7 @@ class Frontiers:
         self._stale = set(self._nodes)
 
     def _build_graph(self, tasks: list[str]) -> tuple[dict[str, int], Tracker[Epoch]]:
-        graph = Builder(self.plan.network, IDENTITY)
+        graph: Builder[Epoch] = Builder(self.plan.network)
         nodes = {}
         for task in tasks:
             inputs = len(self._reads.get(task, ()))
@@ -175,7 +174,7 @@ class Frontiers:
             for port, (arc, number) in enumerate(places):
                 for writer in self.plan.placement.writers(arc, number):
                     graph.add_edge(Source(nodes[writer], 0), Target(nodes[task], port))
-        return nodes, graph.build()[0]
+        return nodes, graph.build()
 
     def changed(self, before: Report, now: Report) -> None:
         """Mark the frontiers that a new report of a task may change."""

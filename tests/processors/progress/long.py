@@ -7,25 +7,20 @@ import argparse
 import time
 from random import Random
 
-from errata.processors.progress.operate import Interest
-from tests.processors.progress import flat, nested
+from tests.processors.progress.flat import Flat, live
 
 
 def run(steps: int, seed: int) -> dict[str, int]:
-    """Let random graphs and nests of scopes live until that many moves are made."""
-    done = {"moves of nodes": 0, "graphs": 0, "moves in scopes": 0, "nests": 0}
-    while done["moves of nodes"] + done["moves in scopes"] < steps:
+    """Let random graphs live until that many moves are made."""
+    done = {"moves": 0, "graphs": 0}
+    while done["moves"] < steps:
         rng = Random(f"{seed}/{done['graphs']}")
         try:
-            graph = flat.Flat(rng, rng.randrange(3))
-            done["moves of nodes"] += flat.live(graph, rng.choice([30, 300]), check=0.2)
+            graph = Flat(rng, rng.randrange(3))
+            done["moves"] += live(graph, rng.choice([30, 300]), check=0.2)
             done["graphs"] += 1
-            interest = rng.choice([None, Interest.ALWAYS])
-            world = nested.World(rng, interest=interest, check=0.02)
-            done["moves in scopes"] += nested.live(world, rng.choice([30, 300]), check=0.2)
-            done["nests"] += 1
         except Exception as error:
-            error.add_note(f"seed {seed}, graph {done['graphs']}, nest {done['nests']}")
+            error.add_note(f"seed {seed}, graph {done['graphs']}")
             raise
     return done
 

@@ -1,61 +1,72 @@
 """Random times and summaries, and what may appear where by plain search."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from errata.processors.progress.summary import IDENTITY, Advance, ProductSummary
-from errata.processors.progress.timestamp import Epoch, Product
+from errata.processors.progress.timestamp import Advance, Epoch
+
+
+class Pair(NamedTuple):
+    """A time of two parts, ordered only partially: both parts must be before the other's."""
+
+    first: Any
+    second: Epoch
+
+    def less_equal(self, other: Pair) -> bool:
+        return self.first.less_equal(other.first) and self.second.less_equal(other.second)
+
+
+@dataclass(frozen=True)
+class Both:
+    """A path that changes each part of a pair by a summary of its own."""
+
+    first: Any
+    second: Advance
+
+    @property
+    def advances(self) -> bool:
+        return self.first.advances or self.second.advances
+
+    def results_in(self, time: Pair) -> Pair:
+        return Pair(self.first.results_in(time.first), self.second.results_in(time.second))
+
 
 LOWEST: list[Any] = [Epoch(0)]
-IDENTITIES: list[Any] = [IDENTITY]
-for _ in range(3):
-    LOWEST.append(Product(LOWEST[-1], Epoch(0)))
-    IDENTITIES.append(ProductSummary(IDENTITIES[-1], IDENTITY))
+for _ in range(2):
+    LOWEST.append(Pair(LOWEST[-1], Epoch(0)))
+
 
 Place = Hashable
 Step = Callable[[Any], Any]
 
 
-def random_summary(rng: Random, depth: int, *, by: int | None = None) -> Any:
-    """A summary at a depth; the last part adds `by`, if given."""
-    grown = rng.choice([0, 0, 1, 2]) if by is None else by
-    bounded = {"below": grown + rng.randint(1, 6)} if rng.random() < 0.2 else {}
-    inner = Advance(grown, **bounded)
-    return ProductSummary(random_summary(rng, depth - 1), inner) if depth else inner
+def random_summary(rng: Random, depth: int) -> Any:
+    """A summary of times with so many parts and one."""
+    by = Advance(rng.choice([0, 0, 1, 2]))
+    return Both(random_summary(rng, depth - 1), by) if depth else by
 
 
 def later(rng: Random, time: Any) -> Any:
     """The time itself or a later one."""
     if isinstance(time, Epoch):
         return Epoch(time + rng.choice([0, 0, 0, 1, 2]))
-    return Product(later(rng, time.outer), later(rng, time.inner))
+    return Pair(later(rng, time.first), later(rng, time.second))
 
 
 epochs = st.builds(Epoch, st.integers(0, 6))
-times = st.recursive(epochs, lambda inner: st.builds(Product, inner, epochs), max_leaves=3)
-
-
-@st.composite
-def advances(draw: st.DrawFn) -> Advance:
-    by = draw(st.integers(0, 3))
-    below = draw(st.one_of(st.just(float("inf")), st.integers(by + 1, by + 6)))
-    return Advance(by, below)
-
-
-def summaries(depth: int) -> st.SearchStrategy[Any]:
-    found: st.SearchStrategy[Any] = advances()
-    for _ in range(depth):
-        found = st.builds(ProductSummary, found, advances())
-    return found
+advances = st.builds(Advance, st.integers(0, 3))
 
 
 def times_of(depth: int) -> st.SearchStrategy[Any]:
     found: st.SearchStrategy[Any] = epochs
     for _ in range(depth):
-        found = st.builds(Product, found, epochs)
+        found = st.builds(Pair, found, epochs)
     return found
 
 
@@ -77,10 +88,7 @@ def appear(
         if any(t.less_equal(time) for t in known):
             continue
         known.append(time)
-        for after, step in steps[place]:
-            result = step(time)
-            if result is not None:
-                work.append((after, result))
+        work += [(after, step(time)) for after, step in steps[place]]
     return {place: list(minimal(known)) for place, known in found.items()}
 
 
@@ -97,5 +105,5 @@ def all_that_appear(
         if not time.less_equal(horizon) or time in found.setdefault(place, set()):
             continue
         found[place].add(time)
-        work += [(after, step(time)) for after, step in steps[place] if step(time) is not None]
+        work += [(after, step(time)) for after, step in steps[place]]
     return found
