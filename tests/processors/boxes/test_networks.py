@@ -125,10 +125,10 @@ def trade(key: str, at: int, price: int = 1) -> dict[str, Any]:
     [
         ({"emit": "always"}, "emit='on_close' or emit='on_update'; found 'always'"),
         ({"window": "1d"}, "a window, or None .*; found '1d'; write hopping"),
-        ({"window": hopping("1d", every="1s")}, "take sliding"),
+        ({"window": hopping("1d", every="1s")}, "use sliding"),
         ({"mode": "lazy"}, "a mode of upstream, downstream, resident, adaptive; found 'lazy'"),
         ({"order_by": ["size"]}, "order by"),
-        ({"place": "moon"}, "place to work at"),
+        ({"place": "moon"}, "place='spark' or no place"),
         ({"by": ["desk", "desk"]}, "each field of by once"),
         ({"window": tumbling("1d", tz="Europe/Berlin"), "keep": "1h"}, None),
     ],
@@ -149,7 +149,7 @@ def test_windows_over_results_of_whole_histories_are_refused() -> None:
     net = Network("faults")
     whole = source(net).aggregate("whole", by=["desk"], window=None, n="count(*)")
     whole.aggregate("sums", window=sliding(10), n="count(*)")
-    with pytest.raises(NetworkError, match=r"sums.*'whole'.* are at the end of time"):
+    with pytest.raises(NetworkError, match=r"sums.*'whole'.* event time is infinite"):
         compile_network(net)
 
 
