@@ -11,8 +11,8 @@ from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 
 from bench.variants import VARIANTS
-from errata.run.supervisor import SIDE_BY_SIDE
-from errata.run.worker import Worker, collect_seldom
+from errata.run.supervisor import CHILD_ENVIRON
+from errata.run.worker import Worker, tune_garbage_collector
 from errata.settings.place import Place
 
 Settings = dict[str, str | int]
@@ -36,7 +36,7 @@ def work(
     if role == "sweepers":
         worker.add_sweepers()
     start.wait()
-    collect_seldom()
+    tune_garbage_collector()
     if os.environ.get("ERRATA_PROFILE"):
         import cProfile
 
@@ -66,7 +66,7 @@ def processes(
             )
             for role in roles
         }
-        for variable, value in SIDE_BY_SIDE.items():
+        for variable, value in CHILD_ENVIRON.items():
             os.environ.setdefault(variable, value)
         for child in children.values():
             child.start()

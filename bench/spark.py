@@ -37,7 +37,7 @@ from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
-from errata.run.worker import Worker, collect_seldom
+from errata.run.worker import Worker, tune_garbage_collector
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
@@ -122,7 +122,7 @@ class Portions:
         worker = Worker(network(), Place(self.kafka, self.state))
         worker.add_scope("ingest.trades")
         deadline = time.monotonic() + LIMIT_S
-        collect_seldom()
+        tune_garbage_collector()
         worker.run(lambda: self._is_in() or time.monotonic() > deadline)
 
     def _is_in(self) -> bool:

@@ -10,7 +10,7 @@ import polars as pl
 from bench import tape
 from errata import Network, hopping
 from errata.processors.declare.network import Stream
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import revisions as frames
 

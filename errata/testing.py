@@ -150,7 +150,7 @@ class Driver:
                 if owned is None
                 else OwnerTask(shared, owned, partition=0, folder=place)
             )
-        self.attempts = [task.life() for task in self.tasks]
+        self.attempts = [task.steps() for task in self.tasks]
         self.inputs = {
             arc: ArcInput(view, shared.codec(arc), 0, done=-1, resume=0)
             for arc in plan.topology.topics

@@ -67,14 +67,14 @@ class Reports(View):
     def note(self, report: Report) -> None:
         """Add a report; earlier pairs of epochs and watermarks are kept."""
         pairs = {*self.of(report.task).watermarks, *report.watermarks}
-        whole = replace(report, watermarks=tuple(sorted(pairs)))
-        super().note(whole)
-        if self.of(report.task) is whole:
+        merged = replace(report, watermarks=tuple(sorted(pairs)))
+        super().note(merged)
+        if self.of(report.task) is merged:
             task = TaskId.parse_or_none(report.task)
             scope = report.task if task is None else str(task.scope)
             self._watermarks.setdefault(scope, {})[report.done] = report.watermark
 
-    def watermark_then(self, scope: str, epoch: int) -> int | None:
+    def watermark_at(self, scope: str, epoch: int) -> int | None:
         """Return wm(epoch) of a scope; None if the reports that determine it are gone."""
         known = self._watermarks.get(scope, {-1: NEVER})
         since = max((done for done in known if done <= epoch), default=None)
@@ -116,7 +116,7 @@ class Auditor:
             for arc in plan.topology.topics
             if arc in plan.boxes and not plan.topology.arcs[arc].exchange
         ]
-        return {arc: self._why_not(arc) for arc in written}
+        return {arc: self._fault(arc) for arc in written}
 
     def require(self, arc: str) -> str:
         """Return an arc's name if the arc can be audited.
@@ -124,27 +124,29 @@ class Auditor:
         Raises:
             NotAuditableError: If it can't.
         """
-        plan, there = self.plan, self.arcs()
-        known = f"arcs that can be audited: {', '.join(a for a in there if not there[a]) or 'none'}"
-        if arc in there:
-            why = there[arc]
+        plan, faults = self.plan, self.arcs()
+        known = (
+            f"arcs that can be audited: {', '.join(a for a in faults if not faults[a]) or 'none'}"
+        )
+        if arc in faults:
+            fault = faults[arc]
         elif arc in plan.topology.sources:
-            why = f"{arc!r} is a source: its arc is the truth that others are recomputed from"
+            fault = f"{arc!r} is a source: other arcs are recomputed from it"
         elif arc not in plan.topology.arcs:
-            why = f"network {plan.network!r} has no arc {arc!r}"
+            fault = f"network {plan.network!r} has no arc {arc!r}"
         elif plan.topology.arcs[arc].exchange:
-            why = f"{arc!r} is an exchange, which keeps no history"
+            fault = f"{arc!r} is an exchange, which keeps no history"
         else:
-            why = f"arc {arc!r} stays inside its processes and has no topic; give it keep="
-        if why:
-            raise NotAuditableError(f"{why}; {known}")
+            fault = f"arc {arc!r} stays inside its processes and has no topic; give it keep="
+        if fault:
+            raise NotAuditableError(f"{fault}; {known}")
         return arc
 
-    def _why_not(self, arc: str) -> str:
-        lost = [a for a in self._read(arc) if not self.plan.topology.arcs[a].is_connection_point]
-        if not lost:
+    def _fault(self, arc: str) -> str:
+        unkept = [a for a in self._read(arc) if not self.plan.topology.arcs[a].is_connection_point]
+        if not unkept:
             return ""
-        return f"arc {arc!r} can't be recomputed: {lost[0]!r} keeps no history; give it keep="
+        return f"arc {arc!r} can't be recomputed: {unkept[0]!r} keeps no history; give it keep="
 
     def _read(self, arc: str) -> list[str]:
         """Return the arcs from which an arc is recomputed."""
@@ -156,32 +158,32 @@ class Auditor:
 
     # ---------------------------------------------------------------- as of when
 
-    def as_of(self, arc: str, *, asked: int | None) -> AsOf:
+    def as_of(self, arc: str, *, requested: int | None) -> AsOf:
         """Return the epoch as of which an arc is compared.
 
         Args:
             arc: The arc.
-            asked: The epoch; the last one that is complete in all partitions when None. Behind a
-                job of Spark's none that is within a batch.
+            requested: The epoch; None for the last one that is complete in all partitions. After a
+                job on Spark, an epoch within one of its batches is refused.
 
         Raises:
             NotAuditableError: If the arc's history does not reach to the epoch.
         """
         jobs = [scope for scope in self._scopes(arc) if self.plan.topology.scopes[scope].on_spark]
-        deadline = monotonic() + (LIMIT_S if asked is None else 0.0)
+        deadline = monotonic() + (LIMIT_S if requested is None else 0.0)
         while True:
             self.view.catch_up()
             complete = self._complete(arc)
             tasks = [task for scope in jobs for task in self.view.tasks(scope)]
             first = max((self.view.of(task).done for task in tasks), default=NEVER)
             last = min((self.view.frontier(task) for task in tasks), default=complete)
-            epoch = complete if asked is None else asked
+            epoch = complete if requested is None else requested
             if first <= epoch <= min(last, complete):
                 break
             if monotonic() > deadline:
                 raise NotAuditableError(self._not_complete(arc, epoch, complete, jobs, first))
             time.sleep(_PAUSE_S)
-        self._see_history(arc, epoch)
+        self._require_history(arc, epoch)
         return AsOf(epoch, self._watermarks(arc, epoch))
 
     def _scopes(self, arc: str) -> list[str]:
@@ -205,21 +207,22 @@ class Auditor:
             f"{complete} only; wait, or see `errata status` for what holds it back"
         )
 
-    def _see_history(self, arc: str, epoch: int) -> None:
+    def _require_history(self, arc: str, epoch: int) -> None:
         """Check that no record of the content as of an epoch has been compacted or moved."""
-        deployed = self.plan.deployment
-        if epoch < deployed.first_epoch - 1:
+        deployment = self.plan.deployment
+        if epoch < deployment.first_epoch - 1:
             raise NotAuditableError(
-                f"arc {arc!r} can't be audited as of epoch {epoch}: version {deployed.version} of "
-                f"the plan begins with epoch {deployed.first_epoch}; take the one before, or later"
+                f"arc {arc!r} can't be audited as of epoch {epoch}: version "
+                f"{deployment.version} of the plan begins with epoch {deployment.first_epoch}; "
+                f"take epoch {deployment.first_epoch - 1}, or a later one"
             )
         oldest = (time.time_ns() // 1_000_000 - self.compaction_lag_ms) // INTERVAL_MS
         if epoch >= oldest or not any(self._later(name, epoch) for name in (arc, *self._read(arc))):
             return
         raise NotAuditableError(
             f"arc {arc!r} can't be audited as of epoch {epoch}: it has been revised since, and "
-            f"connection points keep superseded records for {self.compaction_lag_ms} ms only, that "
-            f"is since epoch {oldest}; take a later one, or see `errata status` for what holds the "
+            f"connection points keep superseded records for {self.compaction_lag_ms} ms only, "
+            f"since epoch {oldest}; take a later one, or see `errata status` for what holds the "
             "arc back"
         )
 
@@ -236,29 +239,29 @@ class Auditor:
             yield TopicPartition(self.plan.deployment.topic(arc), partition)
 
     def _watermarks(self, arc: str, epoch: int) -> dict[str, int]:
-        found = {}
+        watermarks = {}
         for name in self._recomputed(arc):
-            wm = self.view.watermark_then(self.plan.topology.scope_of(name), epoch)
+            wm = self.view.watermark_at(self.plan.topology.scope_of(name), epoch)
             box = self.plan.boxes[name]
             if wm is None and box.emits_on_close:
                 raise NotAuditableError(
-                    f"arc {arc!r} can't be audited as of epoch {epoch}: reports that tell which "
-                    f"windows of {name!r} were closed then are gone; take a later epoch"
+                    f"arc {arc!r} can't be audited as of epoch {epoch}: the reports that say "
+                    f"which windows of {name!r} were closed by then are gone; take a later epoch"
                 )
-            found[name] = NEVER if wm is None else wm
-        return found
+            watermarks[name] = NEVER if wm is None else wm
+        return watermarks
 
     # ---------------------------------------------------------------- which tuples
 
     def bound(self, arc: str) -> Bound:
         """Return which tuples of an arc can't be judged."""
         ways, unjudged = ways_to(self.plan, arc), list[int]()
-        from_ms = max(self._told_from(way) for way in ways)
+        from_ms = max(self._complete_from(way) for way in ways)
         if self.plan.topology.arcs[arc].is_connection_point:
             from_ms = max(from_ms, self._kept_from(arc))
         elif any(self.view.cluster.offset_at(place, 0) for place in self._places(arc)):
             unjudged.append(frames.INSERT)  # the start of the arc's topic is gone
-        if any(_moves(way) and self._told_from(replace(way, boxes=())) > NEVER for way in ways):
+        if any(_moves(way) and self._complete_from(replace(way, boxes=())) > NEVER for way in ways):
             unjudged.append(frames.DELETE)  # its event time doesn't say when the original happened
         if any(map(self._may_lack_halves, walk(self.plan, ways))):
             plain = all(way.is_computed and _is_inner(self.plan, way.start) for way in ways)
@@ -272,9 +275,9 @@ class Auditor:
         """
         if not way.is_computed or self.plan.boxes[way.start].result_delay_ms is not None:
             return False
-        return self._told_from(replace(way, boxes=())) > NEVER
+        return self._complete_from(replace(way, boxes=())) > NEVER
 
-    def _told_from(self, way: Way) -> int:
+    def _complete_from(self, way: Way) -> int:
         """Return the event time from which a way yields all tuples that should exist."""
         if _moves(way):
             return NEVER
@@ -282,7 +285,7 @@ class Auditor:
             return self._kept_from(way.start)
         box = self.plan.boxes[way.start]
         read = [way for a in box.history_inputs for way in ways_from(self.plan, a.arc.name)]
-        above = max(map(self._told_from, read))
+        above = max(map(self._complete_from, read))
         if box.result_delay_ms is None or above == NEVER:
             return above
         return above + box.result_delay_ms

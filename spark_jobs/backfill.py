@@ -121,7 +121,7 @@ class Backfill:
             old: The deployed plan.
             new: The new plan.
             kafka: librdkafka settings.
-            registry: Where the schemas are.
+            registry: The registry with the schemas.
         """
         return cls(
             session,
@@ -139,10 +139,10 @@ class Backfill:
         plan, kind = self.arcs.plan, self.plan.topology.arcs[new.name]
         ways = ways_to(plan, new.name)
         parts = {name: self.arcs.parts(self.view, name) for name in starts(plan, ways)}
-        made = Recomputation(
+        recomputation = Recomputation(
             self.session, self.arcs, parts, new.epoch, new.watermarks, self.buckets
         )
-        blocks = made.blocks(ways, kind, by=kind.partition_by, columns=list(kind.fields))
+        blocks = recomputation.blocks(ways, kind, by=kind.partition_by, columns=list(kind.fields))
         writer, kafka = FillWriter(self.plan, new, self.arcs.ids), self.arcs.kafka
         writer.fence(self.view.cluster)
 
@@ -151,7 +151,7 @@ class Backfill:
 
             packed = (block for rows in batches for block in rows["block"].to_pylist())
             number = TaskContext.get().partitionId()
-            yield _told(writer.write(connected(kafka), map(unpack, packed), number=number))
+            yield _rows_of(writer.write(connected(kafka), map(unpack, packed), number=number))
 
         rows = collected(
             blocks.coalesce(WRITERS).mapInArrow(write, _SQL),
@@ -176,7 +176,7 @@ def schema_ids(old: CompiledPlan, new: CompiledPlan, registry: Registry) -> dict
     return recorder.ids
 
 
-def _told(filled: Filled) -> pa.RecordBatch:
+def _rows_of(filled: Filled) -> pa.RecordBatch:
     """Return what was written as rows: one with the number of tuples, and one per partition."""
     rows = [{"partition": -1, "end": 0, "tuples": filled.tuples}]
     rows += [{"partition": p, "end": end, "tuples": 0} for p, end in filled.ends.items()]
@@ -239,9 +239,9 @@ class FillWriter:
         """Write tuples as inserts; tuples of partitions without an attempt are left out.
 
         Args:
-            cluster: Where to.
+            cluster: The cluster.
             blocks: Frames of tuples.
-            number: Which of those who write at once this is.
+            number: The number of this writer, in [0, WRITERS).
         """
         ends, total = dict[int, int](), 0
         transactions = cluster.transactions(self.transactional_id(number))
@@ -285,14 +285,14 @@ class FillWriter:
 
 def gathered(blocks: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Yield small frames merged up to the size of a transaction."""
-    held = list[pl.DataFrame]()
+    pending = list[pl.DataFrame]()
     for block in blocks:
-        held.append(block)
-        if sum(frame.height for frame in held) >= ROWS_A_TRANSACTION:
-            yield pl.concat(held)
-            held = []
-    if held:
-        yield pl.concat(held)
+        pending.append(block)
+        if sum(frame.height for frame in pending) >= ROWS_A_TRANSACTION:
+            yield pl.concat(pending)
+            pending = []
+    if pending:
+        yield pl.concat(pending)
 
 
 def inserts(tuples: pl.DataFrame, fields: Fields) -> pl.DataFrame:

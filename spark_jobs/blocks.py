@@ -36,7 +36,7 @@ from errata.topics.cluster import Cluster, TopicPartition
 SIGN = "@sign"
 """Column of a block: 1 for a tuple that enters, -1 for one that leaves."""
 
-TUPLES, RESULTS, TICK, HEADER, LETTERS = range(5)
+TUPLES, RESULTS, TICK, HEADER, DEAD_LETTERS = range(5)
 """The content of a row.
 
 Input tuples; results of the job's own arc; only the time (windows may close); the batch's metadata
@@ -110,9 +110,9 @@ class Row(NamedTuple):
     Args:
         bucket: The hash bucket of the groups.
         slab: The slab of their windows.
-        kind: `TUPLES`, `RESULTS`, `TICK`, `HEADER` or `LETTERS`.
-        origin: Where it is from: rows of a share are taken in this order.
-        block: The tuples, or what else it brings.
+        kind: `TUPLES`, `RESULTS`, `TICK`, `HEADER` or `DEAD_LETTERS`.
+        origin: The partition it is from; rows of a share are processed in this order.
+        block: The tuples, or other content of its kind.
     """
 
     bucket: int
@@ -132,7 +132,7 @@ class Stretch:
             to visit; `HEADER`.
         partition: Of the arc.
         offsets: Of the stretch, half-open.
-        committed: By task that writes there, and attempt: the last epoch to be believed.
+        committed: By writing task and attempt: the last epoch that counts.
         slabs: To visit.
     """
 
@@ -160,26 +160,26 @@ def stretches(epochs: Epochs, start: Bound, end: Bound) -> list[Stretch]:
         end: The bound behind it.
     """
     job = epochs.job
-    own = epochs.view.of(job.task(0))
+    report = epochs.view.of(job.task(0))
     batch = Batch(
         start.epoch,
         end.epoch,
         start.watermark,
         end.watermark,
-        own.settled_ms,
+        report.settled_ms,
         end.settled,
     )
-    found = [Stretch(batch, HEADER), Stretch(batch, TICK, slabs=epochs.ticks(start, end))]
+    result = [Stretch(batch, HEADER), Stretch(batch, TICK, slabs=epochs.ticks(start, end))]
     for partition in range(job.partition_count):
         offsets = end.starts.get(partition, 0), end.ends[partition]
         writers = epochs.view.writers(job.input, partition)
-        found.append(Stretch(batch, TUPLES, partition, offsets, epochs.view.committed(writers)))
+        result.append(Stretch(batch, TUPLES, partition, offsets, epochs.view.committed(writers)))
         if batch.is_whole:
             task, topic = job.task(partition), job.plan.deployment.topic(job.name)
             last, _ = epochs.view.of(task).ends.get(TopicPartition(topic, partition), (0, 0))
             committed = epochs.view.committed([task])
-            found.append(Stretch(batch, RESULTS, partition, (0, last), committed))
-    return [stretch for stretch in found if stretch.is_something]
+            result.append(Stretch(batch, RESULTS, partition, (0, last), committed))
+    return [stretch for stretch in result if stretch.is_something]
 
 
 def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
@@ -198,46 +198,46 @@ def read(job: Job, stretch: Stretch, cluster: Cluster) -> Iterator[Row | None]:
     for part in reading.revisions(cluster, codec, stretch.partition, stretch.offsets):
         parts.append(part)
         yield None
-    found = pl.concat(parts)
-    real = covered(found, stretch.committed or {})
+    revisions = pl.concat(parts)
+    committed = covered(revisions, stretch.committed or {})
     if stretch.kind == RESULTS:
-        emitted = reading.content([real], job.plan.topology.arcs[arc])
+        emitted = reading.content([committed], job.plan.topology.arcs[arc])
         for bucket, slab, block in Shares(job).of_results(emitted):
             yield Row(bucket, slab, RESULTS, stretch.partition, block)
         return
     batch, (_, end) = stretch.batch, stretch.offsets
-    later = cast(int | None, found.filter(pl.col("epoch") > batch.epoch)["offset"].min())
+    later = cast(int | None, revisions.filter(pl.col("epoch") > batch.epoch)["offset"].min())
     resume = f"{stretch.partition}:{end if later is None else later}"
     yield Row(0, 0, HEADER, stretch.partition, resume.encode())
-    taken = real.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
-    leaving, entering, refused = _sides(job, taken, is_whole=batch.is_whole)
+    of_batch = committed.filter(pl.col("epoch").is_between(batch.after + 1, batch.epoch))
+    leaving, entering, refused = _sides(job, of_batch, is_whole=batch.is_whole)
     for bucket, slab, block in Shares(job).of_tuples(leaving, entering):
         yield Row(bucket, slab, TUPLES, stretch.partition, block)
     if refused and batch.is_whole:  # dead letters up to the last report were sent with it
-        since = taken.filter(pl.col("epoch") > job.done[stretch.partition])
-        *_, refused = _sides(job, since, is_whole=False)
-    for box, some in refused.items():
-        for block in packed_letters(job, batch, box, some, partition=stretch.partition):
-            yield Row(0, 0, LETTERS, stretch.partition, block)
+        unreported = of_batch.filter(pl.col("epoch") > job.done[stretch.partition])
+        *_, refused = _sides(job, unreported, is_whole=False)
+    for box, refusals in refused.items():
+        for block in pack_dead_letters(job, batch, box, refusals, partition=stretch.partition):
+            yield Row(0, 0, DEAD_LETTERS, stretch.partition, block)
 
 
 def _sides(
-    job: Job, found: pl.DataFrame, *, is_whole: bool
+    job: Job, revisions: pl.DataFrame, *, is_whole: bool
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Sequence[Refused]]]:
     """Return the tuples that leave and enter the aggregate's windows, and those that boxes refuse.
 
     Args:
         job: The job.
-        found: Revisions of its input.
-        is_whole: Whether these are all that there are, and enter as what they leave.
+        revisions: Revisions of its input.
+        is_whole: Whether these are all revisions, whose remaining tuples enter.
     """
     arc, names = job.plan.topology.arcs[job.input], list(job.box.input.fields)
     if is_whole:
-        content = reading.content([found], arc)
-        whole = pl.repeat(True, content.height, dtype=pl.Boolean, eager=True)
-        net = frames.between(content, ~whole, content, whole)
+        content = reading.content([revisions], arc)
+        all_rows = pl.repeat(True, content.height, dtype=pl.Boolean, eager=True)
+        net = frames.between(content, ~all_rows, content, all_rows)
     else:
-        net = frames.coalesced(found, arc.identity, list(arc.fields))
+        net = frames.coalesced(revisions, arc.identity, list(arc.fields))
     refused: dict[str, Sequence[Refused]] = {}
     for box in job.chain:
         outcome = box.revise(net)
@@ -245,26 +245,26 @@ def _sides(
     # checked here, not in each of the slabs of a tuple
     leaving, _ = job.box.accepted(frames.leaving(net, names))
     entering, refused[job.name] = job.box.accepted(frames.entering(net, names))
-    return leaving, entering, {box: some for box, some in refused.items() if some}
+    return leaving, entering, {box: refusals for box, refusals in refused.items() if refusals}
 
 
 _BOX = "@box"
 
 
-def packed_letters(
+def pack_dead_letters(
     job: Job, batch: Batch, box: str, refused: Sequence[Refused], *, partition: int
 ) -> list[bytes]:
     """Return a block with a box's dead letters; none if the batch is already reported.
 
     Args:
         job: The job.
-        batch: The batch in which it does.
+        batch: The batch.
         box: The box, one of the job's.
-        refused: What it refuses.
-        partition: Where the tuples lie.
+        refused: The tuples that it refuses.
+        partition: The partition of the tuples.
 
     Raises:
-        BoxError: If there is something, and it is to stop the job.
+        BoxError: If a tuple is refused, and `on_error` is ``stop``.
     """
     if not refused or batch.epoch <= job.done[partition]:
         return []
@@ -273,11 +273,11 @@ def packed_letters(
     if job.on_error == STOP:
         fail_on_refused(job.plan, result)
     report = Report(job.task(partition), attempt=job.attempts[partition])
-    found = dead_letters_of_tuples(job, [result], partition=partition, report=report)
-    return [pack(pl.DataFrame(found).with_columns(pl.lit(box).alias(_BOX)))]
+    dead_letters = dead_letters_of_tuples(job, [result], partition=partition, report=report)
+    return [pack(pl.DataFrame(dead_letters).with_columns(pl.lit(box).alias(_BOX)))]
 
 
-def unpacked_letters(blocks: Iterable[bytes]) -> list[tuple[str, DeadLetter]]:
+def unpack_dead_letters(blocks: Iterable[bytes]) -> list[tuple[str, DeadLetter]]:
     """Return the dead letters in blocks, each with the box that refused its tuple."""
     return [
         (row.pop(_BOX), DeadLetter(**row))

@@ -40,7 +40,7 @@ from errata.topics.registry_server import registry
 TABLE, REVISIONS = "table", "revisions"
 _ROWS = 65_536
 """Rows of a record batch."""
-_NEWS_S, _SETTLED_S = 0.2, 1.0
+_POLL_S, _SETTLED_S = 0.2, 1.0
 
 
 @dataclass
@@ -82,12 +82,12 @@ class Opened:
         cluster = KafkaCluster(kafka)
         try:
             plan = require_plan(cluster, network).plan
-            found, ids = plan.written(arc, registry(cluster, registry_settings))
+            kind, ids = plan.written(arc, registry(cluster, registry_settings))
         finally:
             cluster.close()
         topic, count = plan.deployment.topic(arc), plan.placement.partitions[arc]
         is_compacted, kept_ms = log_settings(kafka, topic)
-        return cls(plan, ArcReader(found, topic, count, kafka, ids, is_compacted, kept_ms))
+        return cls(plan, ArcReader(kind, topic, count, kafka, ids, is_compacted, kept_ms))
 
     def schema(self, content: str) -> StructType:
         """Return the type of the rows: of tuples, or of revisions."""
@@ -113,7 +113,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         opened: The arc.
         content: `TABLE` or `REVISIONS`.
         as_of: The last epoch that counts; None: the last complete one.
-        first: The first epoch of revisions; None: the earliest that is there.
+        first: The first epoch of revisions; None: the earliest that is retained.
     """
 
     opened: Opened
@@ -137,7 +137,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             if self.as_of > epoch:
                 raise EpochAheadError(
                     f"arc {self.opened.reader.arc.name!r} is complete up to epoch {epoch}, but "
-                    f"as_of {self.as_of} is asked for; wait, or ask for an earlier one"
+                    f"as_of {self.as_of} was requested; wait, or request an earlier one"
                 )
             epoch = self.as_of
         after = NOTHING if self.first is None else self.first - 1
@@ -161,10 +161,10 @@ class Bound:
     """A point between two batches of a stream: the offset in Spark's log.
 
     Args:
-        topic: Of the arc: offsets are of one topic.
+        topic: The arc's topic, to which the offsets belong.
         epoch: The last epoch before it.
-        starts: By partition, an offset before which there is nothing of later epochs.
-        ends: By partition, an offset before which is everything of epochs up to it.
+        starts: By partition, an offset before which no record is of a later epoch.
+        ends: By partition, an offset before which all records of epochs up to it are.
     """
 
     topic: str
@@ -182,8 +182,8 @@ class Bounds:
     If there are several writers, one may be epochs ahead of another.
 
     Args:
-        progress: Of the arc.
-        clock_ms: The time.
+        progress: The progress of the arc.
+        clock_ms: Returns the current time, ms since the epoch.
     """
 
     progress: ArcProgress
@@ -200,10 +200,10 @@ class Bounds:
         arc = progress.reader.arc.name
         newest, starts = settled(progress.view, arc, now_ms=self.clock_ms())
         deadline = time.monotonic() + _SETTLED_S
-        while (found := progress.complete())[0] < newest and time.monotonic() < deadline:
+        while (complete := progress.complete())[0] < newest and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
             progress.view.poll()
-        epoch, ends = found
+        epoch, ends = complete
         return Bound(now.topic, epoch, starts if newest <= epoch else now.starts, ends)
 
 
@@ -215,7 +215,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     Args:
         opened: The arc.
-        first: The first epoch; None: the earliest that is there.
+        first: The first epoch; None: the earliest that is retained.
     """
 
     def __init__(self, opened: Opened, first: int | None) -> None:
@@ -243,8 +243,8 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
             NewVersionError: If the network moves to another version of its plan.
         """
         view, plan, deadline = self.bounds.progress.view, self.opened.plan, time.monotonic()
-        while (found := self.bounds.next(self._now)) == self._now:
-            if time.monotonic() > deadline + _NEWS_S:
+        while (bound := self.bounds.next(self._now)) == self._now:
+            if time.monotonic() > deadline + _POLL_S:
                 break
             time.sleep(PAUSE_S)
             view.poll()
@@ -253,7 +253,7 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
                 f"network {plan.network!r} moves to version {view.version} of its plan; start the "
                 "query again when `errata deploy` has ended"
             )
-        return asdict(found)
+        return asdict(bound)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Read]:
         """Return the pieces to read between two bounds.
@@ -274,10 +274,10 @@ class StreamReader(DataSourceStreamReader):  # type: ignore[misc]
         progress = self.bounds.progress
         if first.epoch > NOTHING:
             progress.require_kept(first.epoch, read_to=None if first == self._first else first.ends)
-        found = progress.pieces(
+        pieces = progress.pieces(
             first.epoch, last.epoch, starts=first.starts, ends=last.ends, intact=first.epoch
         )
-        return [Read(piece) for piece in found]
+        return [Read(piece) for piece in pieces]
 
     def stop(self) -> None:
         """Stop following the reports."""

@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
@@ -26,8 +26,8 @@ from errata.schemas.errors import ErrataError
 from errata.spark_jobs.epochs import NOTHING
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.reports import Reports, Told
-from errata.spark_jobs.session import told_of
+from errata.spark_jobs.reports import BatchResult, Reports
+from errata.spark_jobs.session import error_line
 from errata.spark_jobs.stages import OUTPUT, WRITTEN, Operator, Writer, name_of, source_of
 from errata.topics.cluster import LostOffsetError, TopicPartition
 
@@ -71,27 +71,27 @@ class Checkpoint:
         self._io = jvm.org.apache.commons.io.IOUtils
         self._files = self._path(self.folder).getFileSystem(session._jsc.hadoopConfiguration())
 
-    def of(self, asked: Division) -> tuple[Division, int]:
+    def of(self, requested: Division) -> tuple[Division, int]:
         """Return the stored division and its number, or those of a new checkpoint.
 
         Args:
-            asked: For a new one; its numbers don't matter for one that is there.
+            requested: The division of a new checkpoint; a stored one keeps its numbers.
 
         Raises:
-            CheckpointError: If what is there is of another plan.
+            CheckpointError: If the stored one is of another plan or box.
         """
-        found = self._read()
-        if found is None:
-            return asked, 0
-        number = found.pop("number")
-        there = Division(**found)
-        if (there.plan, there.box) != (asked.plan, asked.box):
+        stored = self._read()
+        if stored is None:
+            return requested, 0
+        number = stored.pop("number")
+        division = Division(**stored)
+        if (division.plan, division.box) != (requested.plan, requested.box):
             raise CheckpointError(
-                f"checkpoint {self.folder!r} is of box {there.box!r} of plan {there.plan}, but "
-                f"this is {asked.box!r} of plan {asked.plan}; give --checkpoint another folder, or "
-                "remove this one: states are made anew from the connection point"
+                f"checkpoint {self.folder!r} is of box {division.box!r} of plan {division.plan}, "
+                f"but this is {requested.box!r} of plan {requested.plan}; give --checkpoint "
+                "another folder, or remove this one: states are rebuilt from the connection point"
             )
-        return there, number
+        return division, number
 
     def write(self, division: Division, number: int) -> None:
         """Record the division to which the states of a number belong."""
@@ -119,8 +119,8 @@ class Checkpoint:
             text = self._io.toString(stream, "UTF-8")
         finally:
             stream.close()
-        found: dict[str, Any] = json.loads(text)
-        return found
+        stored: dict[str, Any] = json.loads(text)
+        return stored
 
 
 log = logging.getLogger("errata")
@@ -139,7 +139,7 @@ class JobFailedError(ErrataError):
 
     Args:
         message: What happened.
-        states_lost: Whether it can't read its states.
+        states_lost: Whether the job can't read its states.
     """
 
     def __init__(self, message: str, *, states_lost: bool = False) -> None:
@@ -154,7 +154,7 @@ class Driver:
         shared: What the process shares.
         scope: The job's scope.
         session: The Spark session.
-        checkpoint: Where states are.
+        checkpoint: The folder of the states.
         kafka: librdkafka settings, for executors.
         buckets: How many parts groups are hashed into, if the checkpoint is new.
     """
@@ -172,8 +172,8 @@ class Driver:
         self.shared, self.scope, self.session = shared, scope, session
         self.checkpoint = checkpoint
         writers = int(session.conf.get("spark.sql.shuffle.partitions"))
-        asked = Division(shared.plan.fingerprint, scope.boxes[-1], buckets, writers)
-        self.division, self.number = checkpoint.of(asked)
+        requested = Division(shared.plan.fingerprint, scope.boxes[-1], buckets, writers)
+        self.division, self.number = checkpoint.of(requested)
         recorder = Recorder(shared.registry)
         plan = shared.plan
         job = Job(plan, scope, kafka, recorder.ids, self.division.buckets, self.division.writers)
@@ -186,40 +186,42 @@ class Driver:
         self.failure: BaseException | None = None
         self.stopping = False
 
-    def start(self, *, once: bool = False, every: str | None = None, anew: bool = False) -> None:
+    def start(
+        self, *, once: bool = False, every: str | None = None, rebuild_states: bool = False
+    ) -> None:
         """Fence the older attempt, claim attempt numbers, and start the query.
 
         Args:
             once: Whether to end when everything complete has been taken.
             every: How often a batch begins at most.
-            anew: Whether to leave the states that there are, and make them anew.
+            rebuild_states: Whether to rebuild the states instead of continuing with those stored.
         """
         _finish(self.reports.begin())
         self.job = self.reports.job
-        self._choose_states(anew)
+        self._choose_states(rebuild_states)
         self.checkpoint.write(self.division, self.number)
         self._start_query(once, every)
 
-    def _choose_states(self, anew: bool) -> None:
+    def _choose_states(self, rebuild_states: bool) -> None:
         """Decide whether the states can be continued; if not, rebuild them.
 
         Raises:
             CannotRebuildError: If they have to be, and the input or the arc keeps no history.
         """
         has_states = self.checkpoint.has_states(self.number)
-        why = ""
-        if has_states and anew:
-            why = "its states can't be read"
+        reason = ""
+        if has_states and rebuild_states:
+            reason = "its states can't be read"
         elif has_states and self._is_behind():
-            why = "what it has not read may have lost superseded records"
+            reason = "its unread input may have lost superseded records"
         elif self.job.done[0] > NOTHING and not has_states:
-            why = f"checkpoint {self.checkpoint.folder} has no states of what was reported"
-        if why:
-            rebuild.check(self.shared.plan, self.scope, why=why)
+            reason = f"checkpoint {self.checkpoint.folder} has no states for the reported epochs"
+        if reason:
+            rebuild.check(self.shared.plan, self.scope, why=reason)
             self.number += has_states
             log.warning(
-                "box %r: %s; they are made anew from the whole of arc %r",
-                self.job.name, why, self.job.input,
+                "box %r: %s; rebuilding them from the whole of arc %r",
+                self.job.name, reason, self.job.input,
             )  # fmt: skip
 
     def _is_behind(self) -> bool:
@@ -244,8 +246,8 @@ class Driver:
         try:
             while reader.position(place) < end:
                 for records in reader.poll(timeout_s=0.05):
-                    found = codec.decode(records).filter(pl.col("offset") < end)
-                    if (found["epoch"] > done).any():
+                    revisions = codec.decode(records).filter(pl.col("offset") < end)
+                    if (revisions["epoch"] > done).any():
                         return True
         except LostOffsetError:
             return True
@@ -272,9 +274,9 @@ class Driver:
     def _report(self, written: Any, number: int) -> None:
         """Report a batch; all of its records have been acknowledged when its rows arrive."""
         try:
-            told = Told.of(written.collect())  # a row for each Spark task that wrote
-            if told is not None:
-                _finish(self.reports.commit(told))
+            result = BatchResult.of(written.collect())  # a row for each Spark task that wrote
+            if result is not None:
+                _finish(self.reports.commit(result))
         except BaseException as error:
             if self.stopping:
                 raise InterruptedError("stopped") from None  # Spark fails on long error texts
@@ -299,7 +301,7 @@ class Driver:
         if error is not None:
             lost = any(mark in str(error) for mark in _LOST_STATES)
             raise JobFailedError(
-                f"box {self.job.name!r}: {told_of(error)}", states_lost=lost
+                f"box {self.job.name!r}: {error_line(error)}", states_lost=lost
             ) from error
 
     def close(self) -> None:

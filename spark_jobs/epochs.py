@@ -138,15 +138,15 @@ class Epochs:
         }
         ends = {partition: end for partition, (_, end) in complete.items()}
         epoch, wm, starts = min(epoch for epoch, _ in complete.values()), now.watermark, now.starts
-        task, told = self.job.task(0), self._reported()
-        ahead = sorted(done for done in told if done > now.epoch)
-        if now.epoch == NOTHING and len(told) > 1:
-            epoch = max(told)
-            wm = told[epoch]
-        elif now.epoch > NOTHING and ahead and min(told) >= now.epoch:
+        task, reported = self.job.task(0), self._reported()
+        ahead = sorted(done for done in reported if done > now.epoch)
+        if now.epoch == NOTHING and len(reported) > 1:
+            epoch = max(reported)
+            wm = reported[epoch]
+        elif now.epoch > NOTHING and ahead and min(reported) >= now.epoch:
             epoch = ahead[0]
-            wm = told[epoch]
-        elif epoch <= now.epoch or min(told) < now.epoch:
+            wm = reported[epoch]
+        elif epoch <= now.epoch or min(reported) < now.epoch:
             return now
         else:
             wm = max(wm, self.view.line(self.job.scope.name).at(epoch))
@@ -180,7 +180,7 @@ class Epochs:
             return range(0)
         slabs, horizon_ms = self.job.slabs, self.job.box.horizon_ms
         closing = slabs.closing(start.watermark, end.watermark, held)
-        gone = slabs.closing(start.watermark - horizon_ms, end.watermark - horizon_ms, held)
-        if not closing or not gone:
-            return closing or gone
-        return range(min(closing.start, gone.start), max(closing.stop, gone.stop))
+        expiring = slabs.closing(start.watermark - horizon_ms, end.watermark - horizon_ms, held)
+        if not closing or not expiring:
+            return closing or expiring
+        return range(min(closing.start, expiring.start), max(closing.stop, expiring.stop))

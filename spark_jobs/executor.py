@@ -39,7 +39,7 @@ class Recorder:
     """A `Registry` that records the requests made to it.
 
     Args:
-        registry: Gives the answers.
+        registry: The registry that answers the requests.
     """
 
     registry: Registry

@@ -19,7 +19,7 @@ from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import Stateless
 from errata.processors.boxes.modes import UPSTREAM
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.processors.windows.time_windows import FOREVER_MS, History, Hopping, Sliding
 from errata.processors.wire.task_id import ScopeId
@@ -47,8 +47,8 @@ class Slab(Hopping):
     def touched(self, event_times: pl.Series) -> tuple[pl.Series, pl.Series]:
         """Return every pair of a tuple and a window of the slab that holds it."""
         rows, starts = super().touched(event_times)
-        own = (starts >= self.from_ms) & (starts < self.to_ms)
-        return rows.filter(own), starts.filter(own)
+        inside = (starts >= self.from_ms) & (starts < self.to_ms)
+        return rows.filter(inside), starts.filter(inside)
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,10 @@ class Job:
         ids: Schema ids by subject.
         buckets: How many parts groups are hashed into.
         writers: How many tasks of a batch write: the shuffle's partitions.
-        attempts: By partition, the number of this life of its task.
-        done: By partition, the last epoch that earlier lives reported: not written again.
+        attempts: By partition, the number of its task's attempt.
+        done: By partition, the last epoch that earlier attempts reported: not written again.
         compaction_lag_ms: How long superseded records stay in connection points.
-        on_error: What becomes of tuples that boxes refuse: ``dead-letter``, or ``stop``.
+        on_error: What happens to tuples that boxes refuse: ``dead-letter``, or ``stop``.
     """
 
     plan: CompiledPlan

@@ -47,7 +47,7 @@ class Part:
         arc: The arc.
         partition: Its number.
         end: Where its log ends.
-        committed: By task that writes there, and attempt: the last epoch to be believed.
+        committed: By writing task and attempt: the last epoch that counts.
     """
 
     arc: str
@@ -79,26 +79,26 @@ class Arcs:
 
     def parts(self, view: View, arc: str) -> list[Part]:
         """Return the partitions of an arc, up to the current ends of their logs."""
-        topic, found = self.plan.deployment.topic(arc), []
+        topic, parts = self.plan.deployment.topic(arc), []
         for number in range(self.plan.placement.partitions[arc]):
             committed = view.committed(view.writers(arc, number))
             end = view.cluster.end(TopicPartition(topic, number))
-            found.append(Part(arc, number, end, committed))
-        return found
+            parts.append(Part(arc, number, end, committed))
+        return parts
 
     def content(self, part: Part, epoch: int) -> pl.DataFrame:
         """Return the tuples that a partition holds as of an epoch; runs on an executor.
 
         Args:
             part: The partition.
-            epoch: Believed revisions of epochs up to this one count.
+            epoch: Committed revisions of epochs up to this one count.
         """
         arc = self.plan.topology.arcs[part.arc]
         codec = ArcCodec(arc, self.plan.deployment.topic(part.arc), Registered(self.ids))
-        found = revisions(connected(self.kafka), codec, part.partition, (0, part.end))
+        polled = revisions(connected(self.kafka), codec, part.partition, (0, part.end))
         upto = pl.col("epoch") <= epoch
-        believable = (covered(frame, part.committed).filter(upto) for frame in found)
-        return content(chain([codec.empty], believable), arc)
+        committed = (covered(frame, part.committed).filter(upto) for frame in polled)
+        return content(chain([codec.empty], committed), arc)
 
 
 def content(revisions: Iterable[pl.DataFrame], arc: Arc) -> pl.DataFrame:
@@ -118,8 +118,8 @@ def content(revisions: Iterable[pl.DataFrame], arc: Arc) -> pl.DataFrame:
     return frames.fold(pl.concat([*last, *later]), arc.identity, list(arc.fields))
 
 
-def _height(some: list[pl.DataFrame]) -> int:
-    return sum(frame.height for frame in some)
+def _height(parts: list[pl.DataFrame]) -> int:
+    return sum(frame.height for frame in parts)
 
 
 def revisions(
@@ -130,10 +130,10 @@ def revisions(
     Yields empty frames while no record arrives.
 
     Args:
-        cluster: Where the arc is.
-        codec: How to read it.
-        partition: Of the arc.
-        offsets: Half-open.
+        cluster: The cluster of the arc.
+        codec: The codec of its records.
+        partition: The partition.
+        offsets: First offset and end, half-open.
 
     Raises:
         ClusterError: If the end of the stretch can't be read.
@@ -150,7 +150,7 @@ def revisions(
             elif monotonic() > deadline:
                 raise ClusterError(
                     f"partition {partition} of topic '{codec.topic}' was read to offset "
-                    f"{position}, but its end {end} was not reached, and nothing has come for "
+                    f"{position}, but its end {end} was not reached, and nothing has arrived for "
                     f"{LIMIT_S:g} s; a transaction may be open: see kafka-transactions"
                 )
             polled = reader.poll(timeout_s=WAIT_S)
@@ -180,10 +180,10 @@ class Piece:
     Args:
         partition: Of the arc.
         offsets: Where all of them are, half-open.
-        committed: By task that writes there, and attempt: the last epoch to be believed.
+        committed: By writing task and attempt: the last epoch that counts.
         after: Revisions of later epochs than this.
         upto: And of epochs up to this.
-        intact: The epoch since which nothing may have been lost; `NOTHING`: whatever is there.
+        intact: The epoch since which no record may be lost; `NOTHING`: all retained ones are read.
     """
 
     partition: int
@@ -244,7 +244,7 @@ class ArcReader:
         Raises:
             HistoryLostError: If it can't be told any more.
         """
-        return content(self._believed(piece), self.arc)
+        return content(self._committed_revisions(piece), self.arc)
 
     def revisions(self, piece: Piece) -> pl.DataFrame:
         """Return a piece's revisions as users see them, one for each identity and epoch.
@@ -252,25 +252,25 @@ class ArcReader:
         Raises:
             HistoryLostError: If some of them may be gone.
         """
-        found = pl.concat(self._believed(piece))
+        frame = pl.concat(self._committed_revisions(piece))
         identity = list(self.arc.identity)
-        named = frames.identities(found, identity).select(pl.all().name.prefix("@"))
+        named = frames.identities(frame, identity).select(pl.all().name.prefix("@"))
         once = [*named.columns, "epoch", "op"]
-        if pl.concat([named, found.select("epoch", "op")], how="horizontal").is_duplicated().any():
-            both = pl.concat([found, named], how="horizontal")  # the first of exact copies
-            found = both.unique(once, keep="first", maintain_order=True).select(found.columns)
-        return visible(self.arc, found)
+        if pl.concat([named, frame.select("epoch", "op")], how="horizontal").is_duplicated().any():
+            both = pl.concat([frame, named], how="horizontal")  # the first of exact copies
+            frame = both.unique(once, keep="first", maintain_order=True).select(frame.columns)
+        return visible(self.arc, frame)
 
-    def _believed(self, piece: Piece) -> Iterator[pl.DataFrame]:
+    def _committed_revisions(self, piece: Piece) -> Iterator[pl.DataFrame]:
         codec = ArcCodec(self.arc, self.topic, Registered(self.ids))
         cluster, place = self.cluster(), self.place(piece.partition)
-        wanted = pl.col("epoch").is_between(piece.after + 1, piece.upto)
+        in_range = pl.col("epoch").is_between(piece.after + 1, piece.upto)
         yield codec.empty
         first_later: Any = None
-        for found in revisions(cluster, codec, piece.partition, piece.offsets):
+        for frame in revisions(cluster, codec, piece.partition, piece.offsets):
             if first_later is None:
-                first_later = found.filter(pl.col("epoch") > piece.intact)["offset"].min()
-            yield covered(found.filter(wanted), piece.committed)
+                first_later = frame.filter(pl.col("epoch") > piece.intact)["offset"].min()
+            yield covered(frame.filter(in_range), piece.committed)
         if piece.intact == NOTHING or not self.is_compacted or first_later is None:
             return
         if first_later < cluster.offset_at(place, self.horizon_ms):
@@ -306,8 +306,8 @@ class ArcProgress:
 
     def complete(self) -> tuple[int, list[int]]:
         """Return the last epoch that is complete in all partitions, and its end offset in each."""
-        found = [self.view.complete(self.reader.arc.name, p) for p in self.partitions]
-        return min(epoch for epoch, _ in found), [end for _, end in found]
+        ends = [self.view.complete(self.reader.arc.name, p) for p in self.partitions]
+        return min(epoch for epoch, _ in ends), [end for _, end in ends]
 
     def last_written(self, partition: int) -> int:
         """Return the epoch of the last record that a report covers."""
@@ -359,20 +359,20 @@ class ArcProgress:
             HistoryLostError: If it can't.
         """
         reader, cluster, plan = self.reader, self.view.cluster, self.view.plan
-        deployed = plan.deployment
-        if NOTHING < epoch < deployed.first_epoch - 1:
+        deployment = plan.deployment
+        if NOTHING < epoch < deployment.first_epoch - 1:
             raise HistoryLostError(
                 f"arc {reader.arc.name!r} can't be read as of epoch {epoch}: version "
-                f"{deployed.version} of the plan of network {plan.network!r} begins with epoch "
-                f"{deployed.first_epoch}, and holds what was before as of the last one only; "
-                f"read it as of epoch {deployed.first_epoch - 1} or later"
+                f"{deployment.version} of the plan of network {plan.network!r} begins with epoch "
+                f"{deployment.first_epoch}, and holds older content as of the epoch before it "
+                f"only; read it as of epoch {deployment.first_epoch - 1} or later"
             )
         if reader.is_compacted:
             return
         if any(cluster.offset_at(reader.place(p), 0) for p in self.partitions):
             raise HistoryLostError(
                 f"arc {reader.arc.name!r} keeps no history, and its oldest records are gone: its "
-                "table can't be told; give the arc keep=, or read its revisions"
+                "table can't be read; give the arc keep=, or read its revisions"
             )
 
 
@@ -380,7 +380,7 @@ def log_settings(kafka: Mapping[str, str | int], topic: str) -> tuple[bool, int]
     """Return whether a topic is compacted, and how long its records are safe, in ms.
 
     Raises:
-        ClusterError: If the topic is not there, or may not be looked at.
+        ClusterError: If the topic does not exist, or this client may not describe it.
     """
     connection, resource = Connection(kafka), ConfigResource(ResourceType.TOPIC, topic)
     answers = connection.admin.describe_configs([resource])

@@ -83,10 +83,10 @@ def starts(plan: CompiledPlan, ways: Sequence[Way], *, recomputed: bool = False)
     Args:
         plan: The plan.
         ways: The ways.
-        recomputed: Whether these are asked for, instead of the arcs that are read.
+        recomputed: Whether to return the arcs that are recomputed, instead of those that are read.
     """
-    found = (way.start for way in walk(plan, ways) if way.is_computed == recomputed)
-    return list(dict.fromkeys(found))
+    arcs = (way.start for way in walk(plan, ways) if way.is_computed == recomputed)
+    return list(dict.fromkeys(arcs))
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class Division:
     """Applies some ways to the tuples at their start, and divides the results by hash.
 
     Args:
-        chains: The boxes on the ways that begin there, in order, a chain a way.
+        chains: For each way that begins there, its boxes in order.
         arc: The arc at their end.
         by: The fields whose hash gives the bucket.
-        columns: The fields that are wanted of it.
-        buckets: How many buckets there are.
-        side: What the rows are marked with.
+        columns: The required fields of the arc.
+        buckets: Number of hash buckets.
+        side: The number that marks the rows.
     """
 
     chains: tuple[tuple[Box, ...], ...]
@@ -111,12 +111,12 @@ class Division:
 
     def rows(self, tuples: pl.DataFrame) -> Iterator[pa.RecordBatch]:
         """Yield a row for each bucket that has tuples."""
-        made = pl.concat(
+        results = pl.concat(
             reduce(lambda content, box: box.recompute(content), chain, tuples).select(self.columns)
             for chain in self.chains
         )
-        places = Spread(replace(self.arc, partition_by=self.by), self.buckets).places(made)
-        for (bucket,), part in parted(made, places):
+        places = Spread(replace(self.arc, partition_by=self.by), self.buckets).places(results)
+        for (bucket,), part in parted(results, places):
             values = [[bucket], [self.side], [pack(part)]]
             arrays = [pa.array(v, f.type) for v, f in zip(values, _ARROW, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
@@ -157,17 +157,17 @@ class Recomputation:
             ways: The ways to it.
             arc: The arc.
             by: The fields.
-            columns: The fields that are wanted.
-            side: What the rows are marked with.
+            columns: The required fields.
+            side: The number that marks the rows.
         """
         chains = dict[tuple[str, bool], list[tuple[Box, ...]]]()
         for way in ways:
             chains.setdefault((way.start, way.is_computed), []).append(way.boxes)
-        found = []
-        for (start, is_computed), own in chains.items():
-            division = Division(tuple(own), arc, by, tuple(columns), self.buckets, side)
-            found.append((self._computed if is_computed else self._read)(start, division))
-        return united(found)
+        divided = []
+        for (start, is_computed), from_start in chains.items():
+            division = Division(tuple(from_start), arc, by, tuple(columns), self.buckets, side)
+            divided.append((self._computed if is_computed else self._read)(start, division))
+        return united(divided)
 
     def _read(self, arc: str, division: Division) -> Any:
         """Return the content of an arc's topic, one task for each partition."""
@@ -201,8 +201,8 @@ class Recomputation:
                 unpacked(table, above.arc, above.columns, side=number)
                 for number, above in enumerate(read)
             )
-            made = box.recompute(*inputs, wm=wm)
-            return pa.Table.from_batches(division.rows(made), schema=_ARROW)
+            computed = box.recompute(*inputs, wm=wm)
+            return pa.Table.from_batches(division.rows(computed), schema=_ARROW)
 
         return by_bucket(united(blocks), results, SCHEMA)
 
@@ -225,5 +225,5 @@ def unpacked(table: pa.Table, arc: Arc, columns: Sequence[str], *, side: int = 0
     """Return the tuples in the rows of one side."""
     fields = {name: arc.fields[name] for name in columns}
     rows = zip(table["side"].to_pylist(), table["block"].to_pylist(), strict=True)  # a row a block
-    found = [unpack(block) for own, block in rows if own == side]
-    return pl.concat([pl.DataFrame(schema=physical(fields)), *found])
+    blocks = [unpack(block) for row_side, block in rows if row_side == side]
+    return pl.concat([pl.DataFrame(schema=physical(fields)), *blocks])

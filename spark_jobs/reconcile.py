@@ -36,13 +36,13 @@ from errata.spark_jobs.session import collected
 BUCKETS = 64
 """Number of hash buckets of groups and identities; one bucket is in memory at a time."""
 
-NEAR = 1e-9
+TOLERANCE = 1e-9
 """Floats that differ by no more than this, relative to the larger one, count as equal."""
 
-SAID, MADE = 0, 1
+ACTUAL, EXPECTED = 0, 1
 """Sides of rows: the arc's content, and the recomputed tuples."""
 
-_FOUND = pa.schema(
+_COUNTS = pa.schema(
     [
         *(pa.field(name, pa.int64()) for name in ("tuples", "left_out", *frames.OPS)),
         pa.field("samples", pa.binary()),
@@ -63,13 +63,13 @@ class Finding:
     Args:
         arc: The arc.
         epoch: As of which epoch.
-        tuples: How many tuples the arc says there are, of those that were compared.
+        tuples: Number of the arc's tuples that were compared.
         missing: Recomputed, but not in the arc.
         unexpected: In the arc, but not recomputed.
         different: In both, with other values.
-        left_out: Tuples of the arc that can't be judged, since retention may have taken what they
-            were made of.
-        samples: Some of the differences, as the revisions that would put the arc right.
+        left_out: Tuples of the arc that can't be judged, since retention may have removed their
+            inputs.
+        samples: Some of the differences, as the revisions that would correct the arc.
     """
 
     arc: str
@@ -91,13 +91,13 @@ class Finding:
 class Comparison:
     """Compares the tuples of one bucket.
 
-    Integers, decimals, texts and all other types are compared exactly, floats within `NEAR`; NaN
-    equals NaN. Hidden fields are not compared.
+    Floats are compared within `TOLERANCE`, all other types exactly; NaN equals NaN.
+    Hidden fields are not compared.
 
     Args:
         arc: The arc.
         bound: Which tuples can't be judged.
-        sample: At most so many differences are told.
+        sample: Maximum number of differences to return.
     """
 
     arc: Arc
@@ -119,24 +119,24 @@ class Comparison:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return a row of counts and samples from the rows of both sides."""
-        sides = (unpacked(table, self.arc, self.columns, side=side) for side in (SAID, MADE))
-        return pa.Table.from_pylist([self.found(*sides)], schema=_FOUND)
+        sides = (unpacked(table, self.arc, self.columns, side=side) for side in (ACTUAL, EXPECTED))
+        return pa.Table.from_pylist([self.compare(*sides)], schema=_COUNTS)
 
-    def found(self, said: pl.DataFrame, made: pl.DataFrame) -> dict[str, Any]:
+    def compare(self, actual: pl.DataFrame, expected: pl.DataFrame) -> dict[str, Any]:
         """Return the counts and samples as a row.
 
         Args:
-            said: What the arc says.
-            made: What was recomputed.
+            actual: The arc's tuples.
+            expected: The recomputed tuples.
         """
-        height = said.height
-        said, made = (self._numbered(self._judged(tuples)) for tuples in (said, made))
-        revisions = difference(self.shown, said, self._settled(made, said))
-        gone = pl.col("op").is_in(self.bound.unjudged)
-        left_out = height - said.height + revisions.filter(gone)["op"].len()
-        revisions = revisions.filter(~gone)
+        height = actual.height
+        actual, expected = (self._numbered(self._judged(tuples)) for tuples in (actual, expected))
+        revisions = difference(self.shown, actual, self._with_actual_floats(expected, actual))
+        is_unjudged = pl.col("op").is_in(self.bound.unjudged)
+        left_out = height - actual.height + revisions.filter(is_unjudged)["op"].len()
+        revisions = revisions.filter(~is_unjudged)
         return {
-            "tuples": said.height,
+            "tuples": actual.height,
             "left_out": left_out,
             **{op: int((revisions["op"] == number).sum()) for number, op in enumerate(frames.OPS)},
             "samples": pack(revisions.head(self.sample)),
@@ -150,8 +150,8 @@ class Comparison:
         number = pl.int_range(pl.len(), dtype=pl.Int64).over(list(self.arc.identity)).alias(_COPY)
         return tuples.with_columns(number).select(list(self.shown.fields))
 
-    def _settled(self, made: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
-        """Return the recomputed tuples, with floats replaced by the arc's where those are near."""
+    def _with_actual_floats(self, expected: pl.DataFrame, actual: pl.DataFrame) -> pl.DataFrame:
+        """Return the recomputed tuples, with the arc's floats where they are within `TOLERANCE`."""
         identity, fields = list(self.shown.identity), self.shown.fields
         floats = [
             name
@@ -159,23 +159,25 @@ class Comparison:
             if field.kind in ("float", "double") and name not in identity
         ]
         if not floats:
-            return made
-        met = made.join(
-            said.select(*identity, *(pl.col(name).alias(f"{name}@") for name in floats)),
+            return expected
+        joined = expected.join(
+            actual.select(*identity, *(pl.col(name).alias(f"{name}@") for name in floats)),
             on=identity,
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
-        return met.with_columns(_nearest(name, f"{name}@") for name in floats).select(made.columns)
+        return joined.with_columns(_nearest(name, f"{name}@") for name in floats).select(
+            expected.columns
+        )
 
 
-def _nearest(made: str, said: str) -> pl.Expr:
+def _nearest(expected: str, actual: str) -> pl.Expr:
     """Return a column, with the values of another one where they are finite and near."""
-    one, other = (pl.col(name).cast(pl.Float64) for name in (made, said))
-    largest = pl.max_horizontal(one.abs(), other.abs())
-    near = ((one - other).abs() <= NEAR * largest) & one.is_finite() & other.is_finite()
-    return pl.when(near).then(pl.col(said)).otherwise(pl.col(made)).alias(made)
+    left, right = (pl.col(name).cast(pl.Float64) for name in (expected, actual))
+    largest = pl.max_horizontal(left.abs(), right.abs())
+    is_near = ((left - right).abs() <= TOLERANCE * largest) & left.is_finite() & right.is_finite()
+    return pl.when(is_near).then(pl.col(actual)).otherwise(pl.col(expected)).alias(expected)
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Audit:
     """Audits the arcs of a network on Spark.
 
     Args:
-        auditor: Knows the reports.
+        auditor: Determines the epoch and the tuples that can be judged.
         arcs: The arcs of the network.
         session: The Spark session.
         buckets: How many parts groups and identities are hashed into.
@@ -199,8 +201,8 @@ class Audit:
 
         Args:
             arc: An arc that `Auditor.require` lets pass.
-            as_of: The epoch; the last one that is complete when not given.
-            sample: At most so many differences are told.
+            as_of: The epoch; None for the last one that is complete.
+            sample: Maximum number of differences to return.
 
         Raises:
             NotAuditableError: If its history does not reach to the epoch.
@@ -208,13 +210,13 @@ class Audit:
         """
         auditor, plan = self.auditor, self.arcs.plan
         ways = ways_to(plan, arc)
-        at = auditor.as_of(arc, asked=as_of)
+        at = auditor.as_of(arc, requested=as_of)
         kind = plan.topology.arcs[arc]
         comparison = Comparison(kind, auditor.bound(arc), sample)
         recomputed = self._recomputation(at, [Way(arc, is_computed=False), *ways])
         sides = [
             recomputed.blocks(side, kind, by=kind.identity, columns=comparison.columns, side=number)
-            for number, side in ((SAID, [Way(arc, is_computed=False)]), (MADE, ways))
+            for number, side in ((ACTUAL, [Way(arc, is_computed=False)]), (EXPECTED, ways))
         ]
         rows = collected(
             by_bucket(united(sides), comparison, _SQL),

@@ -14,7 +14,7 @@ from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
 from errata.processors.wire.report import NEVER, CountKey, Report
 from errata.processors.wire.task_id import TaskId
-from errata.spark_jobs.blocks import unpacked_letters
+from errata.spark_jobs.blocks import unpack_dead_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 from errata.topics.cluster import TopicPartition, Transactions
@@ -25,9 +25,9 @@ class JobTask(Task):
 
     Args:
         shared: What the process shares.
-        task: Which one.
+        task: The id of the task.
         outputs: The job's arc.
-        transactions: The driver's.
+        transactions: The transactions of the driver.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class JobTask(Task):
 
 
 @dataclass(frozen=True)
-class Told:
+class BatchResult:
     """What a part of a batch has written.
 
     Args:
@@ -60,7 +60,7 @@ class Told:
         ends: By partition of the arc, the offset behind the last record.
         slabs: Slabs in which states are kept, of those visited.
         counts: Running totals to add.
-        letters: Blocks of dead letters.
+        dead_letters: Blocks of dead letters.
     """
 
     batch: Batch
@@ -68,17 +68,17 @@ class Told:
     ends: Mapping[int, int] = field(default_factory=dict)
     slabs: Sequence[int] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    letters: Sequence[bytes] = ()
+    dead_letters: Sequence[bytes] = ()
 
     @classmethod
-    def of(cls, rows: Sequence[Any]) -> Told | None:
+    def of(cls, rows: Sequence[Any]) -> BatchResult | None:
         """Return the content of `writer.WRITTEN` rows; None if there are none."""
         if not rows:
             return None
         parts = [
             cls(
                 Batch.of(row.batch),
-                resumes(row.resume),
+                parse_resume(row.resume),
                 row.ends,
                 [slab for slab in (row.first, row.last) if slab is not None],
                 row.counts,
@@ -86,21 +86,21 @@ class Told:
             )
             for row in rows
         ]
-        return together(parts)
+        return merge_results(parts)
 
 
-def resumes(text: str) -> dict[int, int]:
+def parse_resume(text: str) -> dict[int, int]:
     """Return offsets by partition.
 
     Example:
-        >>> resumes("0:17,1:4,")
+        >>> parse_resume("0:17,1:4,")
         {0: 17, 1: 4}
     """
     pairs = (pair.split(":") for pair in text.split(",") if pair)
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
-def together(parts: Sequence[Told]) -> Told:
+def merge_results(parts: Sequence[BatchResult]) -> BatchResult:
     """Return what several parts of a batch have written."""
     ends, counts, resume = dict[int, int](), Counter[str](), dict[int, int]()
     for part in parts:
@@ -109,8 +109,8 @@ def together(parts: Sequence[Told]) -> Told:
         for partition, end in part.ends.items():
             ends[partition] = max(end, ends.get(partition, 0))
     slabs = [slab for part in parts for slab in part.slabs]
-    dead = [block for part in parts for block in part.letters]
-    return Told(parts[0].batch, resume, ends, slabs, counts, dead)
+    dead_letters = [block for part in parts for block in part.dead_letters]
+    return BatchResult(parts[0].batch, resume, ends, slabs, counts, dead_letters)
 
 
 class Reports:
@@ -118,7 +118,7 @@ class Reports:
 
     Args:
         shared: What the process shares.
-        job: The job; `begin` gives it the numbers of this life.
+        job: The job; `begin` gives it the numbers of this attempt.
     """
 
     def __init__(self, shared: Shared, job: Job) -> None:
@@ -150,45 +150,47 @@ class Reports:
             done=tuple(task.report.done for task in self.tasks),
         )
 
-    def commit(self, told: Told) -> Iterator[bool]:
+    def commit(self, result: BatchResult) -> Iterator[bool]:
         """Report a batch whose records have all been acknowledged.
 
         Executors have produced the revisions in transactions of their own (steps 1 and 2 of
         `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
         """
-        if told.batch.epoch <= min(task.report.done for task in self.tasks):
+        if result.batch.epoch <= min(task.report.done for task in self.tasks):
             return  # an earlier attempt has reported it
         assert self.transactions is not None
-        dead = unpacked_letters(told.letters)
-        reports = [self._next(task, told, dead) for task in self.tasks]
+        dead = unpack_dead_letters(result.dead_letters)
+        reports = [self._next(task, result, dead) for task in self.tasks]
         self.transactions.begin()
-        letters = dead_letter_records(self.shared, [letter for _, letter in dead])
-        if letters:
-            produce_records(self.transactions, letters)
+        outgoing = dead_letter_records(self.shared, [letter for _, letter in dead])
+        if outgoing:
+            produce_records(self.transactions, outgoing)
             self.transactions.flush()
             yield True
         attempts = [task.attempt for task in self.tasks]
         pairs = list(zip(attempts, reports, strict=True))
         yield from commit_reports(self.transactions, pairs, sends_offsets=False)
 
-    def _next(self, task: JobTask, told: Told, dead: Sequence[tuple[str, DeadLetter]]) -> Report:
+    def _next(
+        self, task: JobTask, result: BatchResult, dead: Sequence[tuple[str, DeadLetter]]
+    ) -> Report:
         """Return a task's report of a batch; `dead` has the dead letters and boxes of all tasks."""
-        plan, batch, old, own = self.job.plan, told.batch, task.report, task.partition
-        source = TopicPartition(plan.deployment.topic(self.job.input), own)
+        plan, batch, old, partition = self.job.plan, result.batch, task.report, task.partition
+        source = TopicPartition(plan.deployment.topic(self.job.input), partition)
         ends, counts = dict(old.ends), Counter(old.counts)
         settled_ms, held = old.settled_ms, old.held
-        if own in told.ends:
-            place = TopicPartition(plan.deployment.topic(self.job.name), own)
-            ends[place] = told.ends[own], batch.epoch
-        mine = [(box, letter) for box, letter in dead if letter.task == task.name]
-        counts.update(str(CountKey("refused", box)) for box, _ in mine)
-        counts.update(tally_dead_letters([letter for _, letter in mine]))
-        if own == 0:
+        if partition in result.ends:
+            place = TopicPartition(plan.deployment.topic(self.job.name), partition)
+            ends[place] = result.ends[partition], batch.epoch
+        of_task = [(box, letter) for box, letter in dead if letter.task == task.name]
+        counts.update(str(CountKey("refused", box)) for box, _ in of_task)
+        counts.update(tally_dead_letters([letter for _, letter in of_task]))
+        if partition == 0:
             counts.update(
-                {str(CountKey(what, self.job.name)): n for what, n in told.counts.items()}
+                {str(CountKey(what, self.job.name)): n for what, n in result.counts.items()}
             )
             settled_ms = max(batch.settled, old.settled_ms)
-            held = self._held(old, told)
+            held = self._held(old, result)
         return replace(
             old,
             done=batch.epoch,
@@ -196,16 +198,16 @@ class Reports:
             closes=NEVER,  # Spark knows which of its windows are open
             committed={**old.committed, old.attempt: batch.epoch},
             ends=ends,
-            resume={source: told.resume.get(own, old.resume.get(source, 0))},
+            resume={source: result.resume.get(partition, old.resume.get(source, 0))},
             counts=dict(counts),
             settled_ms=settled_ms,
             held=held,
         )
 
-    def _held(self, old: Report, told: Told) -> tuple[int, int] | None:
+    def _held(self, old: Report, result: BatchResult) -> tuple[int, int] | None:
         """Return the first and the last slab that may have states; None if none ever had any."""
-        known = () if told.batch.is_whole else old.held or ()
-        held = [*known, *told.slabs]
+        known = () if result.batch.is_whole else old.held or ()
+        held = [*known, *result.slabs]
         return (min(held), max(held)) if held else old.held
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from errata.processors.plan.deployed import NewVersionError
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.shared import Shared
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs.driver import BUCKETS, Checkpoint, Driver, JobFailedError
@@ -56,15 +56,15 @@ class Options:
 
 
 @dataclass
-class _Lives:
+class _Attempts:
     """The successive driver attempts of one job.
 
     Args:
         shared: What the process shares.
-        scope: The job's.
+        scope: The job's scope.
         session: The Spark session.
         kafka: librdkafka settings, for executors.
-        options: How.
+        options: The options of the jobs.
     """
 
     shared: Shared
@@ -74,13 +74,13 @@ class _Lives:
     options: Options
     quick: int = 0
 
-    def start(self, *, anew: bool = False) -> None:
-        """Start an attempt with the existing states, or rebuild them if `anew`.
+    def start(self, *, rebuild_states: bool = False) -> None:
+        """Start an attempt with the existing states, or rebuild them if `rebuild_states`.
 
         If the outcome of claiming its attempt numbers is unknown, the next attempt follows.
         """
         while True:
-            self.began_s = monotonic()
+            self.started_s = monotonic()
             self.driver = Driver(
                 self.shared,
                 self.scope,
@@ -90,7 +90,9 @@ class _Lives:
                 buckets=self.options.buckets,
             )
             try:
-                self.driver.start(once=self.options.once, every=self.options.every, anew=anew)
+                self.driver.start(
+                    once=self.options.once, every=self.options.every, rebuild_states=rebuild_states
+                )
                 return
             except DoubtfulCommitError as error:
                 self._end(error)
@@ -98,7 +100,7 @@ class _Lives:
                 self.driver.close()
                 raise
 
-    def go_on(self) -> None:
+    def retry(self) -> None:
         """Start the next attempt if the last one failed and a retry may succeed."""
         try:
             self.driver.check()
@@ -106,13 +108,13 @@ class _Lives:
             if isinstance(error, RefusedError):
                 raise
             lost = isinstance(error, JobFailedError) and error.states_lost
-            self._end(error, how=", states anew" if lost else "")
-            self.start(anew=lost)
+            self._end(error, how=", which rebuilds the states" if lost else "")
+            self.start(rebuild_states=lost)
 
     def _end(self, error: ErrataError, *, how: str = "") -> None:
         """End a failed attempt; give up after too many quick failures."""
         self.driver.close()
-        self.quick = self.quick + 1 if monotonic() - self.began_s < QUICK_S else 1
+        self.quick = self.quick + 1 if monotonic() - self.started_s < QUICK_S else 1
         if self.quick > MOST_QUICK:
             raise error
         log.warning("%s; starting a new attempt%s", error, how)
@@ -134,7 +136,7 @@ def run_jobs(
         boxes: Aggregates on Spark.
         session: The Spark session.
         kafka: librdkafka settings, for executors.
-        options: How.
+        options: The options of the jobs.
         stop: Whether to end now.
 
     Raises:
@@ -143,10 +145,10 @@ def run_jobs(
         NewVersionError: If a new version of the plan is deployed, or about to be.
     """
     scopes = [shared.plan.topology.scope_of(box) for box in check_boxes(shared, boxes)]
-    running = list[_Lives]()
+    running = list[_Attempts]()
     try:
         for scope in scopes:
-            job = _Lives(shared, shared.plan.topology.scopes[scope], session, kafka, options)
+            job = _Attempts(shared, shared.plan.topology.scopes[scope], session, kafka, options)
             job.start()
             running.append(job)
         while running and not stop():
@@ -159,7 +161,7 @@ def run_jobs(
                 )
             for job in list(running):
                 if not job.driver.is_active:
-                    job.go_on()
+                    job.retry()
                     if not job.driver.is_active and options.once:
                         running.remove(job)
     finally:
@@ -171,15 +173,15 @@ def check_boxes(shared: Shared, boxes: Sequence[str]) -> Sequence[str]:
     """Return the boxes, after checking that each runs on Spark.
 
     Raises:
-        NoSuchBoxError: If one is not.
+        NoSuchBoxError: If a box does not run on Spark.
     """
-    there = shared.plan.topology.spark
+    on_spark = shared.plan.topology.spark
     for box in boxes:
-        if box not in there:
-            found = ", ".join(map(repr, there)) or "none"
+        if box not in on_spark:
+            known = ", ".join(map(repr, on_spark)) or "none"
             raise NoSuchBoxError(
                 f"network {shared.plan.network!r} has no aggregate {box!r} with place='spark'; "
-                f"there are: {found}"
+                f"it has: {known}"
             )
     return boxes
 
@@ -196,11 +198,11 @@ class AnotherDriverError(ErrataError):
     """Another driver runs the job."""
 
 
-class Sole:
+class DriverLock:
     """The right to drive one job.
 
     Args:
-        cluster: Where the network is.
+        cluster: The cluster of the network.
         network: Its name.
         scope: The job's scope.
     """
@@ -210,7 +212,7 @@ class Sole:
         self._member: Any = cluster.membership(
             f"{network}.{scope}.driver",
             names.plan_topic(network),
-            self._give_up,
+            self._ignore_revocation,
             session_ms=SESSION_MS,
         )
         self._ended = threading.Event()
@@ -225,19 +227,19 @@ class Sole:
             AnotherDriverError: If another driver stays.
             ClusterError: If the cluster refuses, or the group can't be joined.
         """
-        began, joined = monotonic(), None
+        started_s, joined_s = monotonic(), None
         while not self._member.partitions:
             if self.error is not None:
                 raise self.error
             now = monotonic()
             if self._member.joined:
-                joined = joined or now
-                if now > joined + PATIENCE_S:
+                joined_s = joined_s or now
+                if now > joined_s + PATIENCE_S:
                     raise AnotherDriverError(
                         f"job {self._scope!r} is run by another driver, which is alive; end that "
-                        "one first, or leave it be"
+                        "one first, or let it run"
                     )
-            elif now > began + JOIN_S:
+            elif now > started_s + JOIN_S:
                 raise ClusterError(
                     f"job {self._scope!r} could not join the consumer group of its drivers within "
                     f"{JOIN_S:g} s; see the broker's log"
@@ -259,5 +261,5 @@ class Sole:
                 self.error = error
                 return
 
-    def _give_up(self, gone: Collection[int]) -> None:
+    def _ignore_revocation(self, partitions: Collection[int]) -> None:
         """Do nothing: a driver that takes over fences this one."""

@@ -24,7 +24,7 @@ OLDEST_JAVA, NEWEST_JAVA = 17, 21
 """Oldest and newest Java release that Spark 4.0 runs on."""
 
 _NEEDED = ("pyspark", "pandas", "pyarrow", "google.protobuf")
-_LAWS = {
+_REQUIRED = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -62,9 +62,9 @@ def open_session(
     Args:
         master: Where it runs, as ``local[4]`` or ``spark://host:7077``; that of spark-submit, or
             this machine, when not given.
-        settings: Spark's settings; they go before the defaults.
+        settings: Spark's settings; they override the defaults.
         name: Name of the application.
-        log: Where what Java and Spark say goes; where this process's own goes when not given, and
+        log: File for the output of Java and Spark; None for the output of this process. Ignored
             under spark-submit.
 
     Raises:
@@ -73,7 +73,7 @@ def open_session(
     """
     check_packages()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    given = {
+    spark_settings = {
         key: value if submitted or key not in _FILES else _absolute(value)
         for key, value in (settings or {}).items()
     }
@@ -82,7 +82,7 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     session = import_module("pyspark.sql").SparkSession
-    known = import_module("pyspark").SparkConf() if submitted else None
+    submitted_settings = import_module("pyspark").SparkConf() if submitted else None
     builder = session.builder.appName(name)
     if master is not None or not submitted:
         builder = builder.master(master or "local[*]")
@@ -90,17 +90,17 @@ def open_session(
         builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
         builder = builder.config("spark.driver.host", "127.0.0.1")
     for key, value in _DEFAULTS.items():
-        if known is None or not known.contains(key):
+        if submitted_settings is None or not submitted_settings.contains(key):
             builder = builder.config(key, value)
-    for key, value in {**given, **_LAWS}.items():
+    for key, value in {**spark_settings, **_REQUIRED}.items():
         builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     if submitted:
         return builder.getOrCreate()
     options = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-    own = given.get("spark.driver.extraJavaOptions", "")
-    builder = builder.config("spark.driver.extraJavaOptions", f"{options} {own}".strip())
-    with _saying(log):
+    user_options = spark_settings.get("spark.driver.extraJavaOptions", "")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{options} {user_options}".strip())
+    with _redirected_output(log):
         return builder.getOrCreate()
 
 
@@ -112,7 +112,7 @@ def _absolute(files: str) -> str:
 
 
 @contextmanager
-def _saying(log: Path | None) -> Iterator[None]:
+def _redirected_output(log: Path | None) -> Iterator[None]:
     """Redirect the output of processes that are started meanwhile to a file.
 
     If this process is killed, Java outlives it for a moment and would hold its pipes. The processes
@@ -124,17 +124,17 @@ def _saying(log: Path | None) -> Iterator[None]:
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
-    own = {number: os.dup(number) for number in (1, 2)}
+    saved = {number: os.dup(number) for number in (1, 2)}
     with log.open("ab") as file:
-        for number in own:
+        for number in saved:
             os.dup2(file.fileno(), number)
     try:
         with chdir(log.parent):
             yield
     finally:
-        for number, kept in own.items():
-            os.dup2(kept, number)
-            os.close(kept)
+        for number, copy in saved.items():
+            os.dup2(copy, number)
+            os.close(copy)
 
 
 def check_packages() -> None:
@@ -153,14 +153,14 @@ def check_packages() -> None:
             ) from error
 
 
-def by_value(network: Network) -> None:
+def pickle_by_value(network: Network) -> None:
     """Pickle a user's functions by value, since executors don't have the network's file.
 
     Modules imported from the folder of a function's module are pickled with it.
     """
     cloudpickle = import_module("pyspark.cloudpickle")
-    owned = {_module(given) for given in _given(network)}
-    folders = {Path(module.__file__).parent for module in owned if module and module.__file__}
+    modules = {_module(function) for function in _user_functions(network)}
+    folders = {Path(module.__file__).parent for module in modules if module and module.__file__}
     folders = {folder for folder in folders if "site-packages" not in folder.parts}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
@@ -168,13 +168,13 @@ def by_value(network: Network) -> None:
             cloudpickle.register_pickle_by_value(module)
 
 
-def _given(network: Network) -> Iterator[object]:
+def _user_functions(network: Network) -> Iterator[object]:
     """Yield the functions of a network that are not text."""
     declarations = [*network.declarations.values()]
     declarations += [box for loop in declarations if isinstance(loop, Iterate) for box in loop.body]
     for declaration in declarations:
-        for given in vars(declaration).values():
-            for value in given.values() if isinstance(given, Mapping) else (given,):
+        for attribute in vars(declaration).values():
+            for value in attribute.values() if isinstance(attribute, Mapping) else (attribute,):
                 if isinstance(value, Opaque):
                     yield value.function
                 elif isinstance(value, UserWritten):
@@ -209,16 +209,16 @@ def collected(frame: Any, *, failed: Callable[[str], ErrataError]) -> list[Any]:
 
     Args:
         frame: The data frame.
-        failed: Makes what is raised if Spark stops, of what it says.
+        failed: Returns the error to raise if Spark stops, from a line that says why.
     """
     faults = import_module("py4j.protocol").Py4JError, import_module("pyspark.errors")
     try:
         return list(frame.collect())
     except (faults[0], faults[1].PySparkException) as error:
-        raise failed(told_of(error)) from error
+        raise failed(error_line(error)) from error
 
 
-def told_of(error: object) -> str:
+def error_line(error: object) -> str:
     """Return one line that says what went wrong, from a Spark error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "Error: " in line and not line.startswith("at ")]

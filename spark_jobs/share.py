@@ -18,7 +18,7 @@ from errata.processors.wire.replay import pack, unpack
 from errata.processors.wire.report import NEVER
 from errata.schemas import revisions as frames
 from errata.schemas.fields import physical
-from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, packed_letters
+from errata.spark_jobs.blocks import RESULTS, SIGN, TUPLES, pack_dead_letters
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.job import Job
 
@@ -26,22 +26,22 @@ _ROW = "@row"
 
 
 @dataclass(frozen=True)
-class Done:
+class ShareResult:
     """The result of a batch for one share.
 
     Args:
-        states: To keep.
+        states: The states to store.
         changed: Whether they differ from those before.
-        revisions: Of the job's arc.
+        revisions: Revisions of the job's arc.
         counts: Running totals to add.
-        letters: Blocks of dead letters.
+        dead_letters: Blocks of dead letters.
     """
 
     states: pl.DataFrame
     changed: bool
     revisions: pl.DataFrame
     counts: Mapping[str, int] = field(default_factory=dict)
-    letters: Sequence[bytes] = ()
+    dead_letters: Sequence[bytes] = ()
 
     def packed(self) -> bytes | None:
         """Return the states in stored form; None for none."""
@@ -79,54 +79,57 @@ class Share:
         """Return an empty frame of results, with the columns of blocks."""
         return pl.DataFrame(schema=physical(self.job.box.arc.fields))
 
-    def take(
-        self, batch: Batch, given: Sequence[tuple[int, bytes]], states: bytes | None
-    ) -> Generator[Need, Sequence[pl.DataFrame], Done | None]:
+    def process(
+        self, batch: Batch, rows: Sequence[tuple[int, bytes]], states: bytes | None
+    ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult | None]:
         """Process a batch; yields a need for what the states don't hold, and is sent the tuples.
 
         Args:
             batch: The batch.
-            given: Kind and block of each row, in the order of where they are from.
-            states: Those kept, packed; None if there are none.
+            rows: Kind and block of each row, in the order of their origin.
+            states: The stored states, packed; None if there are none.
 
         Returns:
-            What it gave; None if there was nothing to do.
+            The result; None if there was nothing to do.
         """
         tuples, emitted = (
-            [unpack(block) for own, block in given if own == kind] for kind in (TUPLES, RESULTS)
+            [unpack(block) for row_kind, block in rows if row_kind == kind]
+            for kind in (TUPLES, RESULTS)
         )
-        moved = pl.concat([self.no_tuples(), *tuples])
+        arrived = pl.concat([self.no_tuples(), *tuples])
         if batch.is_whole:
             before = pl.concat([self.no_results(), *emitted])
-            return self.start(batch, moved, before) if tuples or emitted else None
+            return self.rebuild_states(batch, arrived, before) if tuples or emitted else None
         if states is None and not tuples:
             return None
         kept = self.box.no_states() if states is None else unpack(states)
-        return (yield from self.go_on(batch, kept, moved))
+        return (yield from self.revise(batch, kept, arrived))
 
-    def go_on(
+    def revise(
         self, batch: Batch, states: pl.DataFrame, tuples: pl.DataFrame
-    ) -> Generator[Need, Sequence[pl.DataFrame], Done]:
+    ) -> Generator[Need, Sequence[pl.DataFrame], ShareResult]:
         """Process a batch that follows the states; yields a need for what they don't hold.
 
         Args:
             batch: The batch.
-            states: Those kept.
-            tuples: What leaves and enters, by the column `SIGN`.
+            states: The stored states.
+            tuples: The tuples that leave and enter, by the column `SIGN`.
         """
         box = self.box
         leaving, entering = (tuples.filter(pl.col(SIGN) == sign).drop(SIGN) for sign in (-1, 1))
         outcome = yield from box.move(
             leaving, entering, states=states, wm_before=batch.wm_before, wm=batch.wm
         )
-        dead = self._letters(batch, outcome.refused)
-        after = self._near(outcome.live.states)
+        dead_letters = self._dead_letters(batch, outcome.refused)
+        after = self._relevant_states(outcome.live.states)
         changed = tuples.height > 0 or after.height != states.height
-        own = self._own(outcome.revisions)
-        counts = {**outcome.counts, **box.count_results(own, wm_before=batch.wm_before)}
-        return Done(after, changed, own, counts, dead)
+        revisions = self._revisions_in_slab(outcome.revisions)
+        counts = {**outcome.counts, **box.count_results(revisions, wm_before=batch.wm_before)}
+        return ShareResult(after, changed, revisions, counts, dead_letters)
 
-    def start(self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame) -> Done:
+    def rebuild_states(
+        self, batch: Batch, tuples: pl.DataFrame, emitted: pl.DataFrame
+    ) -> ShareResult:
         """Build states from the whole content; return the difference to the emitted results.
 
         Windows whose tuples can no longer be revised are left unchanged: the topic may no longer
@@ -135,17 +138,17 @@ class Share:
         Args:
             batch: The batch.
             tuples: All that the input holds.
-            emitted: Results emitted before, those of a lost state say.
+            emitted: Results emitted before, for example those of lost states.
         """
         box, arc, content = self.box, self.job.box.arc, tuples.drop(SIGN)
         results, live, refused = box.begin(content, wm=batch.wm)
-        dead = self._letters(batch, refused, settled=batch.settled_before)
-        made, states = self._in_slab(results, ""), self._near(live.states)
-        revised = rebuild.difference(arc, emitted, made, settled=batch.settled_before)
+        dead_letters = self._dead_letters(batch, refused, settled=batch.settled_before)
+        computed, states = self._in_slab(results, ""), self._relevant_states(live.states)
+        revised = rebuild.difference(arc, emitted, computed, settled=batch.settled_before)
         counts = box.count_results(revised, wm_before=batch.wm_before)
-        return Done(states, True, revised, counts, dead)
+        return ShareResult(states, True, revised, counts, dead_letters)
 
-    def _letters(
+    def _dead_letters(
         self, batch: Batch, refused: Sequence[Refused], *, settled: int = NEVER
     ) -> list[bytes]:
         """Return the dead letters of results that the aggregate refuses, in windows of the slab.
@@ -155,19 +158,19 @@ class Share:
             refused: The results.
             settled: Of windows that ended by then nothing is new.
         """
-        found, spread = list[bytes](), Spread(self.job.box.arc, self.job.partition_count)
-        for some in refused:
-            results = some.tuples.with_row_index(_ROW)
+        dead_letters, spread = list[bytes](), Spread(self.job.box.arc, self.job.partition_count)
+        for refusal in refused:
+            results = refusal.tuples.with_row_index(_ROW)
             if not self.job.slabs.is_one:
                 results = self._in_slab(results, "")
                 results = results.filter(self.box.ends(results) > settled)
-            for (partition,), own in parted(results, spread.places(results)):
-                found += packed_letters(
-                    self.job, batch, self.job.name, [some.only(own[_ROW])], partition=partition
+            for (partition,), part in parted(results, spread.places(results)):
+                dead_letters += pack_dead_letters(
+                    self.job, batch, self.job.name, [refusal.only(part[_ROW])], partition=partition
                 )
-        return found
+        return dead_letters
 
-    def _own(self, revisions: pl.DataFrame) -> pl.DataFrame:
+    def _revisions_in_slab(self, revisions: pl.DataFrame) -> pl.DataFrame:
         """Return the revisions of windows in the slab: sliding windows end in the next one too."""
         if not self.job.box.keeps_instants:
             return revisions
@@ -180,7 +183,7 @@ class Share:
         start = pl.col(prefix + self.job.box.start)
         return frame.filter((start >= from_ms) & (start < to_ms))
 
-    def _near(self, states: pl.DataFrame) -> pl.DataFrame:
+    def _relevant_states(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return the states that the windows of the slab are computed from."""
         if not self.job.box.keeps_instants:
             return states

@@ -43,10 +43,10 @@ from errata.processors.wire.replay import unpack
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.spark_jobs import blocks
-from errata.spark_jobs.blocks import HEADER, LETTERS, TUPLES, Stretch
+from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, TUPLES, Stretch
 from errata.spark_jobs.epochs import Batch, Bound, Epochs
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.share import Done, Share
+from errata.spark_jobs.share import Share, ShareResult
 from errata.topics.cluster import Cluster, TopicPartition
 
 REPORT_S = 60.0
@@ -112,8 +112,8 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]
             if monotonic() > deadline:
                 raise LateReportError(
                     f"job {self.job.name!r} has no report of epoch {first.epoch}, which its "
-                    f"checkpoint has taken, in the progress topic after {REPORT_S:g} s; was the "
-                    "cluster made anew? Remove the checkpoint then"
+                    f"checkpoint has taken, in the progress topic after {REPORT_S:g} s; if the "
+                    "cluster was recreated, remove the checkpoint"
                 )
         return list(map(Read, blocks.stretches(self.epochs, first, last)))
 
@@ -180,20 +180,20 @@ class Replays:
         Raises:
             ReplayRefusedError: If a sweeper can't give a complete answer.
         """
-        asks = questions(self.job, need, batch)
-        answering = self._open().fetch(
-            asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
+        requests = replay_requests(self.job, need, batch)
+        replies = self._open().fetch(
+            requests, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
         )
         try:
             while True:
-                next(answering)
+                next(replies)
                 time.sleep(IDLE_S)
         except StopIteration as stop:
             replayed: list[pl.DataFrame] = stop.value
         return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
 
 
-def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
+def replay_requests(job: Job, need: Need, batch: Batch) -> list[Ask]:
     """Return the replay requests of a need: groups may be in any partition."""
     return [
         Ask(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
@@ -201,21 +201,21 @@ def questions(job: Job, need: Need, batch: Batch) -> list[Ask]:
     ]
 
 
-_KNOWN: dict[tuple[str, int], Replays] = {}
+_REPLAYS: dict[tuple[str, int], Replays] = {}
 
 
-def asked(
-    job: Job, batch: Batch, run: Generator[Need, Sequence[pl.DataFrame], Done | None]
-) -> Done | None:
+def run_with_replays(
+    job: Job, batch: Batch, run: Generator[Need, Sequence[pl.DataFrame], ShareResult | None]
+) -> ShareResult | None:
     """Run a share to its end; this process replays the tuples that it needs."""
-    replays = _KNOWN.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
+    replays = _REPLAYS.setdefault((job.transactional_id, job.attempts[0]), Replays(job))
     try:
         need = next(run)
         while True:
             need = run.send(replays.inputs(need, batch))
     except StopIteration as stop:
-        done: Done | None = stop.value
-        return done
+        result: ShareResult | None = stop.value
+        return result
 
 
 CHUNK_BYTES = 1_000_000
@@ -244,21 +244,21 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
     ) -> Iterator[pd.DataFrame]:
         """Process the rows of one share."""
         slab = int(key[1])
-        given = pd.concat(list(rows)).sort_values(["kind", "origin"], kind="stable")
-        batch = Batch.of(given["batch"].iloc[0])
-        taken = list(zip(given["kind"], given["block"], strict=True))
-        for kind, block in taken:
-            if kind in (HEADER, LETTERS):
+        frame = pd.concat(list(rows)).sort_values(["kind", "origin"], kind="stable")
+        batch = Batch.of(frame["batch"].iloc[0])
+        kinds_and_blocks = list(zip(frame["kind"], frame["block"], strict=True))
+        for kind, block in kinds_and_blocks:
+            if kind in (HEADER, DEAD_LETTERS):
                 yield _row(kind, batch, block)
         chunks = [] if batch.is_whole else [bytes(chunk) for (chunk,) in self._states.get()]
-        run = Share(self.job, slab).take(batch, taken, b"".join(chunks) or None)
-        done = asked(self.job, batch, run)
-        if done is not None:
-            if done.changed:
-                self._save(done.packed())
-            yield _row(TUPLES, batch, done.block(), slab=slab, done=done)
-            for block in done.letters:
-                yield _row(LETTERS, batch, block)
+        run = Share(self.job, slab).process(batch, kinds_and_blocks, b"".join(chunks) or None)
+        result = run_with_replays(self.job, batch, run)
+        if result is not None:
+            if result.changed:
+                self._save(result.packed())
+            yield _row(TUPLES, batch, result.block(), slab=slab, result=result)
+            for block in result.dead_letters:
+                yield _row(DEAD_LETTERS, batch, block)
 
     def _save(self, states: bytes | None) -> None:
         if states is None:
@@ -272,7 +272,7 @@ class Operator(StatefulProcessor):  # type: ignore[misc]
 
 
 def _row(
-    kind: int, batch: Batch, block: bytes, *, slab: int = 0, done: Done | None = None
+    kind: int, batch: Batch, block: bytes, *, slab: int = 0, result: ShareResult | None = None
 ) -> pd.DataFrame:
     return pd.DataFrame(
         {
@@ -280,8 +280,8 @@ def _row(
             "batch": [batch.text()],
             "block": [bytes(block)],
             "slab": [slab],
-            "states": [done.states.height if done else 0],
-            "counts": [dict(done.counts) if done else {}],
+            "states": [result.states.height if result else 0],
+            "counts": [dict(result.counts) if result else {}],
         }
     )
 
@@ -305,35 +305,35 @@ class Writer:
 
     def __call__(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Write, and return what was written once the brokers have acknowledged all of it."""
-        batch, resume, found = "", "", list[pl.DataFrame]()
-        counts, held, letters = Counter[str](), list[int](), list[bytes]()
+        batch, resume, revisions = "", "", list[pl.DataFrame]()
+        counts, slabs, dead_letters = Counter[str](), list[int](), list[bytes]()
         for frame in rows:
             for row in frame.itertuples():  # a row for each share
                 batch = row.batch
                 if row.kind == HEADER:
                     resume += row.block.decode() + ","
                     continue
-                if row.kind == LETTERS:
-                    letters.append(row.block)
+                if row.kind == DEAD_LETTERS:
+                    dead_letters.append(row.block)
                     continue
                 if row.block:
-                    found.append(unpack(row.block))
+                    revisions.append(unpack(row.block))
                 if row.states:
-                    held.append(row.slab)
+                    slabs.append(row.slab)
                 counts.update(dict(row.counts))
         if not batch:
             return
         number = TaskContext.get().partitionId()
-        ends = write(self.job, self.job.cluster(), Batch.of(batch), found, number=number)
+        ends = write(self.job, self.job.cluster(), Batch.of(batch), revisions, number=number)
         yield pd.DataFrame(
             {
                 "batch": [batch],
                 "resume": [resume],
                 "ends": [ends],
-                "first": pd.array([min(held, default=None)], dtype="Int64"),
-                "last": pd.array([max(held, default=None)], dtype="Int64"),
+                "first": pd.array([min(slabs, default=None)], dtype="Int64"),
+                "last": pd.array([max(slabs, default=None)], dtype="Int64"),
                 "counts": [dict(counts)],
-                "letters": [letters],
+                "letters": [dead_letters],
             }
         )
 
@@ -345,19 +345,19 @@ def write(
 
     Args:
         job: The job.
-        cluster: Where to.
-        batch: The batch that they are of.
+        cluster: The cluster.
+        batch: The batch of the revisions.
         revisions: Frames of revisions of the job's arc.
-        number: Which of the batch's writers this is.
+        number: The number of this writer in the batch, in [0, writers).
 
     Returns:
         By partition of the arc, the offset behind the last record.
     """
     arc = job.plan.topology.arcs[job.name]
-    made = pl.concat([frames.none(arc.fields), *revisions])
+    all_revisions = pl.concat([frames.none(arc.fields), *revisions])
     emissions = [
         (partition, part)
-        for emission in Spread(arc, job.partition_count).emissions(made, batch.epoch)
+        for emission in Spread(arc, job.partition_count).emissions(all_revisions, batch.epoch)
         for (partition,), part in parted(emission.revisions, emission.partitions)
         if batch.epoch > job.done[partition]
     ]

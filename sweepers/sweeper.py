@@ -240,7 +240,7 @@ class Sweeper:
         tasks.update(str(scope.task(self.partition)) for scope in scopes)
         return min((self.shared.view.of(task).done for task in tasks), default=-1)
 
-    def life(self) -> Generator[bool, None, None]:
+    def steps(self) -> Generator[bool, None, None]:
         """Follow the arc for ever."""
         while True:
             yield self.follow()
@@ -279,7 +279,7 @@ class Service:
         self.reader = shared.cluster.reader({self.place: start})
         self.pending: list[PendingRequest] = []
 
-    def life(self) -> Generator[bool, None, None]:
+    def steps(self) -> Generator[bool, None, None]:
         """Follow the arc and answer requests for ever; yields whether there was work."""
         while True:
             busy = self.sweeper.follow()

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from errata.deploy.deployment import Deployment, as_it_runs, open_network
+from errata.deploy.deployment import DeployedNetwork, as_it_runs, open_network
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.network import Network
 from errata.run.exit_status import reported
@@ -98,7 +98,7 @@ def prose(docstring: str | None) -> str:
 
 
 @contextmanager
-def deployed(net: str) -> Iterator[Deployment]:
+def deployed(net: str) -> Iterator[DeployedNetwork]:
     """Open the cluster that a network runs on, and compile the network's plan.
 
     Raises:
@@ -109,7 +109,7 @@ def deployed(net: str) -> Iterator[Deployment]:
         yield deployment
 
 
-def open_deployment(net: str) -> Deployment:
+def open_deployment(net: str) -> DeployedNetwork:
     """Return a network on the cluster that the settings name, whether or not it runs there."""
     return open_network(load(net), read_settings())
 

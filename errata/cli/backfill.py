@@ -11,9 +11,9 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.deploy import move, spark_session
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.spark import ConfOption, MasterOption, spark_settings
-from errata.deploy.deployment import Deployment, UnknownNameError, make_topics, place_plan
+from errata.deploy.deployment import DeployedNetwork, UnknownNameError, make_topics, place_plan
 from errata.deploy.source_fields import resolve_deployed
-from errata.deploy.versions import check_asked, deployed_part, new_arcs, next_version
+from errata.deploy.versions import check_requested, deployed_part, new_arcs, next_version
 from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.network import Network
 from errata.processors.plan import deployed
@@ -64,7 +64,7 @@ def backfill(
                 as_json=as_json,
             )
             return
-        check_asked(whole, asked=box, added=added)
+        check_requested(whole, requested=box, added=added)
         part = place_plan(compile_network(deployed_part(network, deployed_plan)), cluster)
         old = deployed.as_deployed(part, deployed_plan)
         new = next_version(old, whole)
@@ -75,7 +75,7 @@ def backfill(
             make_topics(new, place, cluster)
             subjects.register(new, schemas)
             switch = move(
-                Deployment(cluster, old, schemas, place.kafka),
+                DeployedNetwork(cluster, old, schemas, place.kafka),
                 old,
                 new,
                 place=place,

@@ -14,7 +14,7 @@ from errata.cli.output import as_time, for_people, print_lines, print_table
 from errata.client import rows
 from errata.client.rows import PlainDecoder
 from errata.client.sending import Parcel, deliver
-from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.dead_letter import DeadLetter, decode_value
@@ -159,7 +159,7 @@ class NoRecordError(ErrataError):
 
 
 def _chosen(
-    deployment: Deployment,
+    deployment: DeployedNetwork,
     dead_letters: list[DeadLetter],
     *,
     every: bool,
@@ -168,7 +168,7 @@ def _chosen(
 ) -> list[DeadLetter]:
     known = list(dict.fromkeys(dead_letter.reason for dead_letter in dead_letters))
     for reason in reasons:
-        deployment.known("dead letter with reason", reason, known)
+        deployment.require_known("dead letter with reason", reason, known)
     wanted = [_dead_letter_at(dead_letters, place) for place in places]
     named = [x for x in dead_letters if x.reason in reasons or x in wanted]
     if tuple_of_box := next((x for x in named if x.is_of_box), None):

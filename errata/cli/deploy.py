@@ -22,9 +22,9 @@ from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
 from errata.cli.plan import show
 from errata.cli.spark import ConfOption, MasterOption, spark_settings
-from errata.deploy.deployment import Deployment, deploy_first, make_topics
-from errata.deploy.preview import look, users_of
-from errata.deploy.versions import Coming, coming
+from errata.deploy.deployment import DeployedNetwork, deploy_first, make_topics
+from errata.deploy.preview import preview_version, users_of
+from errata.deploy.versions import NextVersion, plan_next
 from errata.processors.plan import deployed
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
@@ -68,11 +68,11 @@ def deploy(
     cluster = connect(place)
     try:
         schemas = registry(cluster, place.registry)
-        upgrade, copied = coming(network, cluster, schemas), dict[str, int]()
+        upgrade, copied = plan_next(network, cluster, schemas), dict[str, int]()
         old, plan = upgrade.old, upgrade.plan
         if for_people() and not as_json:
             existing = present_topics(place.kafka)
-            show(look(upgrade, users_of(network, existing), existing, place, schemas))
+            show(preview_version(upgrade, users_of(network, existing), existing, place, schemas))
         subjects.check(plan, schemas)
         if upgrade.changes and not yes and for_people() and sys.stdin.isatty():
             typer.confirm(
@@ -85,17 +85,17 @@ def deploy(
             with jobs_session if old.topology.spark else nullcontext() as session:
                 make_topics(plan, place, cluster)
                 subjects.register(plan, schemas)
-                deployment = Deployment(cluster, old, schemas, place.kafka)
+                deployment = DeployedNetwork(cluster, old, schemas, place.kafka)
                 copied = move(deployment, old, plan, place=place, session=session).copied
         else:  # recreate what has been lost
             make_topics(plan, place, cluster)
             subjects.register(plan, schemas)
-        _print_changes(Coming(old, plan, upgrade.changes), copied, as_json=as_json)
+        _print_changes(NextVersion(old, plan, upgrade.changes), copied, as_json=as_json)
     finally:
         cluster.close()
 
 
-def _print_changes(upgrade: Coming, copied: dict[str, int], *, as_json: bool) -> None:
+def _print_changes(upgrade: NextVersion, copied: dict[str, int], *, as_json: bool) -> None:
     plan = upgrade.plan
     changes = []
     for change in upgrade.changes:
@@ -120,13 +120,13 @@ def spark_session(
 ) -> Iterator[Any]:
     """Open a Spark session for the jobs of a network."""
     from errata.spark_jobs.session import (  # pyspark may be missing
-        by_value,
         check_packages,
         open_session,
+        pickle_by_value,
     )
 
     check_packages()
-    by_value(load(net))
+    pickle_by_value(load(net))
     log = _home(plan, place) / "spark.deploy.log"
     name = f"errata deploy {plan.network}"
     session = open_session(master=master, settings=settings, name=name, log=log)
@@ -137,7 +137,7 @@ def spark_session(
 
 
 def move(
-    deployment: Deployment,
+    deployment: DeployedNetwork,
     old: CompiledPlan,
     new: CompiledPlan,
     *,
@@ -179,7 +179,7 @@ def move(
         )
         bar_task = bar.add_task("")
         for busy in switch.run():
-            bar.update(bar_task, description=switch.now)
+            bar.update(bar_task, description=switch.step)
             if not busy:
                 time.sleep(IDLE_S)
     return switch
@@ -203,7 +203,7 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
     """Return a function that runs jobs on Spark with the checkpoints of `errata spark`."""
 
     def run(boxes: Sequence[str], meanwhile: Callable[[], bool]) -> None:
-        from errata.spark_jobs.run import Options, Sole, run_jobs
+        from errata.spark_jobs.run import DriverLock, Options, run_jobs
 
         assert isinstance(shared.cluster, KafkaCluster)
         old = shared.plan  # jobs of this version would end
@@ -212,7 +212,9 @@ def _jobs(shared: Shared, *, version: int, session: Any, place: Place) -> Jobs:
             shared, plan=plan, view=View(shared.cluster, plan=plan), codecs={}, sinks={}
         )
         folder = _home(plan, place) / f"spark.v{shared.plan.deployment.version}"
-        rights = [Sole(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes]
+        rights = [
+            DriverLock(shared.cluster, plan.network, plan.topology.scope_of(box)) for box in boxes
+        ]
         try:
             for right in rights:  # wait until drivers of the old version have ended
                 right.wait()

@@ -31,7 +31,9 @@ def end(
     """
     with deployed(net) as deployment:
         cluster, plan = deployment.cluster, deployment.plan
-        ends = declare_end(cluster, plan, deployment.known("source", source, plan.topology.sources))
+        ends = declare_end(
+            cluster, plan, deployment.require_known("source", source, plan.topology.sources)
+        )
         view, deadline = View(cluster, plan=plan), monotonic() + _LIMIT_S
         while view.ends.get(source) != ends:  # the end counts once it can be read
             view.poll()

@@ -10,7 +10,7 @@ from rich.console import Console
 from errata.cli.app import JsonOption, NetworkArgument, command, group
 from errata.cli.output import for_people, print_lines, print_table
 from errata.deploy.preview import Preview, preview
-from errata.deploy.versions import coming
+from errata.deploy.versions import plan_next
 from errata.processors.tasks import subjects
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
@@ -135,7 +135,7 @@ def check(net: NetworkArgument, as_json: JsonOption = False) -> None:
     cluster = KafkaCluster(place.kafka)
     try:
         schemas = registry(cluster, place.registry)
-        plan = coming(load(net), cluster, schemas).plan
+        plan = plan_next(load(net), cluster, schemas).plan
         verdicts = subjects.verdicts(plan, schemas)
     finally:
         cluster.close()

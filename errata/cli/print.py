@@ -13,7 +13,7 @@ from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, depl
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.client import rows
 from errata.client.rows import PlainDecoder
-from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import Progress
 from errata.topics import names
 from errata.topics.cluster import TopicPartition, catch_up
@@ -75,7 +75,7 @@ def print_(
                     return
 
 
-def topics_of(deployment: Deployment) -> dict[str, tuple[str, bool]]:
+def topics_of(deployment: DeployedNetwork) -> dict[str, tuple[str, bool]]:
     """Return a network's topics by the user's names, and whether their records need a report."""
     plan, net = deployment.plan, deployment.plan.network
     topics = {arc: (plan.deployment.topic(arc), True) for arc in plan.topology.topics}
@@ -94,7 +94,7 @@ def topics_of(deployment: Deployment) -> dict[str, tuple[str, bool]]:
 
 
 def _read(
-    deployment: Deployment, place: TopicPartition, offset: int
+    deployment: DeployedNetwork, place: TopicPartition, offset: int
 ) -> Iterator[list[dict[str, Any]]]:
     if offset >= deployment.cluster.end(place):
         return

@@ -23,7 +23,7 @@ from errata.settings.place import read_settings
 from errata.spark_jobs.as_of import Auditor, NotAuditableError, Reports
 from errata.spark_jobs.reading import Arcs
 from errata.spark_jobs.reconcile import Audit, Finding
-from errata.spark_jobs.session import by_value, check_packages, open_session
+from errata.spark_jobs.session import check_packages, open_session, pickle_by_value
 
 _STATUS = {"insert": "missing", "delete": "unexpected", "replace": "different"}
 """What is wrong with a tuple, by the operation that would correct it."""
@@ -84,10 +84,10 @@ def reconcile(
             )
         if as_of is not None:  # report a wrong epoch before Spark is started
             for name in wanted:
-                auditor.as_of(name, asked=as_of)
+                auditor.as_of(name, requested=as_of)
         deployment.require_order()
         read = Arcs.of(plan, place.kafka, deployment.registry)
-        by_value(load(net))
+        pickle_by_value(load(net))
         home = place.state / plan.network / plan.deployment.id
         session = open_session(
             master=master,

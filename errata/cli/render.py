@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from errata.cli.app import NetworkArgument, command
-from errata.deploy.versions import coming
+from errata.deploy.versions import plan_next
 from errata.processors.compile.compiler import compile_network
 from errata.processors.compile.registry_fields import resolve
 from errata.processors.declare.declarations import Source
@@ -19,7 +19,7 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
 from errata.render.compose import compose_file
 from errata.render.containers import code_of, labels, roles
-from errata.render.kubernetes import Wanted, manifests, topic_resources
+from errata.render.kubernetes import Parameters, manifests, topic_resources
 from errata.render.yaml import to_yaml
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
@@ -126,7 +126,7 @@ def render(
             label = labels([network.name])[network.name]
             settings_name = settings or f"{label}-settings"
             secrets_name = secrets or f"{label}-secrets"
-            wanted = Wanted(network.name, code, image, settings_name, secrets_name, disk)
+            wanted = Parameters(network.name, code, image, settings_name, secrets_name, disk)
             documents = [*manifests(wanted, processes)]
     header = f"{_MARK} {what} {net}`: change the network or the options, and render it again.\n"
     text = header + "---\n".join(map(to_yaml, documents))
@@ -160,7 +160,7 @@ def _specs(network: Network, counts: Mapping[str, int]) -> list[TopicSpec]:
     place = read_settings()
     cluster = KafkaCluster(place.kafka)
     try:
-        upgrade = coming(network, cluster, registry(cluster, place.registry))
+        upgrade = plan_next(network, cluster, registry(cluster, place.registry))
     finally:
         cluster.close()
     plans = [plan for plan in (upgrade.old, upgrade.plan) if plan is not None]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from errata.cli.app import JsonOption, NetworkArgument, command
 from errata.cli.output import for_people, print_lines, print_table
-from errata.deploy.reset import Remains, give_up, remains
+from errata.deploy.reset import Remains, delete_remains, remains
 from errata.schemas.errors import ErrataError
 from errata.settings.loading import load
 from errata.settings.place import read_settings
@@ -73,7 +73,7 @@ def reset(
             "them first, or give --force if they have ended"
         )
     _confirm(remaining.network, yes)
-    for done in give_up(remaining, place):
+    for done in delete_remains(remaining, place):
         typer.echo(done, err=True)
 
 

@@ -21,10 +21,10 @@ from errata.cli.tail import revision_line
 from errata.client import rows
 from errata.client.sending import Parcel, declared, deliver, source_records
 from errata.client.what_if import Content, consequences, content_of
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import Progress, current
 from errata.processors.ingest.intake import Intake
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.processors.wire.task_id import ScopeId, TaskId
 from errata.run.exit_status import complain
 from errata.schemas import revisions as frames
@@ -186,7 +186,7 @@ def revise(
         raise typer.BadParameter(f"{op!r} needs to be one of {', '.join(frames.OPS)}")
     with deployed(net) as deployment:
         kind = deployment.plan.topology.sources[
-            deployment.known("source", source, deployment.plan.topology.sources)
+            deployment.require_known("source", source, deployment.plan.topology.sources)
         ]
         fields = parse_fields(kind, tuple_, set_ or [])
         identity = parse_identity(kind, fields, key or [])
@@ -218,7 +218,7 @@ def revise(
 class _Reader:
     """Decodes the user's tuple as ingest decodes a record."""
 
-    def __init__(self, deployment: Deployment, source: Source) -> None:
+    def __init__(self, deployment: DeployedNetwork, source: Source) -> None:
         self.source, self.codec = source, deployment.codec(source.arc.name)
         self._intake = Intake(replace(source, envelope="native", format="json"), self.codec)
 
@@ -281,7 +281,7 @@ def _revision(
 
 
 def place_of(
-    deployment: Deployment,
+    deployment: DeployedNetwork,
     source: Source,
     revision: pl.DataFrame,
     last: pl.DataFrame,
@@ -326,7 +326,7 @@ def _show(source: Source, line: dict[str, Any], sent: dict[str, Any], *, people:
 
 
 def _show_consequences(
-    deployment: Deployment,
+    deployment: DeployedNetwork,
     progress: Progress,
     source: Source,
     content: Content,

@@ -10,12 +10,12 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.deploy.deployment import prepare
-from errata.observe.port import Pulse, listening, told
+from errata.observe.port import Pulse, listening, serving
 from errata.observe.samples import Samples
 from errata.run.stopping import Stop
 from errata.run.supervisor import Supervisor, network_commands
 from errata.run.supervisor_port import UpPort, ports_after, shown
-from errata.run.worker import Worker, collect_seldom
+from errata.run.worker import Worker, tune_garbage_collector
 from errata.settings.loading import load
 from errata.settings.place import LISTEN, connect, read_settings
 
@@ -40,10 +40,10 @@ def up(net: NetworkArgument) -> None:
         commands, pulse = network_commands(net, plan), Pulse()
         ports = ports_after(place.listen, commands)
         listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
-        supervisor = Supervisor(commands, own=listen)
+        supervisor = Supervisor(commands, child_environ=listen)
         with listening(place.listen, UpPort(pulse, supervisor, ports).answer), supervisor:
             stop.running, pulse.doing = True, "supervising"
-            pulse.tell((), Samples())
+            pulse.update((), Samples())
             while not stop():
                 pulse.turn()
                 supervisor.poll()
@@ -113,11 +113,11 @@ def sweep(
 def _work(net: str, take_on: Callable[[Worker], None]) -> None:
     with Stop() as stop:
         network, place = load(net), read_settings()
-        with told(place.listen) as pulse:
+        with serving(place.listen) as pulse:
             worker = Worker(network, place, pulse)
             take_on(worker)
             stop.running = True
-            collect_seldom()
+            tune_garbage_collector()
             worker.run(stop)
     raise typer.Exit(stop.status)
 

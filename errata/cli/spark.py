@@ -11,14 +11,14 @@ from errata.cli.app import NetworkArgument, command
 from errata.deploy import rights as needs
 from errata.deploy.deployment import prepare
 from errata.observe import metrics
-from errata.observe.port import told
+from errata.observe.port import serving
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.run.stopping import Stop
 from errata.settings.loading import load
-from errata.settings.logs import about
+from errata.settings.logs import context
 from errata.settings.place import connect, read_settings
-from errata.spark_jobs.session import by_value, check_packages, open_session
+from errata.spark_jobs.session import check_packages, open_session, pickle_by_value
 from errata.topics.registry_server import registry
 
 MasterOption = Annotated[
@@ -76,13 +76,18 @@ def spark(
     """
     settings = spark_settings(conf)
     check_packages()
-    from errata.spark_jobs.run import Options, Sole, check_boxes, run_jobs  # these need PySpark
+    from errata.spark_jobs.run import (  # these need PySpark
+        DriverLock,
+        Options,
+        check_boxes,
+        run_jobs,
+    )
 
     with Stop() as stop, ExitStack() as port:
         network, place = load(net), read_settings()
-        pulse = port.enter_context(told(place.listen))
+        pulse = port.enter_context(serving(place.listen))
         cluster = connect(place)
-        rights: list[Sole] = []
+        rights: list[DriverLock] = []
         session = None
         try:
             plan = prepare(network, place, cluster)
@@ -93,8 +98,10 @@ def spark(
             for name in boxes:
                 cluster.require(needs.of_scope(plan, plan.topology.scope_of(name)))
             # Join before Spark starts: the group notices a dead driver while Java starts.
-            rights = [Sole(cluster, plan.network, plan.topology.scope_of(name)) for name in boxes]
-            by_value(network)
+            rights = [
+                DriverLock(cluster, plan.network, plan.topology.scope_of(name)) for name in boxes
+            ]
+            pickle_by_value(network)
             home = place.state / plan.network / plan.deployment.id
             session = open_session(
                 master=master,
@@ -113,10 +120,10 @@ def spark(
 
             def ended() -> bool:
                 if pulse.turn():
-                    pulse.tell((), metrics.work(shared, names, (), ()))
+                    pulse.update((), metrics.work(shared, names, (), ()))
                 return stop()
 
-            about["network"], pulse.doing = plan.network, f"{', '.join(boxes)} on Spark"
+            context["network"], pulse.doing = plan.network, f"{', '.join(boxes)} on Spark"
             stop.running = True
             run_jobs(
                 shared,

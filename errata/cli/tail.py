@@ -17,7 +17,7 @@ from errata.cli.app import JsonOption, NetworkArgument, arc_names, command, depl
 from errata.cli.output import as_time, cell, for_people, print_lines
 from errata.client import rows
 from errata.client.reading import Tail
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.observe.network_progress import current
 from errata.processors.wire.report import INTERVAL_MS
 from errata.run.stopping import Stop
@@ -71,7 +71,7 @@ def tail(
     changed.
     """
     with Stop() as stop, deployed(net) as deployment:
-        kind = deployment.plan.topology.arcs[deployment.written(arc)]
+        kind = deployment.plan.topology.arcs[deployment.require_topic(arc)]
         over_from = _intact_from(deployment, arc, from_beginning) if complete else None
         progress = current(deployment.cluster, deployment.plan)
         reading = Tail(progress, deployment.codec(arc), from_beginning=from_beginning)
@@ -90,9 +90,9 @@ def tail(
         raise typer.Exit(stop.status)
 
 
-def _intact_from(deployment: Deployment, arc: str, from_beginning: bool) -> int:
+def _intact_from(deployment: DeployedNetwork, arc: str, from_beginning: bool) -> int:
     """Return the epoch since which an arc's topic still has all revisions."""
-    is_compacted, kept_ms = deployment.kept(arc) if from_beginning else (False, 0)
+    is_compacted, kept_ms = deployment.retention(arc) if from_beginning else (False, 0)
     return (time.time_ns() // 1_000_000 - kept_ms) // INTERVAL_MS if is_compacted else 0
 
 

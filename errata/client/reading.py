@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from errata.client import rows
-from errata.deploy.deployment import Deployment, as_it_runs, open_network
+from errata.deploy.deployment import DeployedNetwork, as_it_runs, open_network
 from errata.observe.diagnosis import holder
 from errata.observe.network_progress import Progress
 from errata.processors.arcs.arc_topic import ArcCodec, ArcInput
@@ -91,7 +91,7 @@ def read(
     """
     place = read_settings(overlaid(os.environ, settings or {}))
     with as_it_runs(open_network(arc.network, place)) as deployment:
-        reader = _reader(deployment, deployment.written(arc.name))
+        reader = _reader(deployment, deployment.require_topic(arc.name))
         view = Reports(deployment.cluster, plan=deployment.plan)
         view.catch_up()
         with closing(ArcProgress(reader, view)) as progress:
@@ -111,7 +111,7 @@ class _Reader(ArcReader):
         return self.connection
 
 
-def _reader(deployment: Deployment, arc: str) -> _Reader:
+def _reader(deployment: DeployedNetwork, arc: str) -> _Reader:
     deployment.require_order([arc])
     plan, recorder = deployment.plan, Recorder(deployment.registry)
     recorder.look_up(plan, [arc])
@@ -121,7 +121,7 @@ def _reader(deployment: Deployment, arc: str) -> _Reader:
         plan.placement.partitions[arc],
         deployment.kafka,
         recorder.ids,
-        *deployment.kept(arc),
+        *deployment.retention(arc),
         deployment.cluster,
     )
 
@@ -160,7 +160,7 @@ def _watermark(view: Reports, arc: str, epoch: int) -> int | None:
     own_scope, sources = plan.topology.scope_of(arc), set(plan.topology.sources_of[arc])
     for scope in plan.topology.scopes:
         if scope == own_scope or set(plan.topology.sources_behind(scope)) == sources:
-            watermark_ms = view.watermark_then(scope, epoch)
+            watermark_ms = view.watermark_at(scope, epoch)
             is_known = watermark_ms is not None and NEVER < watermark_ms < FOREVER
             return watermark_ms if is_known else None
     return None

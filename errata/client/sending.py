@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from errata.processors.envelopes.outgoing import Outgoing
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import Fields

@@ -24,7 +24,7 @@ from errata.demo.watch import BARS, DOWNSTREAM, TRADES, UPSTREAM, Correction, Wa
 from errata.deploy.deployment import prepare
 from errata.processors.plan.deployed import declare_end
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.report import FOREVER
 from errata.run.supervisor import Supervisor, network_commands
 from errata.schemas.errors import ErrataError

@@ -58,11 +58,11 @@ def prepare(network: Network, place: Place, cluster: Cluster) -> CompiledPlan:
     """
     schemas = registry(cluster, place.registry)
     plan = place_plan(compile_network(resolve_deployed(network, schemas, cluster)), cluster)
-    found = _settled(cluster, plan.network)
-    if found is None:
-        found = deploy_first(plan, place, cluster, schemas)
-    plan = require_same(plan, found)
-    check_order(plan, found, schemas)
+    deployed = _read_settled(cluster, plan.network)
+    if deployed is None:
+        deployed = deploy_first(plan, place, cluster, schemas)
+    plan = require_same(plan, deployed)
+    check_order(plan, deployed, schemas)
     check_topics(place.kafka, _specs(plan, place, cluster))
     return plan
 
@@ -87,23 +87,23 @@ def make_topics(plan: CompiledPlan, place: Place, cluster: Cluster) -> None:
 
 
 def _specs(plan: CompiledPlan, place: Place, cluster: Cluster) -> list[TopicSpec]:
-    found = [sink.topic for sink in plan.topology.sinks if _partitions(cluster, sink.topic)]
-    return topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=found)
+    existing = [sink.topic for sink in plan.topology.sinks if _partitions(cluster, sink.topic)]
+    return topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=existing)
 
 
-def _settled(cluster: Cluster, network: str) -> Deployed | None:
+def _read_settled(cluster: Cluster, network: str) -> Deployed | None:
     """Return what is deployed; wait while it is being switched to a new version."""
-    found, waits = read_plan(cluster, network), False
-    while found is not None and found.switching_to is not None:
-        if not waits:
+    deployed, is_logged = read_plan(cluster, network), False
+    while deployed is not None and deployed.switching_to is not None:
+        if not is_logged:
             log.warning(
-                "network %r is being moved to version %d: waits for that; if `errata deploy` was "
-                "cut off, run it again", network, found.switching_to,
+                "network %r is being moved to version %d: waiting for that; if `errata deploy` was "
+                "interrupted, run it again", network, deployed.switching_to,
             )  # fmt: skip
-        waits = True
+        is_logged = True
         time.sleep(AWAIT_S)
-        found = read_plan(cluster, network)
-    return found
+        deployed = read_plan(cluster, network)
+    return deployed
 
 
 def place_plan(plan: CompiledPlan, cluster: Cluster) -> CompiledPlan:
@@ -127,10 +127,10 @@ def _source_partitions(cluster: Cluster, plan: CompiledPlan, source: str) -> int
     try:
         return cluster.partitions(plan.topology.sources[source].topic)
     except RefusedError:
-        there = read_plan(cluster, plan.network)
-        if there is None or source not in there.plan.topology.sources:
+        deployed = read_plan(cluster, plan.network)
+        if deployed is None or source not in deployed.plan.topology.sources:
             raise
-        return there.plan.placement.topic_partitions[source]
+        return deployed.plan.placement.topic_partitions[source]
 
 
 def _partitions(cluster: Cluster, topic: str) -> int:
@@ -142,22 +142,22 @@ def _partitions(cluster: Cluster, topic: str) -> int:
 
 
 @dataclass(frozen=True)
-class Deployment:
-    """A network on a cluster.
+class DeployedNetwork:
+    """A network on a cluster, with the plan and the registry of its records.
 
     Args:
         cluster: The cluster that it runs on.
         plan: The plan that it runs.
         registry: The registry with the schemas of its records.
         kafka: librdkafka settings for the cluster.
-        there: What the plan topic holds for it; None if that has not been read.
+        deployed: What the plan topic holds for it; None if that has not been read.
     """
 
     cluster: Cluster
     plan: CompiledPlan
     registry: Registry
     kafka: Settings
-    there: Deployed | None = None
+    deployed: Deployed | None = None
 
     def require_order(self, arcs: Iterable[str] | None = None) -> None:
         """Check that arcs are written with this plan's field order, before they are read with it.
@@ -166,8 +166,8 @@ class Deployment:
             PlanMismatchError: If the arcs are deployed with another order of fields.
             ForeignSchemaError: If the registry does not have their schemas.
         """
-        if self.there is not None:
-            check_order(self.plan, self.there, self.registry, arcs)
+        if self.deployed is not None:
+            check_order(self.plan, self.deployed, self.registry, arcs)
 
     def codec(self, arc: str) -> ArcCodec:
         """Return the codec of an arc's topic; raises the errors of `require_order`."""
@@ -175,7 +175,7 @@ class Deployment:
         plan = self.plan
         return ArcCodec(plan.topology.arcs[arc], plan.deployment.topic(arc), self.registry)
 
-    def written(self, arc: str) -> str:
+    def require_topic(self, arc: str) -> str:
         """Return an arc's name if the arc has a topic.
 
         Raises:
@@ -190,25 +190,27 @@ class Deployment:
                 f"arc {arc!r} stays inside the processes of scope {topology.scope_of(arc)!r} and "
                 f"has no topic; give it keep=, or ask for one of {known}"
             )
-        raise UnknownNameError(f"network {topology.network!r} has no arc {arc!r}: it has {known}")
+        raise UnknownNameError(f"network {topology.network!r} has no arc {arc!r}; it has: {known}")
 
-    def kept(self, arc: str) -> tuple[bool, int]:
+    def retention(self, arc: str) -> tuple[bool, int]:
         """Return whether an arc's topic is compacted, and for how many ms its records are safe."""
         return log_settings(self.kafka, self.plan.deployment.topic(arc))
 
-    def known(self, what: str, name: str, known: Iterable[str]) -> str:
+    def require_known(self, what: str, name: str, known: Iterable[str]) -> str:
         """Return a name if it is among the known ones.
 
         Raises:
             UnknownNameError: If it is not; the message lists the known ones.
         """
         if name not in known:
-            there = ", ".join(known) or "none"
-            raise UnknownNameError(f"network {self.plan.network!r} has no {what} {name!r}: {there}")
+            names = ", ".join(known) or "none"
+            raise UnknownNameError(
+                f"network {self.plan.network!r} has no {what} {name!r}; it has: {names}"
+            )
         return name
 
 
-def open_network(network: Network, place: Place) -> Deployment:
+def open_network(network: Network, place: Place) -> DeployedNetwork:
     """Return a network on a cluster, whether or not it runs there."""
     cluster = KafkaCluster(place.kafka)
     try:
@@ -217,15 +219,15 @@ def open_network(network: Network, place: Place) -> Deployment:
     except BaseException:
         cluster.close()
         raise
-    return Deployment(cluster, plan, schemas, place.kafka)
+    return DeployedNetwork(cluster, plan, schemas, place.kafka)
 
 
 @contextmanager
-def as_it_runs(found: Deployment, *, start: str = "errata up") -> Iterator[Deployment]:
+def as_it_runs(network: DeployedNetwork, *, start: str = "errata up") -> Iterator[DeployedNetwork]:
     """Yield a network with the plan that is deployed, and close its cluster afterwards.
 
     Args:
-        found: The network as it is declared.
+        network: The network as it is declared.
         start: The command that starts it, for the error message.
 
     Raises:
@@ -233,7 +235,7 @@ def as_it_runs(found: Deployment, *, start: str = "errata up") -> Iterator[Deplo
         PlanMismatchError: If another network of that name runs there.
     """
     try:
-        there = require_plan(found.cluster, found.plan.network, remedy=f"run `{start}`")
-        yield replace(found, plan=as_deployed(found.plan, there), there=there)
+        deployed = require_plan(network.cluster, network.plan.network, remedy=f"run `{start}`")
+        yield replace(network, plan=as_deployed(network.plan, deployed), deployed=deployed)
     finally:
-        found.cluster.close()
+        network.cluster.close()

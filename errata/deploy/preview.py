@@ -1,6 +1,6 @@
 """What `errata deploy` would do to a cluster, computed without changing anything.
 
-Deployment uses the same plan (`versions.coming`) and the same lists of topics and schemas.
+Deployment uses the same plan (`versions.plan_next`) and the same lists of topics and schemas.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from errata.deploy.versions import Coming, coming
+from errata.deploy.versions import NextVersion, plan_next
 from errata.processors.declare.declarations import Source
 from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
@@ -29,7 +29,7 @@ class Difference:
     Args:
         topic: The topic.
         key: The setting; ``partitions`` for their number.
-        found: The value it has.
+        found: The value it has; a field of `errata plan --json`.
         wanted: The value it would be created with.
         remedy: What to do, if a law depends on the setting; "" if it may stay.
     """
@@ -91,8 +91,8 @@ class Preview:
     @property
     def does_something(self) -> bool:
         """Whether deploying would create or change anything."""
-        made = [subject for subject, kind in (self.schemas or {}).items() if kind != SAME]
-        return bool(self.create or self.changes or made or self.deployed is None)
+        new_schemas = [name for name, kind in (self.schemas or {}).items() if kind != SAME]
+        return bool(self.create or self.changes or new_schemas or self.deployed is None)
 
     @property
     def moves(self) -> bool:
@@ -101,54 +101,55 @@ class Preview:
 
 
 def preview(network: Network, place: Place, cluster: Cluster, registry: JudgingRegistry) -> Preview:
-    """Return what deploying a network would do; see `look` for a known plan.
+    """Return what deploying a network would do; see `preview_version` for a known plan.
 
     Raises:
         ClusterError: If the cluster or the registry can't be used.
         NetworkError: If the network can't work on any cluster.
     """
-    there = present_topics(place.kafka)
-    users = users_of(network, there)
+    existing = present_topics(place.kafka)
+    users = users_of(network, existing)
     missing = [user.topic for user in users if user.kind == "source" and user.partitions is None]
     if missing:
-        told = f"there is no topic {', '.join(map(repr, missing))} for sources to read; create it"
-        return Preview(network.name, None, None, users, refused=told)
+        names = ", ".join(map(repr, missing))
+        refusal = f"sources read the topics {names}, which do not exist; create them"
+        return Preview(network.name, None, None, users, refused=refusal)
     try:
-        found = coming(network, cluster, registry)
+        planned = plan_next(network, cluster, registry)
     except (PlanMismatchError, CannotRebuildError, NetworkError) as error:
         return Preview(network.name, None, None, users, refused=str(error))
-    return look(found, users, there, place, registry)
+    return preview_version(planned, users, existing, place, registry)
 
 
-def users_of(network: Network, there: Mapping[str, int]) -> list[UserTopic]:
+def users_of(network: Network, existing: Mapping[str, int]) -> list[UserTopic]:
     """Return the users' topics of a network, given the partition counts of all existing topics."""
     sources = [d for d in network.declarations.values() if isinstance(d, Source)]
-    found = [("source", s.topic) for s in sources] + [("sink", s.topic) for s in network.sinks]
-    return [UserTopic(kind, topic, there.get(topic)) for kind, topic in found]
+    topics = [("source", s.topic) for s in sources] + [("sink", s.topic) for s in network.sinks]
+    return [UserTopic(kind, topic, existing.get(topic)) for kind, topic in topics]
 
 
-def look(
-    found: Coming,
+def preview_version(
+    planned: NextVersion,
     users: Sequence[UserTopic],
-    there: Mapping[str, int],
+    existing: Mapping[str, int],
     place: Place,
     registry: JudgingRegistry,
 ) -> Preview:
     """Return what deploying a known plan would do.
 
     Args:
-        found: The plan.
+        planned: The plan.
         users: The users' topics.
-        there: Partition counts by topic, of all topics of the cluster.
+        existing: Partition counts by topic, of all topics of the cluster.
         place: The cluster and settings to deploy with.
         registry: The schema registry.
     """
-    plan = found.plan
-    sunk = [sink.topic for sink in plan.topology.sinks if sink.topic in there]
-    specs = topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=sunk)
-    differ = [*_differences([spec for spec in specs if spec.name in there], there, place)]
+    plan = planned.plan
+    sinks = [sink.topic for sink in plan.topology.sinks if sink.topic in existing]
+    specs = topic_specs(plan, compaction_lag_ms=place.compaction_lag_ms, existing=sinks)
+    differ = [*_differences([spec for spec in specs if spec.name in existing], existing, place)]
     refused = [f"topic {d.topic!r} needs {d.key} {d.wanted}" for d in differ if d.remedy]
-    create = [spec for spec in specs if spec.name not in there]
+    create = [spec for spec in specs if spec.name not in existing]
     require_absent(place.kafka, [spec.name for spec in create])
     verdicts = subjects.verdicts(plan, registry)
     bad = [verdict for verdict in verdicts if verdict.kind == INCOMPATIBLE]
@@ -156,13 +157,13 @@ def look(
         refused.append(str(subjects.IncompatibleSchemaError(plan.network, bad)))
     return Preview(
         plan.network,
-        None if found.old is None else found.old.deployment.version,
+        None if planned.old is None else planned.old.deployment.version,
         plan.deployment.version,
         users,
         create=create,
         differ=differ,
         schemas={verdict.subject: verdict.kind for verdict in verdicts},
-        changes=found.changes,
+        changes=planned.changes,
         scopes=plan.topology.process_scopes,
         sweepers=plan.replayed_points(),
         jobs=[*plan.topology.spark],
@@ -171,15 +172,15 @@ def look(
 
 
 def _differences(
-    specs: Sequence[TopicSpec], there: Mapping[str, int], place: Place
+    specs: Sequence[TopicSpec], existing: Mapping[str, int], place: Place
 ) -> Iterator[Difference]:
     settings = topic_settings(place.kafka, [spec.name for spec in specs])
     for spec in specs:
-        has = settings[spec.name]
-        broken = {f.what: f for f in faults(spec, partitions=there[spec.name], config=has)}
+        actual = settings[spec.name]
+        broken = {f.what: f for f in faults(spec, partitions=existing[spec.name], config=actual)}
         if fault := broken.get("partitions"):
             yield Difference(spec.name, fault.what, fault.actual, fault.need, fault.remedy)
         for key, need in spec.config.items():
-            value, remedy = has.get(key, ""), broken[key].remedy if key in broken else ""
+            value, remedy = actual.get(key, ""), broken[key].remedy if key in broken else ""
             if set(need.split(",")) != set(value.split(",")):
                 yield Difference(spec.name, key, value, need, remedy)

@@ -19,7 +19,7 @@ from errata.processors.declare.faults import NetworkError
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import read_by
 from errata.processors.plan.deployed import Deployed, read_plan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.settings.place import Place
 from errata.topics import names
 from errata.topics.admin import delete_topics, present_topics
@@ -66,34 +66,34 @@ def remains(network: Network, place: Place, cluster: Cluster, *, sinks: bool = F
     Raises:
         ClusterError: If the cluster can't be used.
     """
-    there = present_topics(place.kafka)
+    existing = present_topics(place.kafka)
     plan_topic = names.plan_topic(network.name)
-    found = read_plan(cluster, network.name) if plan_topic in there else None
-    arcs, scopes, sunk, sources = _known(network, found)
+    deployed = read_plan(cluster, network.name) if plan_topic in existing else None
+    arcs, scopes, sink_topics, sources = _known(network, deployed)
     start = re.escape(network.name)
     topic = re.compile(
         rf"{start}\.({names.PROGRESS}|{names.DEAD_LETTERS}|({_any(arcs)})(\.exchange|\.requests)?"
         rf"(\.v\d+)?|({_any(scopes)})\.replay(\.v\d+)?)"
     )
-    own = [t for t in there if topic.fullmatch(t) and t not in sources | sunk]
-    own += [t for t in there if sinks and t in sunk]
+    topics = [t for t in existing if topic.fullmatch(t) and t not in sources | sink_topics]
+    topics += [t for t in existing if sinks and t in sink_topics]
     group = re.compile(rf"{start}\.({_any(scopes)})(\.driver|\.\d+)?")
     members = group_members(place.kafka, prefix=f"{network.name}.")
     groups = {name: count for name, count in members.items() if group.fullmatch(name)}
     running = [f"group {name!r} has {count} members" for name, count in groups.items() if count]
-    if _has_news(cluster, names.progress_topic(network.name), there):
+    if _has_recent_record(cluster, names.progress_topic(network.name), existing):
         running.append(f"a task has reported in the last {SEEN_MS // 1000} s")
     folder = place.state / network.name
     return Remains(
         network.name,
-        [*sorted(own), *([plan_topic] if plan_topic in there else [])],
+        [*sorted(topics), *([plan_topic] if plan_topic in existing else [])],
         sorted(groups),
         folder if folder.is_dir() else None,
         running,
     )
 
 
-def give_up(found: Remains, place: Place) -> Iterator[str]:
+def delete_remains(existing: Remains, place: Place) -> Iterator[str]:
     """Delete what exists of a network, and yield a line for each step; the plan topic goes last.
 
     An interrupted removal can be repeated.
@@ -101,41 +101,43 @@ def give_up(found: Remains, place: Place) -> Iterator[str]:
     Raises:
         ClusterError: If the cluster refuses.
     """
-    delete_groups(place.kafka, found.groups)
-    yield f"{len(found.groups)} consumer groups are deleted"
-    delete_topics(place.kafka, [t for t in found.topics if t != names.plan_topic(found.network)])
-    delete_topics(place.kafka, found.topics)
-    yield f"{len(found.topics)} topics are deleted"
-    if found.folder is not None:
-        shutil.rmtree(found.folder)
-        yield f"{found.folder} is deleted"
+    delete_groups(place.kafka, existing.groups)
+    yield f"{len(existing.groups)} consumer groups are deleted"
+    delete_topics(
+        place.kafka, [t for t in existing.topics if t != names.plan_topic(existing.network)]
+    )
+    delete_topics(place.kafka, existing.topics)
+    yield f"{len(existing.topics)} topics are deleted"
+    if existing.folder is not None:
+        shutil.rmtree(existing.folder)
+        yield f"{existing.folder} is deleted"
 
 
 def _known(
-    network: Network, found: Deployed | None
+    network: Network, deployed: Deployed | None
 ) -> tuple[set[str], set[str], set[str], set[str]]:
     """Return names of arcs and scopes, and topics of sinks and sources, deployed and declared."""
-    descriptions = [found.description] if found is not None else []
+    descriptions = [deployed.description] if deployed is not None else []
     with suppress(NetworkError):  # the declared network may not compile; the deployed one did
         descriptions.append(compile_network(network).describe())
-    arcs, scopes, sunk, sources = set[str](), set[str](), set[str](), set[str]()
+    arcs, scopes, sinks, sources = set[str](), set[str](), set[str](), set[str]()
     for plan in descriptions:
         arcs |= {read_by(name) for name in (*plan["arcs"], *plan["boxes"])}
         scopes |= {*plan["scopes"], *(ingest_scope(source) for source in plan["sources"])}
-        sunk |= {sink["topic"] for sink in plan["sinks"]}
+        sinks |= {sink["topic"] for sink in plan["sinks"]}
         sources |= {source["topic"] for source in plan["sources"].values()}
     declared = network.declarations.values()
-    sources |= {each.topic for each in declared if isinstance(each, Source)}
-    return arcs, scopes, sunk | {sink.topic for sink in network.sinks}, sources
+    sources |= {declaration.topic for declaration in declared if isinstance(declaration, Source)}
+    return arcs, scopes, sinks | {sink.topic for sink in network.sinks}, sources
 
 
 def _any(parts: set[str]) -> str:
     return "|".join(map(re.escape, sorted(parts))) or "(?!)"
 
 
-def _has_news(cluster: Cluster, topic: str, there: dict[str, int]) -> bool:
+def _has_recent_record(cluster: Cluster, topic: str, existing: dict[str, int]) -> bool:
     """Return whether a record was written to a topic in the last `SEEN_MS`."""
-    if topic not in there:
+    if topic not in existing:
         return False
     place, now_ms = TopicPartition(topic, 0), time.time_ns() // 1_000_000
     return cluster.offset_at(place, now_ms - SEEN_MS) < cluster.end(place)

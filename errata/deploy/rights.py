@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (
@@ -34,34 +34,36 @@ SCOPE, SPARK = "scope.", "spark."
 
 def roles(plan: CompiledPlan) -> dict[str, list[Right]]:
     """Return the rights of every role of a network, by role name."""
-    found = {DEPLOYER: of_deployer(plan)}
+    rights = {DEPLOYER: of_deployer(plan)}
     entries = map(ingest_scope, plan.topology.sources)
-    found |= {scope: of_scope(plan, scope) for scope in entries}
-    found |= {
+    rights |= {scope: of_scope(plan, scope) for scope in entries}
+    rights |= {
         f"{SPARK if scope.on_spark else SCOPE}{name}": of_scope(plan, name)
         for name, scope in plan.topology.scopes.items()
     }
-    found |= {str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.replayed_points()}
-    found |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
-    return found | {UNDEPLOYER: of_undeployer(plan)}
+    rights |= {
+        str(ScopeId.of_sweeper(arc)): of_sweeper(plan, arc) for arc in plan.replayed_points()
+    }
+    rights |= {READER: of_reader(plan), OPERATOR: of_operator(plan)}
+    return rights | {UNDEPLOYER: of_undeployer(plan)}
 
 
 def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
     """Return what the tasks of a scope need; also for a source's scope and a scope on Spark."""
-    name, own_id = f"{plan.network}.{scope}", ScopeId.parse(scope)
-    if own_id.is_ingest:
-        source = plan.topology.sources[own_id.name]
+    name, scope_id = f"{plan.network}.{scope}", ScopeId.parse(scope)
+    if scope_id.is_ingest:
+        source = plan.topology.sources[scope_id.name]
         arc = source.arc.name
         reads, written = [source.topic], [exchange_of(arc) if source.rekey else arc]
         asks, sinks = list[str](), plan.topology.sinks_of(arc) if not source.rekey else []
     else:
-        found = plan.topology.scopes[scope]
-        reads, written = [plan.deployment.topic(arc) for arc in found.inputs], list(found.outputs)
-        asks = plan.replayed_points_of(found)
+        boxes = plan.topology.scopes[scope]
+        reads, written = [plan.deployment.topic(arc) for arc in boxes.inputs], list(boxes.outputs)
+        asks = plan.replayed_points_of(boxes)
         sinks = [
-            sink for arc in (*found.boxes, *found.outputs) for sink in plan.topology.sinks_of(arc)
+            sink for arc in (*boxes.boxes, *boxes.outputs) for sink in plan.topology.sinks_of(arc)
         ]
-    own = [plan.deployment.topic(arc) for arc in written]
+    outputs = [plan.deployment.topic(arc) for arc in written]
     # A new attempt reads its own topics: its index is built from them, and tombstones need them.
     kept = [
         arc
@@ -69,9 +71,9 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
         if arc in plan.topology.sources or plan.topology.arcs[arc].is_connection_point
     ]
     reads += map(plan.deployment.topic, kept)
-    writes = [*own, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
+    writes = [*outputs, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
     writes += [plan.deployment.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
-    if not own_id.is_ingest:
+    if not scope_id.is_ingest:
         reads.append(plan.deployment.replies(plan.topology.scopes[scope]))
     return [
         *_common(plan),
@@ -127,25 +129,25 @@ def of_operator(plan: CompiledPlan) -> list[Right]:
 
 def of_deployer(plan: CompiledPlan) -> list[Right]:
     """Return what deploying a network needs, and taking over all its tasks when it is switched."""
-    whole, sinks = f"{plan.network}.", [sink.topic for sink in plan.topology.sinks]
+    prefix, sinks = f"{plan.network}.", [sink.topic for sink in plan.topology.sinks]
     everything = (CREATE, READ, WRITE, DESCRIBE_CONFIGS)
     return [
-        *(Right(operation, TOPIC, whole, True) for operation in everything),
+        *(Right(operation, TOPIC, prefix, True) for operation in everything),
         *(Right(operation, TOPIC, names.SCHEMAS_TOPIC) for operation in everything),
         *(Right(READ, TOPIC, source.topic) for source in plan.topology.sources.values()),
         *(Right(o, TOPIC, topic) for topic in sinks for o in (CREATE, WRITE, DESCRIBE_CONFIGS)),
-        Right(WRITE, TRANSACTIONAL_ID, whole, True),
-        Right(READ, GROUP, whole, True),
+        Right(WRITE, TRANSACTIONAL_ID, prefix, True),
+        Right(READ, GROUP, prefix, True),
     ]
 
 
 def of_undeployer(plan: CompiledPlan) -> list[Right]:
     """Return what removing a network needs; the right to delete includes the right to describe."""
-    whole = f"{plan.network}."
+    prefix = f"{plan.network}."
     return [
         Right(READ, TOPIC, names.plan_topic(plan.network)),
-        Right(DELETE, TOPIC, whole, True),
-        Right(DELETE, GROUP, whole, True),
+        Right(DELETE, TOPIC, prefix, True),
+        Right(DELETE, GROUP, prefix, True),
     ]
 
 

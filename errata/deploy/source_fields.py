@@ -34,44 +34,46 @@ def resolve_deployed(network: Network, registry: Registry, cluster: Cluster) -> 
     """
     if all(box.fields is not None and box.identity is not None for box in _sources(network)):
         return network
-    there = read_plan(cluster, network.name)
-    return resolve(_completed(network, registry, there) if there else network, registry)
+    deployed = read_plan(cluster, network.name)
+    return resolve(_completed(network, registry, deployed) if deployed else network, registry)
 
 
 def before_and_after(
-    network: Network, registry: Registry, found: Deployed
+    network: Network, registry: Registry, deployed: Deployed
 ) -> tuple[Network, Network]:
     """Return a network with its sources' deployed fields, and with all their fields.
 
     Args:
         network: The network as it is declared.
         registry: The registry with the schemas of users and of arcs.
-        found: What is deployed.
+        deployed: What is deployed.
 
     Raises:
         PlanMismatchError: If a source declares a new field that is not optional.
     """
-    plan, after = found.plan, resolve(network, registry)
+    plan, after = deployed.plan, resolve(network, registry)
     old, new = dict(after.declarations), dict(after.declarations)
     for box in _sources(after):
         if box.name not in plan.topology.sources:
             continue
-        there, own = _written(plan, box.name, registry), _typed(box)
-        more = {name: kind for name, kind in own.items() if name not in there}
-        asked = network.declarations[box.name]
-        assert isinstance(asked, Source)
-        if asked.fields is None:
+        current, declared = _written(plan, box.name, registry), _typed(box)
+        more = {name: kind for name, kind in declared.items() if name not in current}
+        declaration = network.declarations[box.name]
+        assert isinstance(declaration, Source)
+        if declaration.fields is None:
             more = {name: replace(kind, optional=True) for name, kind in more.items()}
-            old[box.name], new[box.name] = (replace(box, fields=f) for f in (there, there | more))
+            old[box.name], new[box.name] = (
+                replace(box, fields=f) for f in (current, current | more)
+            )
         elif more:
             _check_optional(box, more)
-            kept = {name: own[name] for name in there if name in own}
+            kept = {name: declared[name] for name in current if name in declared}
             old[box.name] = replace(box, fields=kept)
     return replace(after, declarations=old), replace(after, declarations=new)
 
 
 def check_order(
-    plan: Plan, found: Deployed, registry: Registry, arcs: Iterable[str] | None = None
+    plan: Plan, deployed: Deployed, registry: Registry, arcs: Iterable[str] | None = None
 ) -> None:
     """Check that a plan's arcs have their fields in the order in which they are written.
 
@@ -80,7 +82,7 @@ def check_order(
 
     Args:
         plan: The plan.
-        found: What is deployed.
+        deployed: What is deployed.
         registry: The schema registry.
         arcs: Arcs with a topic; None for all.
 
@@ -88,10 +90,10 @@ def check_order(
         PlanMismatchError: If an arc has another order.
         ForeignSchemaError: If the registry does not have the arcs' schemas.
     """
-    there = found.plan
-    for arc in there.topology.topics if arcs is None else arcs:
-        if not there.topology.arcs[arc].exchange:
-            written = list(there.written(arc, registry)[0].fields)
+    current = deployed.plan
+    for arc in current.topology.topics if arcs is None else arcs:
+        if not current.topology.arcs[arc].exchange:
+            written = list(current.written(arc, registry)[0].fields)
             if written != list(plan.topology.arcs[arc].fields):
                 raise PlanMismatchError(
                     f"arc {arc!r} of network {plan.network!r} is deployed with its fields in "
@@ -99,8 +101,8 @@ def check_order(
                 )
 
 
-def _completed(network: Network, registry: Registry, found: Deployed) -> Network:
-    plan, declarations = found.plan, dict(network.declarations)
+def _completed(network: Network, registry: Registry, deployed: Deployed) -> Network:
+    plan, declarations = deployed.plan, dict(network.declarations)
     for box in _sources(network):
         if box.name in plan.topology.sources:
             fields = _written(plan, box.name, registry) if box.fields is None else box.fields
@@ -129,9 +131,8 @@ def _check_optional(box: Source, more: Mapping[str, FieldType]) -> None:
     for name, kind in more.items():
         if not kind.optional:
             raise PlanMismatchError(
-                f"source {box.name!r} is deployed without field {name!r}, which the tuples that "
-                f"are there have no value for; declare it as '{kind}?', or give the network "
-                "another name"
+                f"source {box.name!r} is deployed without field {name!r}, for which existing "
+                f"tuples have no value; declare it as '{kind}?', or give the network another name"
             )
 
 

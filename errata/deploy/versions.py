@@ -31,7 +31,7 @@ class NotFilledError(ErrataError):
 
 
 @dataclass(frozen=True)
-class Coming:
+class NextVersion:
     """What would be deployed.
 
     Args:
@@ -45,7 +45,7 @@ class Coming:
     changes: list[Change]
 
 
-def coming(network: Network, cluster: Cluster, registry: Registry) -> Coming:
+def plan_next(network: Network, cluster: Cluster, registry: Registry) -> NextVersion:
     """Return what would be deployed, without creating anything.
 
     Raises:
@@ -53,28 +53,28 @@ def coming(network: Network, cluster: Cluster, registry: Registry) -> Coming:
         ClusterError: If the cluster or the registry can't be used.
         PlanMismatchError: If the deployed plan can't be changed to the declared one.
     """
-    there = deployed.read_plan(cluster, network.name)
-    if there is None:
+    current = deployed.read_plan(cluster, network.name)
+    if current is None:
         plan = place_plan(compile_network(resolve(network, registry)), cluster)
-        return Coming(None, plan, [])
-    before, after = before_and_after(network, registry, there)
+        return NextVersion(None, plan, [])
+    before, after = before_and_after(network, registry, current)
     new = place_plan(compile_network(after), cluster)
     if before == after:
-        old = deployed.as_deployed(new, there)
+        old = deployed.as_deployed(new, current)
     else:
-        old = _with_fields(before, there, new, cluster)
-    check_order(old, there, registry)
+        old = _with_fields(before, current, new, cluster)
+    check_order(old, current, registry)
     changes = deployed.changes(old, new) + new_fields(old, new)
-    return Coming(old, next_version(old, new) if changes else old, changes)
+    return NextVersion(old, next_version(old, new) if changes else old, changes)
 
 
 def _with_fields(
-    before: Network, there: Deployed, new: CompiledPlan, cluster: Cluster
+    before: Network, current: Deployed, new: CompiledPlan, cluster: Cluster
 ) -> CompiledPlan:
     """Return the deployed plan of a network whose sources have gained fields since."""
-    part = deployed_part(before, there)
+    part = deployed_part(before, current)
     try:
-        old = deployed.as_deployed(place_plan(compile_network(part), cluster), there)
+        old = deployed.as_deployed(place_plan(compile_network(part), cluster), current)
     except NetworkError as error:
         raise PlanMismatchError(
             f"network {new.network!r} has new fields, and boxes that can't do without them: "
@@ -90,46 +90,48 @@ def _with_fields(
     return old
 
 
-def deployed_part(network: Network, found: Deployed) -> Network:
+def deployed_part(network: Network, current: Deployed) -> Network:
     """Return a network without the boxes that are not deployed.
 
     Args:
         network: A network whose deployed parts are all unchanged (`plan.deployed.added`).
-        found: What is deployed.
+        current: What is deployed.
     """
-    there = {owner_of(name) for name in found.plan.topology.arcs}
-    declarations = {n: box for n, box in network.declarations.items() if n in there}
-    sinks = [sink for sink in network.sinks if sink.arc in there]
+    names = {owner_of(name) for name in current.plan.topology.arcs}
+    declarations = {n: box for n, box in network.declarations.items() if n in names}
+    sinks = [sink for sink in network.sinks if sink.arc in names]
     return replace(network, declarations=declarations, sinks=sinks)
 
 
-def check_asked(plan: CompiledPlan, *, asked: Collection[str], added: Collection[str]) -> None:
-    """Check that the added boxes are those that were asked for, and those that they need.
+def check_requested(
+    plan: CompiledPlan, *, requested: Collection[str], added: Collection[str]
+) -> None:
+    """Check that the added boxes are the requested ones, and those that they need.
 
     Args:
         plan: The network's plan with all boxes.
-        asked: Boxes to fill.
+        requested: Boxes to fill.
         added: Boxes that are not deployed.
 
     Raises:
         NotFilledError: If others were added.
     """
-    needed = {owner_of(arc) for box in asked for arc in _above(plan, box)}
+    needed = {owner_of(arc) for box in requested for arc in _upstream_of(plan, box)}
     others = [box for box in added if box not in needed]
     if others:
-        told = ", ".join(map(repr, others))
+        names = ", ".join(map(repr, others))
         raise NotFilledError(
             f"network {plan.network!r} has other boxes that are not deployed, and that "
-            f"{' and '.join(map(repr, asked))} can do without: {told}; fill them too, as `errata "
-            f"backfill NET {' '.join([*asked, *others])}`, or take them out"
+            f"{' and '.join(map(repr, requested))} can do without: {names}; fill them too: `errata "
+            f"backfill NET {' '.join([*requested, *others])}`, or take them out"
         )
 
 
-def _above(plan: CompiledPlan, box: str) -> Iterator[str]:
+def _upstream_of(plan: CompiledPlan, box: str) -> Iterator[str]:
     """Yield a box and all arcs upstream of it."""
     yield box
     for arc in plan.boxes[box].inputs if box in plan.boxes else ():
-        yield from _above(plan, arc)
+        yield from _upstream_of(plan, arc)
 
 
 def new_arcs(old: CompiledPlan, new: CompiledPlan) -> list[str]:
@@ -186,13 +188,12 @@ def next_version(old: CompiledPlan, new: CompiledPlan) -> CompiledPlan:
 
 def _check_sources(old: CompiledPlan, new: CompiledPlan) -> None:
     for name, source in new.topology.sources.items():
-        was, now = (plan.placement.topic_partitions[name] for plan in (old, new))
-        if was != now and not source.rekey:
+        old_count, new_count = (plan.placement.topic_partitions[name] for plan in (old, new))
+        if old_count != new_count and not source.rekey:
             raise PlanMismatchError(
-                f"topic {source.topic!r} of source {name!r} has {now} "
-                f"partitions, was deployed with {was}: records of one "
-                "identity may come in another partition now; give the source rekey=True under "
-                "another name of the network"
+                f"topic {source.topic!r} of source {name!r} has {new_count} partitions, but was "
+                f"deployed with {old_count}: records of one identity may be in another partition "
+                "now; give the source rekey=True under another name of the network"
             )
         wanted = f"{new.placement.partitions[name]} partitions"
         moved = old.placement.partitions[name] != new.placement.partitions[name]
@@ -200,7 +201,7 @@ def _check_sources(old: CompiledPlan, new: CompiledPlan) -> None:
             moved, wanted = True, "a topic with more fields"
         if moved and not source.arc.is_connection_point:
             raise PlanMismatchError(
-                f"source {name!r} keeps no history, so that nothing of it can be moved to "
+                f"source {name!r} keeps no history, so nothing of it can be moved to "
                 f"{wanted}; give it keep= under another name of the network"
             )
 
@@ -208,19 +209,19 @@ def _check_sources(old: CompiledPlan, new: CompiledPlan) -> None:
 def _check_topics(old: CompiledPlan, new: CompiledPlan) -> None:
     """Check that deployed arcs keep their topics, or stay without one."""
     for arc in old.topology.arcs:
-        was, comes = arc in old.topology.topics, arc in new.topology.topics
+        had_topic, has_topic = arc in old.topology.topics, arc in new.topology.topics
         scope = old.topology.scope_of(arc)
         readers = [box for box in new.boxes if arc in new.boxes[box].inputs]
         more = dict.fromkeys(owner_of(box) for box in readers if box not in old.boxes)
-        told = ", ".join(map(repr, more))
-        if comes and not was:
+        new_readers = ", ".join(map(repr, more))
+        if has_topic and not had_topic:
             raise PlanMismatchError(
                 f"arc {arc!r} stays inside scope {scope!r} as it is deployed, and has "
-                f"no topic from which {told} could read it; give {told} "
+                f"no topic from which {new_readers} could read it; give {new_readers} "
                 f"scope={scope!r} (arcs with keep= have topics from the start)"
             )
-        if was and not comes:
+        if had_topic and not has_topic:
             raise PlanMismatchError(
-                f"arc {arc!r} is deployed with a topic, which it would lose with {told} as its "
-                f"reader inside scope {scope!r}; give {told} another scope="
+                f"arc {arc!r} is deployed with a topic, which it would lose with {new_readers} as "
+                f"its reader inside scope {scope!r}; give {new_readers} another scope="
             )

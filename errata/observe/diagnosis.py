@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, CountKey
@@ -49,10 +49,10 @@ class Hold:
 
 def holder(view: View, task: str) -> str:
     """Return the task that holds a frontier back: the task itself, or one that it waits for."""
-    own = TaskId.parse(task)
-    if (scope := str(own.scope)) in view.plan.topology.scopes:
+    task_id = TaskId.parse(task)
+    if (scope := str(task_id.scope)) in view.plan.topology.scopes:
         frontier = view.frontier(task)
-        for arc, number in view.plan.placement.read_by(scope, own.partition):
+        for arc, number in view.plan.placement.read_by(scope, task_id.partition):
             for writer in view.writers(arc, number):
                 if view.frontier(writer) <= frontier:
                     return holder(view, writer)
@@ -68,8 +68,8 @@ def watermark_holds(view: View) -> Iterator[Hold]:
         lowest, highest = combined(known), max(known, default=NEVER)
         newest = max(view.of(task).done for task in tasks)
         for task, (epoch, watermark) in last.items():
-            stands_ms = (newest - epoch) * INTERVAL_MS
-            if watermark == lowest < highest and (watermark == NEVER or stands_ms > SLOW_MS):
+            unchanged_ms = (newest - epoch) * INTERVAL_MS
+            if watermark == lowest < highest and (watermark == NEVER or unchanged_ms > SLOW_MS):
                 yield Hold(
                     source,
                     task,
@@ -113,19 +113,19 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
         silent: Tasks that hold themselves back, and when each last reported.
         now_ms: The current time.
     """
-    found = [
-        Complaint(task, f"its report is not believed: {invalid.reason}", invalid.time_ms)
+    listed = [
+        Complaint(task, f"its report is invalid: {invalid.reason}", invalid.time_ms)
         for task, invalid in sorted(view.invalid.items())
         if now_ms - invalid.time_ms < NAMED_MS
         or (task in view.ignored and view.validator.knows(task))
     ]
     for task, since_ms in sorted(silent.items()):
         if since_ms is None:
-            found.append(Complaint(task, "it has something to do and has never reported", None))
+            listed.append(Complaint(task, "it has something to do and has never reported", None))
         elif now_ms - since_ms > STALE_MS:
-            told = f"it has something to do and has not reported for {now_ms - since_ms} ms"
-            found.append(Complaint(task, told, since_ms))
-    return found
+            reason = f"it has something to do and has not reported for {now_ms - since_ms} ms"
+            listed.append(Complaint(task, reason, since_ms))
+    return listed
 
 
 def silent_filters(plan: CompiledPlan, counts: Iterable[Mapping[str, int]]) -> list[str]:
@@ -136,10 +136,10 @@ def silent_filters(plan: CompiledPlan, counts: Iterable[Mapping[str, int]]) -> l
         counts: Running totals of each of its tasks.
     """
     total: Counter[CountKey] = Counter()
-    for own in counts:
-        total.update({CountKey.parse(text): count for text, count in own.items()})
+    for task_counts in counts:
+        total.update({CountKey.parse(text): count for text, count in task_counts.items()})
     return [
-        f"filter {name!r} has let none of {judged} revisions pass: {box.filter.text}"
+        f"filter {name!r} has passed none of {judged} revisions: {box.filter.text}"
         for name, box in plan.boxes.items()
         if box.filter is not None
         and (judged := total[CountKey("judged", name)])

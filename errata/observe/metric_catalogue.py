@@ -23,7 +23,7 @@ DISAGREED = Metric(
     _TASK,
     "Records whose original differs from what the arc holds; the arc is the truth.",
 )
-LETTERS = Metric(
+DEAD_LETTERS = Metric(
     "errata_dead_letters_total", COUNTER, (*_TASK, "reason"), "Dead letters, by reason."
 )
 REVISIONS = Metric(
@@ -74,7 +74,7 @@ INPUT_LAG = Metric(
     "errata_input_lag_records",
     GAUGE,
     _TASK,
-    "Records of its input after the position that it reported; marks of transactions count too.",
+    "Records of its input after the position that it reported; transaction markers count too.",
 )
 RESULTS = Metric(
     "errata_results_total",
@@ -122,7 +122,7 @@ REFUSED = Metric(
     "errata_replays_refused_total",
     COUNTER,
     ("network", "arc"),
-    "Replay requests refused since their history is gone: the task that asked is rebuilt.",
+    "Replay requests refused since their history is gone: the requesting task is rebuilt.",
     since_start=True,
 )
 SENT = Metric(
@@ -144,7 +144,7 @@ FULL = Metric(
     "1 while its disk is full and it replies to no request.",
 )
 
-LIES = Metric(
+INVALID_REPORTS = Metric(
     "errata_disbelieved_reports_total",
     COUNTER,
     ("network",),
@@ -156,7 +156,7 @@ REGISTRY_UP = Metric(
     "errata_schema_registry_up",
     GAUGE,
     ("network",),
-    "1 if the schema registry, where one is configured, replied when last asked.",
+    "1 if the schema registry, where one is configured, replied to the last request.",
 )
 REGISTRY_FAILURES = Metric(
     "errata_schema_registry_failures_total",
@@ -167,9 +167,9 @@ REGISTRY_FAILURES = Metric(
 )
 
 TASK_METRICS = (
-    RECORDS, INGESTED, LATE, DISAGREED, LETTERS, REVISIONS, EPOCHS, COMMITS, DOUBTFUL, ATTEMPTS,
-    WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED, FALLBACKS,
-    REBUILDS, LIVE, INDEX_FULL,
+    RECORDS, INGESTED, LATE, DISAGREED, DEAD_LETTERS, REVISIONS, EPOCHS, COMMITS, DOUBTFUL,
+    ATTEMPTS, WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED,
+    FALLBACKS, REBUILDS, LIVE, INDEX_FULL,
 )  # fmt: skip
 SWEEPER_METRICS = (ANSWERED, REFUSED, SENT, COPIED, BYTES, SEGMENTS, FULL)
-SHARED_METRICS = (LIES, REGISTRY_UP, REGISTRY_FAILURES)
+SHARED_METRICS = (INVALID_REPORTS, REGISTRY_UP, REGISTRY_FAILURES)

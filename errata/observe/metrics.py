@@ -46,14 +46,14 @@ def work(
     samples = Samples()
     newest, now_ms = newest_epoch(shared.view), int(time() * 1000)
     for name in names:
-        _counted(samples, shared, name)
-        _told(samples, shared, name, newest, now_ms)
+        _add_counts(samples, shared, name)
+        _add_progress(samples, shared, name, newest, now_ms)
     for task in tasks:
-        _held(samples, task)
-    _metered(samples, shared)
+        _add_state(samples, task)
+    _add_meter(samples, shared)
     for sweeper in sweepers:
-        _copied(samples, sweeper)
-    _heard(samples, shared)
+        _add_copy(samples, sweeper)
+    _add_reports_and_registry(samples, shared)
     return samples
 
 
@@ -61,7 +61,7 @@ def _labels(shared: Shared, task: str) -> tuple[str, str, str]:
     return shared.plan.network, str(TaskId.parse(task).scope), task
 
 
-def _counted(samples: Samples, shared: Shared, task: str) -> None:
+def _add_counts(samples: Samples, shared: Shared, task: str) -> None:
     """Add the counts of a task's reports."""
     counts, labels = shared.view.of(task).counts, _labels(shared, task)
     if TaskId.parse(task).scope.is_ingest:
@@ -73,7 +73,7 @@ def _counted(samples: Samples, shared: Shared, task: str) -> None:
     keys = {CountKey.parse(text): count for text, count in counts.items()}
     for key, count in keys.items():
         if key.reason:
-            samples.add(catalogue.LETTERS, count, *labels, key.reason)
+            samples.add(catalogue.DEAD_LETTERS, count, *labels, key.reason)
     samples.add(catalogue.REBUILDS, counts.get("rebuilt", 0), *labels)
     boxes = dict.fromkeys(key.box for key in keys if key.box)
     for box in boxes:
@@ -83,12 +83,12 @@ def _counted(samples: Samples, shared: Shared, task: str) -> None:
             if (key := CountKey(kind, box)) in keys:
                 samples.add(catalogue.RESULTS, keys[key], *labels, box, kind)
         for metric, several in _BY_BOX:
-            own = [keys[key] for what in several if (key := CountKey(what, box)) in keys]
-            if own:
-                samples.add(metric, sum(own), *labels, box)
+            values = [keys[key] for what in several if (key := CountKey(what, box)) in keys]
+            if values:
+                samples.add(metric, sum(values), *labels, box)
 
 
-def _told(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int) -> None:
+def _add_progress(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int) -> None:
     """Add how far a task has come."""
     view, labels = shared.view, _labels(shared, task)
     report, frontier = view.of(task), view.frontier(task)
@@ -109,7 +109,7 @@ def _told(samples: Samples, shared: Shared, task: str, newest: int, now_ms: int)
         samples.add(catalogue.WATERMARK_LAG, (now_ms - watermark) / 1000, *labels)
 
 
-def _held(samples: Samples, task: Task) -> None:
+def _add_state(samples: Samples, task: Task) -> None:
     """Add what a task holds in memory, and how much input waits for it."""
     labels = _labels(task.shared, task.name)
     samples.add(catalogue.WORKING, int(task.started), *labels)
@@ -118,14 +118,14 @@ def _held(samples: Samples, task: Task) -> None:
     if isinstance(task, IngestTask) and isinstance(task.reader, KafkaReader):
         end = task.reader.known_end(task.place)
         if end is not None:
-            at = task.report.resume.get(task.place, 0)
-            samples.add(catalogue.INPUT_LAG, max(0, end - at), *labels)
+            position = task.report.resume.get(task.place, 0)
+            samples.add(catalogue.INPUT_LAG, max(0, end - position), *labels)
     if isinstance(task, ScopeTask) and task.started:
         for box, live in task.memory.live.items():
             samples.add(catalogue.LIVE, live.height, *labels, box)
 
 
-def _metered(samples: Samples, shared: Shared) -> None:
+def _add_meter(samples: Samples, shared: Shared) -> None:
     """Add what the process has counted."""
     meter, network = shared.meter, shared.plan.network
     for (arc, op), count in tuple(meter.revisions.items()):
@@ -145,7 +145,7 @@ def _metered(samples: Samples, shared: Shared) -> None:
             samples.add(metric, count, network, arc)
 
 
-def _copied(samples: Samples, sweeper: Sweeper) -> None:
+def _add_copy(samples: Samples, sweeper: Sweeper) -> None:
     """Add the metrics of a sweeper's copy."""
     labels = sweeper.shared.plan.network, sweeper.arc.name, str(sweeper.partition)
     files = list(sweeper.folder.glob("segment-*.arrow"))
@@ -156,9 +156,9 @@ def _copied(samples: Samples, sweeper: Sweeper) -> None:
     samples.add(catalogue.FULL, int(bool(sweeper.full)), *labels)
 
 
-def _heard(samples: Samples, shared: Shared) -> None:
+def _add_reports_and_registry(samples: Samples, shared: Shared) -> None:
     """Add invalid reports of other tasks, and the state of the schema registry."""
-    samples.add(catalogue.LIES, shared.view.invalid_count, shared.plan.network)
+    samples.add(catalogue.INVALID_REPORTS, shared.view.invalid_count, shared.plan.network)
     outage = getattr(shared.registry, "outage", None)
     if outage is not None:
         samples.add(catalogue.REGISTRY_UP, int(not outage.last_error), shared.plan.network)

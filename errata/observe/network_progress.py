@@ -118,12 +118,12 @@ class _TimedReader:
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
         """Return the records that have arrived."""
-        found = self._reader.poll(limit=limit, timeout_s=timeout_s)
-        for records in found:
+        polled = self._reader.poll(limit=limit, timeout_s=timeout_s)
+        for records in polled:
             for key, time_ms in zip(records.keys, records.times_ms, strict=True):
                 if key is not None:
                     self._written_ms[key.decode(errors="replace")] = time_ms
-        return found
+        return polled
 
 
 class Progress(View):
@@ -233,32 +233,33 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
 
 
 def _waiting(progress: Progress, task: str) -> int:
-    """Return how many records of a task's input lie behind the position of its report."""
+    """Return how many records of a task's input follow the position in its report."""
     report = progress.of(task)
-    own = TaskId.parse(task)
-    if own.scope.is_ingest:
-        source = progress.plan.topology.sources[own.scope.name]
-        place = TopicPartition(source.topic, own.partition)
+    task_id = TaskId.parse(task)
+    if task_id.scope.is_ingest:
+        source = progress.plan.topology.sources[task_id.scope.name]
+        place = TopicPartition(source.topic, task_id.partition)
         return records_from(progress.cluster, place, report.resume.get(place, 0))
-    return waiting_behind(progress, task) if str(own.scope) in progress.plan.topology.scopes else 0
+    is_of_boxes = str(task_id.scope) in progress.plan.topology.scopes
+    return waiting_behind(progress, task) if is_of_boxes else 0
 
 
 def waiting_behind(view: View, task: str) -> int:
-    """Return how many input records of a scope's task lie behind its position.
+    """Return how many input records of a scope's task follow its position.
 
     Only records covered by reports count; transaction markers among them count too.
     """
-    report, count, own = view.of(task), 0, TaskId.parse(task)
-    for arc in view.plan.topology.scopes[own.scope.name].inputs:
-        place = TopicPartition(view.plan.deployment.topic(arc), own.partition)
-        ends = [view.of(w).ends.get(place) for w in view.writers(arc, own.partition)]
-        fresh = [end[0] for end in ends if end is not None and end[1] > report.done]
-        count += max(0, max(fresh, default=0) - report.resume.get(place, 0))
+    report, count, task_id = view.of(task), 0, TaskId.parse(task)
+    for arc in view.plan.topology.scopes[task_id.scope.name].inputs:
+        place = TopicPartition(view.plan.deployment.topic(arc), task_id.partition)
+        ends = [view.of(w).ends.get(place) for w in view.writers(arc, task_id.partition)]
+        unread_ends = [end[0] for end in ends if end is not None and end[1] > report.done]
+        count += max(0, max(unread_ends, default=0) - report.resume.get(place, 0))
     return count
 
 
 def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
-    """Return how many records lie at and behind an offset.
+    """Return how many records have this offset or a later one.
 
     Up to 1000 records are counted exactly. Beyond that, transaction markers and aborted records
     count too. Records of an open transaction don't count.

@@ -27,13 +27,13 @@ log = logging.getLogger("errata")
 
 STUCK_S = 120.0
 """A step that takes longer is stuck. The longest regular step waits a minute for brokers."""
-LOOK_S = 1.0
+REFRESH_S = 1.0
 """Interval at which a process with a port refreshes its state."""
 _TEXT = "text/plain; charset=utf-8"
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 Address = tuple[str, int]
-Answer = tuple[int, str, str]
+Response = tuple[int, str, str]
 """Status, media type and content."""
 
 
@@ -54,27 +54,27 @@ class Pulse:
         """The current step of the loop."""
         self.turned_s: float | None = None
         """When the loop last turned; None before the first time."""
-        self.waits: Sequence[str] = ("it is starting",)
+        self.wait_reasons: Sequence[str] = ("it is starting",)
         """Why the process is not ready; empty if it is."""
         self.metrics = Samples()
         """Metrics of the process's work."""
-        self._looked_s = float("-inf")
+        self._refreshed_s = float("-inf")
 
     def turn(self) -> bool:
-        """Record that the loop turns; return whether it is time to call `tell`."""
+        """Record that the loop turns; return whether it is time to call `update`."""
         self.turned_s = now = monotonic()
-        if not self.watched or now - self._looked_s < LOOK_S:
+        if not self.watched or now - self._refreshed_s < REFRESH_S:
             return False
-        self._looked_s = now
+        self._refreshed_s = now
         return True
 
-    def tell(self, waits: Sequence[str], metrics: Samples) -> None:
-        """Store what the process waits for and its metrics."""
-        self.waits, self.metrics = waits, metrics
+    def update(self, wait_reasons: Sequence[str], metrics: Samples) -> None:
+        """Store why the process is not ready, and its metrics."""
+        self.wait_reasons, self.metrics = wait_reasons, metrics
 
     def stopping(self) -> None:
         """Record that the process is about to end."""
-        self.doing, self.waits = "stopping", ("it is stopping",)
+        self.doing, self.wait_reasons = "stopping", ("it is stopping",)
 
     @property
     def age_s(self) -> float:
@@ -90,15 +90,21 @@ class Pulse:
 
     def not_ready(self) -> Sequence[str]:
         """Return why the process can't do its work now; empty if it can."""
-        if self.turned_s is not None and self.age_s > 5 * LOOK_S:
-            return (*self.waits, f"its loop has not turned for {self.age_s:.0f} s: {self.doing}")
-        return self.waits
+        if self.turned_s is not None and self.age_s > 5 * REFRESH_S:
+            return (
+                *self.wait_reasons,
+                f"its loop has not turned for {self.age_s:.0f} s: {self.doing}",
+            )
+        return self.wait_reasons
 
 
 BUILD = Metric(
-    "errata_build_info", GAUGE, ("version", "python", "librdkafka"), "1; which software it is."
+    "errata_build_info",
+    GAUGE,
+    ("version", "python", "librdkafka"),
+    "Always 1; its labels are the versions.",
 )
-READY = Metric("errata_ready", GAUGE, (), "1 if `/readyz` says so, else 0.")
+READY = Metric("errata_ready", GAUGE, (), "1 if the process is ready (`/readyz`), else 0.")
 TURN_AGE = Metric(
     "errata_turn_age_seconds", GAUGE, (), "Time since the main loop last turned; far below 1 s."
 )
@@ -131,7 +137,7 @@ def process_metrics(pulse: Pulse) -> Samples:
     return samples
 
 
-def told_of(pulse: Pulse, path: str) -> Answer:
+def respond(pulse: Pulse, path: str) -> Response:
     """Return the response of a process to a request path."""
     if path == "/healthz":
         stuck = pulse.stuck()
@@ -140,23 +146,25 @@ def told_of(pulse: Pulse, path: str) -> Answer:
         return ready(pulse.not_ready())
     if path == "/metrics":
         return metrics_of(pulse, pulse.metrics)
-    return 404, _TEXT, "there are /healthz, /readyz and /metrics\n"
+    return 404, _TEXT, "no such path; the port has /healthz, /readyz and /metrics\n"
 
 
-def metrics_of(pulse: Pulse, work: Samples) -> Answer:
+def metrics_of(pulse: Pulse, work: Samples) -> Response:
     """Return the metrics of a process's work and of the process itself."""
     text = text_of(work, process_metrics(pulse), PROCESS_COLLECTOR)
     return 200, CONTENT_TYPE_PLAIN_0_0_4, text
 
 
-def ready(waits: Sequence[str]) -> Answer:
+def ready(reasons: Sequence[str]) -> Response:
     """Return the `/readyz` response for a list of reasons to wait; empty means ready."""
-    return (503, _TEXT, "".join(f"{why}\n" for why in waits)) if waits else (200, _TEXT, "ready\n")
+    if not reasons:
+        return 200, _TEXT, "ready\n"
+    return 503, _TEXT, "".join(f"{reason}\n" for reason in reasons)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    answer: Callable[[str], Answer]
+    answer: Callable[[str], Response]
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log clients that disconnected at debug level only."""
@@ -168,7 +176,7 @@ class _Server6(_Server):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout: ClassVar[float] = _PATIENCE_S
+    timeout: ClassVar[float] = _TIMEOUT_S
     server: _Server
     server_version, sys_version = "errata", ""
 
@@ -186,7 +194,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def listening(address: Address | None, answer: Callable[[str], Answer]) -> Iterator[Address | None]:
+def listening(
+    address: Address | None, answer: Callable[[str], Response]
+) -> Iterator[Address | None]:
     """Serve HTTP at an address for as long as the block runs.
 
     Args:
@@ -206,9 +216,9 @@ def listening(address: Address | None, answer: Callable[[str], Answer]) -> Itera
     try:
         server = (_Server6 if ":" in host else _Server)((host, port), _Handler)
     except (OSError, OverflowError) as error:
-        told = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or error
         raise PortError(
-            f"http.listen needs an address to listen on, found {host}:{port}: {told}; give "
+            f"http.listen needs an address to listen on, found {host}:{port}: {reason}; give "
             "another, or none"
         ) from error
     server.answer = answer
@@ -229,8 +239,8 @@ def listening(address: Address | None, answer: Callable[[str], Answer]) -> Itera
 
 
 @contextmanager
-def told(address: Address | None) -> Iterator[Pulse]:
+def serving(address: Address | None) -> Iterator[Pulse]:
     """Yield the pulse of a process, served at an address for as long as the block runs."""
     pulse = Pulse(watched=address is not None)
-    with listening(address, lambda path: told_of(pulse, path)):
+    with listening(address, lambda path: respond(pulse, path)):
         yield pulse

@@ -80,8 +80,8 @@ class Samples(Collector):
         # The library accepts a wrong number of label values without an error.
         assert len(labels) == len(metric.labels), (metric, labels)
         if metric not in self._families:
-            made = _FAMILIES[metric.kind](metric.name, metric.about, labels=metric.labels)
-            self._families[metric] = made
+            family = _FAMILIES[metric.kind](metric.name, metric.about, labels=metric.labels)
+            self._families[metric] = family
         return self._families[metric]
 
     def collect(self) -> Iterable[Family]:

@@ -32,9 +32,9 @@ def compose_file(roles: Sequence[Role], *, code: Code, image: str, folder: Path)
     deploy = Role("deploy", ("deploy", code.reference))
     once = {"restart": "no"}
     services = {deploy.name: _service(deploy, code, image, folder) | once}
-    waits = {"deploy": {"condition": "service_completed_successfully"}}
+    dependencies = {"deploy": {"condition": "service_completed_successfully"}}
     for role in roles:
-        services[role.name] = _service(role, code, image, folder) | {"depends_on": waits}
+        services[role.name] = _service(role, code, image, folder) | {"depends_on": dependencies}
     disks: dict[str, Any] = {role.name: {} for role in roles if role.replicas is None}
     return {"services": services} | ({"volumes": disks} if disks else {})
 
@@ -66,5 +66,5 @@ def _service(role: Role, code: Code, image: str, folder: Path) -> dict[str, Any]
 
 def _relative(file: Path, folder: Path) -> str:
     """Return a file's path relative to a folder; the dot in front keeps it from naming a volume."""
-    found = Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
-    return found if found.startswith("..") else f"./{found}"
+    relative = Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix()
+    return relative if relative.startswith("..") else f"./{relative}"

@@ -97,7 +97,7 @@ def labels(names: Iterable[str]) -> dict[str, str]:
     return {
         name: label
         if count[label] == 1 and len(label) <= LONGEST and label[:1].isalpha()
-        else f"{_letters(label)}-{digest(name)}"
+        else f"{_label_prefix(label)}-{digest(name)}"
         for name, label in short.items()
     }
 
@@ -107,7 +107,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _letters(label: str) -> str:
+def _label_prefix(label: str) -> str:
     return (label if label[:1].isalpha() else f"n{label}")[: LONGEST - 9].rstrip("-")
 
 
@@ -140,18 +140,20 @@ def code_of(reference: str) -> Code:
     if file is None:
         return Code(reference)
     folder = file.resolve().parent
-    beside = sorted(
+    imported = sorted(
         {
-            Path(found).name
+            Path(path).name
             for module in list(sys.modules.values())
-            if (found := getattr(module, "__file__", None))
-            and Path(found).resolve().parent == folder
-            and Path(found).resolve() != file.resolve()
+            if (path := getattr(module, "__file__", None))
+            and Path(path).resolve().parent == folder
+            and Path(path).resolve() != file.resolve()
         }
     )
     remedy = "put them in an image made from Errata's, and name the network as module:name"
-    if beside:
-        raise NotOneFileError(f"{file.name} imports {', '.join(beside)} beside it; {remedy}")
+    if imported:
+        raise NotOneFileError(
+            f"{file.name} imports {', '.join(imported)} from its folder; {remedy}"
+        )
     if file.stat().st_size > _LARGEST:
         raise NotOneFileError(f"{file.name} has more than {_LARGEST} bytes; {remedy}")
     return Code(f"{file.name}:{name}" if name else file.name, file)

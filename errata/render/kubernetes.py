@@ -28,7 +28,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Parameters:
     """The parameters of the manifests.
 
     Args:
@@ -58,115 +58,121 @@ class Wanted:
         return labels([name])[name]
 
 
-def manifests(wanted: Wanted, roles: Sequence[Role]) -> Iterator[Object]:
+def manifests(parameters: Parameters, roles: Sequence[Role]) -> Iterator[Object]:
     """Yield the objects in the order of their dependencies."""
-    name = wanted.name
-    if wanted.code.file is not None:
-        data = {wanted.code.file.name: wanted.code.text}
-        yield _object(wanted, "v1", "ConfigMap", wanted.of("network")) | {"data": data}
-    yield _object(wanted, "v1", "Service", name) | {
+    name = parameters.name
+    if parameters.code.file is not None:
+        data = {parameters.code.file.name: parameters.code.text}
+        yield _object(parameters, "v1", "ConfigMap", parameters.of("network")) | {"data": data}
+    yield _object(parameters, "v1", "Service", name) | {
         "spec": {  # names the StatefulSets' Pods, and lets Prometheus scrape all Pods
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "ports": [{"name": "http", "port": PORT}],
-            "selector": _selector(wanted),
+            "selector": _selector(parameters),
         }
     }
     on_spark = any(role.arguments[0] == "spark" for role in roles)
-    yield _job(wanted, _SPARK if on_spark else _UNIT)  # a new version needs the old version's jobs
+    # A new version needs the old version's jobs, and so Spark's memory.
+    yield _job(parameters, _SPARK if on_spark else _UNIT)
     for role in roles:
         if role.replicas is None:
-            yield _stateful_set(wanted, role)
+            yield _stateful_set(parameters, role)
             continue
-        yield _deployment(wanted, role)
+        yield _deployment(parameters, role)
         if role.replicas > 1:
             yield _object(
-                wanted, "policy/v1", "PodDisruptionBudget", wanted.of(role.name), role.name
-            ) | {"spec": {"maxUnavailable": 1, "selector": _match(wanted, role)}}
+                parameters, "policy/v1", "PodDisruptionBudget", parameters.of(role.name), role.name
+            ) | {"spec": {"maxUnavailable": 1, "selector": _match(parameters, role)}}
 
 
 def _object(
-    wanted: Wanted, version: str, kind: str, name: str, component: str | None = None
+    parameters: Parameters, version: str, kind: str, name: str, component: str | None = None
 ) -> Object:
-    found = _labels(wanted, component)
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": found}}
+    labelled = _labels(parameters, component)
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labelled}}
 
 
-def _selector(wanted: Wanted, component: str | None = None) -> dict[str, str]:
-    found = {"app.kubernetes.io/name": "errata", "app.kubernetes.io/instance": wanted.name}
-    return found | ({"app.kubernetes.io/component": component} if component else {})
+def _selector(parameters: Parameters, component: str | None = None) -> dict[str, str]:
+    selector = {"app.kubernetes.io/name": "errata", "app.kubernetes.io/instance": parameters.name}
+    return selector | ({"app.kubernetes.io/component": component} if component else {})
 
 
-def _labels(wanted: Wanted, component: str | None) -> dict[str, str]:
-    return _selector(wanted, component) | {"app.kubernetes.io/managed-by": "errata-render"}
+def _labels(parameters: Parameters, component: str | None) -> dict[str, str]:
+    return _selector(parameters, component) | {"app.kubernetes.io/managed-by": "errata-render"}
 
 
-def _match(wanted: Wanted, role: Role) -> Object:
-    return {"matchLabels": _selector(wanted, role.name)}
+def _match(parameters: Parameters, role: Role) -> Object:
+    return {"matchLabels": _selector(parameters, role.name)}
 
 
-def _deployment(wanted: Wanted, role: Role) -> Object:
+def _deployment(parameters: Parameters, role: Role) -> Object:
     spec = {
         "replicas": role.replicas,
-        "selector": _match(wanted, role),
-        "template": _pod(wanted, role, restart="Always"),
+        "selector": _match(parameters, role),
+        "template": _pod(parameters, role, restart="Always"),
     }
-    name = wanted.of(role.name)
-    return _object(wanted, "apps/v1", "Deployment", name, role.name) | {"spec": spec}
+    name = parameters.of(role.name)
+    return _object(parameters, "apps/v1", "Deployment", name, role.name) | {"spec": spec}
 
 
-def _stateful_set(wanted: Wanted, role: Role) -> Object:
+def _stateful_set(parameters: Parameters, role: Role) -> Object:
     """Return a StatefulSet: one process with its own volume."""
     claim = {
         "metadata": {"name": _STATE["name"]},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": wanted.disk}},
+            "resources": {"requests": {"storage": parameters.disk}},
         },
     }
     spec = {
         "replicas": 1,
-        "serviceName": wanted.name,
-        "selector": _match(wanted, role),
-        "template": _pod(wanted, role, restart="Always", claimed=True),
+        "serviceName": parameters.name,
+        "selector": _match(parameters, role),
+        "template": _pod(parameters, role, restart="Always", has_volume=True),
         "volumeClaimTemplates": [claim],
     }
-    name = wanted.of(role.name)
-    return _object(wanted, "apps/v1", "StatefulSet", name, role.name) | {"spec": spec}
+    name = parameters.of(role.name)
+    return _object(parameters, "apps/v1", "StatefulSet", name, role.name) | {"spec": spec}
 
 
-def _job(wanted: Wanted, resources: Object) -> Object:
+def _job(parameters: Parameters, resources: Object) -> Object:
     """Return the Job that deploys the plan; Jobs can't change, so each image or file has its own.
 
     It is deleted an hour after it succeeded. It fails if repetitions don't help.
     """
-    role = Role("deploy", ("deploy", wanted.code.reference))
-    told = f"{wanted.image} {wanted.code.reference} {_digest(wanted)}"
-    name = f"{wanted.of(role.name)}-{digest(told)}"
-    template = _pod(wanted, role, restart="OnFailure", serves=False)
+    role = Role("deploy", ("deploy", parameters.code.reference))
+    content = f"{parameters.image} {parameters.code.reference} {_digest(parameters)}"
+    name = f"{parameters.of(role.name)}-{digest(content)}"
+    template = _pod(parameters, role, restart="OnFailure", has_port=False)
     template["spec"]["containers"][0]["resources"] = resources
     spec = {"backoffLimit": 6, "ttlSecondsAfterFinished": 3600, "template": template}
-    return _object(wanted, "batch/v1", "Job", name, role.name) | {"spec": spec}
+    return _object(parameters, "batch/v1", "Job", name, role.name) | {"spec": spec}
 
 
 def _pod(
-    wanted: Wanted, role: Role, *, restart: str, claimed: bool = False, serves: bool = True
+    parameters: Parameters,
+    role: Role,
+    *,
+    restart: str,
+    has_volume: bool = False,
+    has_port: bool = True,
 ) -> Object:
-    is_file = wanted.code.file is not None
+    is_file = parameters.code.file is not None
     volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
     mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}, _STATE]
-    if not claimed:  # its content can be read again from the topics
+    if not has_volume:  # its content can be read again from the topics
         volumes.append({"name": _STATE["name"], "emptyDir": {}})
     if is_file:
-        volumes.append({"name": "network", "configMap": {"name": wanted.of("network")}})
+        volumes.append({"name": "network", "configMap": {"name": parameters.of("network")}})
         mounts.append({"name": "network", "mountPath": FOLDER, "readOnly": True})
     container: Object = {
         "name": "errata",
-        "image": wanted.image,
+        "image": parameters.image,
         "args": list(role.arguments),
         "envFrom": [
-            {"configMapRef": {"name": wanted.settings}},
-            {"secretRef": {"name": wanted.secrets, "optional": True}},
+            {"configMapRef": {"name": parameters.settings}},
+            {"secretRef": {"name": parameters.secrets, "optional": True}},
         ],
         "resources": _SPARK if role.arguments[0] == "spark" else _UNIT,
         "securityContext": {
@@ -176,7 +182,7 @@ def _pod(
         },
         "volumeMounts": mounts,
     }
-    if serves:
+    if has_port:
         container |= _served()
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -193,9 +199,9 @@ def _pod(
         "containers": [container],
         "volumes": volumes,
     }
-    metadata: Object = {"labels": _labels(wanted, role.name)}
+    metadata: Object = {"labels": _labels(parameters, role.name)}
     if is_file:  # a changed file restarts the Pods
-        metadata["annotations"] = {"errata/network": _digest(wanted)}
+        metadata["annotations"] = {"errata/network": _digest(parameters)}
     return {"metadata": metadata, "spec": spec}
 
 
@@ -218,8 +224,8 @@ def _served() -> Object:
     }
 
 
-def _digest(wanted: Wanted) -> str:
-    text = "" if wanted.code.file is None else wanted.code.text
+def _digest(parameters: Parameters) -> str:
+    text = "" if parameters.code.file is None else parameters.code.text
     return digest(text)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
-_TAKEN = frozenset(["true", "false", "yes", "no", "on", "off", "null", "y", "n"])
+_RESERVED = frozenset(["true", "false", "yes", "no", "on", "off", "null", "y", "n"])
 """Words that some version of YAML does not read as text, in any case."""
 
 
@@ -40,16 +40,16 @@ class _Readable(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
     def analyze_scalar(self, scalar: str) -> Any:
-        found = super().analyze_scalar(scalar)
+        analysis = super().analyze_scalar(scalar)
         # The library quotes texts with a space before a line break, but blocks can hold them.
-        found.allow_block = all(c.isprintable() or c == "\n" for c in scalar)
-        return found
+        analysis.allow_block = all(c.isprintable() or c == "\n" for c in scalar)
+        return analysis
 
 
 def _text(dumper: _Readable, text: str) -> yaml.ScalarNode:
     """Quote more than the library does: ``1e3`` and ``0o7`` are numbers in YAML 1.2."""
     style = "|" if "\n" in text.lstrip("\n") else '"'
-    if _PLAIN.fullmatch(text) and text.lower() not in _TAKEN:
+    if _PLAIN.fullmatch(text) and text.lower() not in _RESERVED:
         style = ""
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

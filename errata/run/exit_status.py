@@ -28,11 +28,11 @@ from errata.topics.refused import RefusedError
 from errata.topics.secrets import clean
 
 INTERNAL = 70
-NOBODY_READS = 141
+OUTPUT_CLOSED = 141
 DEBUG = "ERRATA_DEBUG"
 
-_CURED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError, NewVersionError)
-_NOT_CURED = (TopicSettingsError, RefusedError)
+_FIXED_BY_RESTART = (ClusterError, DoubtfulCommitError, ReplayRefusedError, NewVersionError)
+_NOT_FIXED = (TopicSettingsError, RefusedError)
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def reported(name: str) -> Iterator[None]:
         raise SystemExit(INTERRUPTED) from error
     except BrokenPipeError as error:
         _drop_output()
-        raise SystemExit(NOBODY_READS) from error
+        raise SystemExit(OUTPUT_CLOSED) from error
     except (ErrataError, OSError) as error:
         _drop_output()
         text = _without_number(error) if isinstance(error, OSError) else str(error)
@@ -83,9 +83,9 @@ def _without_number(error: OSError) -> str:
 
 
 def _status(error: BaseException) -> int:
-    cured = isinstance(error, _CURED_BY_RESTART) and not isinstance(error, _NOT_CURED)
-    cured |= isinstance(error, StoreError) and error.is_full
-    return TEMPORARY if cured and os.environ.get(WATCH_PARENT) else 1
+    is_fixed = isinstance(error, _FIXED_BY_RESTART) and not isinstance(error, _NOT_FIXED)
+    is_fixed |= isinstance(error, StoreError) and error.is_full
+    return TEMPORARY if is_fixed and os.environ.get(WATCH_PARENT) else 1
 
 
 def _drop_output() -> None:

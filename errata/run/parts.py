@@ -13,7 +13,7 @@ from typing import Protocol
 
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.replay_client import ReplayClient, TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
@@ -24,8 +24,8 @@ from errata.topics.groups import Membership
 
 log = logging.getLogger("errata")
 
-Life = Generator[bool, None, None]
-GiveUp = Callable[[Collection[int]], None]
+Steps = Generator[bool, None, None]
+Revoke = Callable[[Collection[int]], None]
 
 
 class NoSuchPartError(ErrataError):
@@ -37,7 +37,7 @@ class Actor(Protocol):
 
     name: str
 
-    def life(self) -> Life:
+    def steps(self) -> Steps:
         """Start an attempt; yields whether there was something to do."""
 
     def close(self) -> None:
@@ -66,11 +66,11 @@ class Parts:
         topology = self.plan.topology
         if scope not in topology.all_scopes:
             known = ", ".join(topology.all_scopes)
-            raise NoSuchPartError(f"no scope {scope!r} in the network: it has {known}")
+            raise NoSuchPartError(f"the network has no scope {scope!r}; it has: {known}")
         if scope not in topology.process_scopes:
             box = topology.scopes[scope].boxes[-1]
             raise NoSuchPartError(
-                f"scope {scope!r} is on Spark: run it by `errata spark --box {box}`"
+                f"scope {scope!r} is on Spark; run it with `errata spark --box {box}`"
             )
         count = self.plan.placement.task_count(ScopeId.parse(scope))
         if any(not 0 <= partition < count for partition in partitions):
@@ -78,13 +78,13 @@ class Parts:
 
     def tasks(self, scope: str, partition: int) -> list[Actor]:
         """Return the actors of one partition of a scope: its task, and sweepers beside it."""
-        own = ScopeId.parse(scope)
-        folder = self.state / str(own.task(partition))
-        if own.is_ingest:
+        scope_id = ScopeId.parse(scope)
+        folder = self.state / str(scope_id.task(partition))
+        if scope_id.is_ingest:
             return [
                 IngestTask(
                     self.shared,
-                    self.plan.topology.sources[own.name],
+                    self.plan.topology.sources[scope_id.name],
                     partition=partition,
                     folder=folder,
                     clock_ms=_now_ms,
@@ -93,18 +93,20 @@ class Parts:
         source = self.plan.topology.owned(scope)
         if source is not None:
             return [OwnerTask(self.shared, source, partition=partition, folder=folder)]
-        found, sweepers = self.plan.topology.scopes[scope], []
+        boxes, sweepers = self.plan.topology.scopes[scope], []
         replays: ReplayClient
         if scope in self.beside:
-            near = self._near(found, partition)
-            sweepers = [sweeper for own in near.values() for sweeper in own.values()]
-            replays = LocalSweepers(near, partition=partition)
+            local = self._local_sweepers(boxes, partition)
+            sweepers = [
+                sweeper for by_partition in local.values() for sweeper in by_partition.values()
+            ]
+            replays = LocalSweepers(local, partition=partition)
         else:
             replays = TopicReplayClient(self.shared, scope=scope, partition=partition)
-        return [ScopeTask(self.shared, found, partition=partition, replays=replays), *sweepers]
+        return [ScopeTask(self.shared, boxes, partition=partition, replays=replays), *sweepers]
 
-    def _near(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
-        """Return a task's own sweepers of all connection points that it asks."""
+    def _local_sweepers(self, scope: Scope, partition: int) -> dict[str, dict[int, Sweeper]]:
+        """Return a task's own sweepers of all connection points that it replays."""
         everywhere = {arc for box in scope.boxes for arc in self.plan.replayed_everywhere(box)}
         folder = f"beside.{ScopeId.of_boxes(scope.name).task(partition)}"
         return {
@@ -118,20 +120,21 @@ class Parts:
         }
 
     def services(self, arcs: Sequence[str] | None) -> list[Actor]:
-        """Return the sweepers of all partitions of connection points; None for all that are asked.
+        """Return the sweepers of all partitions of connection points; None for all that need any.
 
         Raises:
-            NoSuchPartError: If an arc is not a connection point that some box asks.
+            NoSuchPartError: If an arc is not a connection point that some box replays.
         """
-        asked = self.plan.replayed_points()
+        replayed = self.plan.replayed_points()
         for arc in arcs or ():
-            if arc not in asked:
+            if arc not in replayed:
                 raise NoSuchPartError(
-                    f"no box asks a sweeper of {arc!r}: sweepers are needed for {', '.join(asked)}"
+                    f"no box sends replay requests for arc {arc!r}, so it has no sweeper; sweepers "
+                    f"are needed for {', '.join(replayed)}"
                 )
         return [
             Service(self.shared, self._sweeper(arc, partition, "sweep"))
-            for arc in (asked if arcs is None else arcs)
+            for arc in (replayed if arcs is None else arcs)
             for partition in range(self.plan.placement.partitions[arc])
         ]
 
@@ -158,37 +161,37 @@ class Share:
         self,
         scope: str,
         *,
-        join: Callable[[GiveUp], Membership],
+        join: Callable[[Revoke], Membership],
         start: Callable[[int], list[Actor]],
         stop: Callable[[list[Actor]], None],
     ) -> None:
         self.scope, self._start, self._stop = scope, start, stop
         self._running: dict[int, list[Actor]] = {}
-        self._membership = join(self._give_up)
+        self._membership = join(self._revoke)
 
     @property
     def is_member(self) -> bool:
-        """Whether the group has assigned partitions to this process at least once, if only none."""
+        """Whether the group has made an assignment to this process, which may be empty."""
         return self._membership.joined
 
     def follow(self) -> None:
         """Start newly assigned partitions, and stop revoked ones."""
         self._membership.poll()
         for partition in sorted(self._membership.partitions - self._running.keys()):
-            log.info("%s: takes on partition %d", self.scope, partition)
+            log.info("%s: takes partition %d", self.scope, partition)
             self._running[partition] = self._start(partition)
 
-    def _give_up(self, partitions: Collection[int]) -> None:
+    def _revoke(self, partitions: Collection[int]) -> None:
         for partition in partitions:
             if partition in self._running:
                 log.info("%s: gives up partition %d", self.scope, partition)
                 self._stop(self._running.pop(partition))
 
-    def lost(self, actor: Actor) -> bool:
+    def release(self, actor: Actor) -> bool:
         """Stop a partition whose task another process has fenced; return whether it was here."""
-        mine = [p for p, actors in self._running.items() if actor in actors]
-        self._give_up(mine)
-        return bool(mine)
+        partitions = [p for p, actors in self._running.items() if actor in actors]
+        self._revoke(partitions)
+        return bool(partitions)
 
     def close(self) -> None:
         """Leave the group, so that other processes take over at once."""

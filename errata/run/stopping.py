@@ -47,7 +47,7 @@ class Stop:
     def __init__(self) -> None:
         self.requested = self.running = False
         self.status = 0
-        self._before: dict[int, Any] = {}
+        self._handlers_before: dict[int, Any] = {}
         self._ended = threading.Event()
 
     def __call__(self) -> bool:
@@ -63,12 +63,12 @@ class Stop:
     def __enter__(self) -> Self:
         """Install the signal handlers."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._on_signal)
+            self._handlers_before[number] = signal.signal(number, self._on_signal)
         # Python's handlers run between two steps of the main thread; this pipe is written at once.
-        heard, self._told = os.pipe()
-        os.set_blocking(self._told, False)
-        self._told_before = signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
-        watch = threading.Thread(target=self._limit, args=(heard,), name="overdue", daemon=True)
+        read_end, self._wakeup_fd = os.pipe()
+        os.set_blocking(self._wakeup_fd, False)
+        self._wakeup_before = signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
+        watch = threading.Thread(target=self._limit, args=(read_end,), name="overdue", daemon=True)
         watch.start()
         if os.environ.get(WATCH_PARENT):
             threading.Thread(target=_watch, name="watch-parent", daemon=True).start()
@@ -76,22 +76,22 @@ class Stop:
 
     def __exit__(self, *error: object) -> None:
         """Restore the signal handlers."""
-        for number, handler in self._before.items():
+        for number, handler in self._handlers_before.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(self._told_before)
+        signal.set_wakeup_fd(self._wakeup_before)
         self._ended.set()
-        os.close(self._told)
+        os.close(self._wakeup_fd)
 
-    def _limit(self, heard: int) -> None:
+    def _limit(self, read_end: int) -> None:
         """End the process when it takes too long after a signal."""
-        with open(heard, "rb", buffering=0) as signals:
+        with open(read_end, "rb", buffering=0) as signals:
             while numbers := signals.read(64):
                 if {signal.SIGINT, signal.SIGTERM}.isdisjoint(numbers):
                     continue
                 if not self._ended.wait(LIMIT_S):
                     logging.getLogger("errata").error(
-                        "did not end within %g s: what it was at does not come back; it ends now, "
-                        "and what is not committed is done again",
+                        "did not end within %g s of a signal: a call does not return; the process "
+                        "ends now, and the next attempt repeats what is not committed",
                         LIMIT_S,
                     )
                     os._exit(OVERDUE)

@@ -43,8 +43,8 @@ class ProcessFailedError(ErrataError):
 
     def __init__(self, name: str, *, status: int, why: str, last_line: str) -> None:
         self.name, self.status, self.last_line = name, status, last_line
-        told = f": {last_line}" if last_line else ""
-        super().__init__(f"process {name!r} ended with {_ended(status)}, {why}{told}")
+        detail = f": {last_line}" if last_line else ""
+        super().__init__(f"process {name!r} ended with {_ended(status)}, {why}{detail}")
 
 
 class UnknownProcessError(ErrataError):
@@ -66,28 +66,25 @@ def network_commands(
         spark: Options for `errata spark`.
     """
     # -P keeps modules of the working folder from hiding Errata's, unless Errata is in that folder.
-    here = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
-    errata = [sys.executable, *([] if here else ["-P"]), "-m", "errata"]
-    scopes = {name: plan.topology.scopes.get(name) for name in plan.topology.process_scopes}
-    requests = {
-        name: plan.replayed_points_of(scope) for name, scope in scopes.items() if scope is not None
+    in_working_folder = Path(__file__).resolve().parents[1] == Path.cwd().resolve()
+    errata = [sys.executable, *([] if in_working_folder else ["-P"]), "-m", "errata"]
+    replayed = {name: plan.replayed_points_of(s) for name, s in plan.topology.scopes.items()}
+    readers = Counter(arc for arcs in replayed.values() for arc in arcs)
+    sweeping = {
+        name
+        for name in plan.topology.process_scopes
+        if (arcs := replayed.get(name)) and all(readers[arc] == 1 for arc in arcs)
     }
-    askers = Counter(
-        arc for scope in plan.topology.scopes.values() for arc in plan.replayed_points_of(scope)
-    )
-    beside = {
-        name for name, arcs in requests.items() if arcs and all(askers[arc] == 1 for arc in arcs)
-    }
-    apart = set(plan.replayed_points()) - {arc for name in beside for arc in requests[name]}
+    shared_arcs = set(plan.replayed_points()) - {arc for name in sweeping for arc in replayed[name]}
     commands: dict[str, list[str]] = {}
     for process in processes(plan):  # jobs come after scopes
         command = [*errata, *process.arguments(reference)]
         if process.work is Work.SCOPE:
-            commands[process.id] = [*command, *(["--sweep-beside"] * (process.name in beside))]
+            commands[process.id] = [*command, *(["--sweep-beside"] * (process.name in sweeping))]
         elif process.work is Work.JOBS:
             commands[_unused("spark", commands)] = [*command, *spark]
-    if apart:
-        options = [option for arc in sorted(apart) for option in ("--arc", arc)]
+    if shared_arcs:
+        options = [option for arc in sorted(shared_arcs) for option in ("--arc", arc)]
         commands[_unused("sweepers", commands)] = [*errata, "sweep", reference, *options]
     return commands
 
@@ -97,7 +94,7 @@ def _unused(name: str, names: Collection[str]) -> str:
     return f".{name}" if name in names else name
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """Write one line to standard error with a single write."""
     if logs.is_json():
         logging.getLogger("errata.up").warning(line)
@@ -106,7 +103,7 @@ def tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def pass_on(process: str, line: str, say: Callable[[str], None]) -> str:
+def forward_line(process: str, line: str, say: Callable[[str], None]) -> str:
     """Forward a line of a process with its name; return the message in it.
 
     Args:
@@ -114,16 +111,16 @@ def pass_on(process: str, line: str, say: Callable[[str], None]) -> str:
         line: The line; a line of JSON stays JSON if this process logs JSON.
         say: Writes other lines.
     """
-    told = logs.read_line(line) if logs.is_json() else None
-    if told is None:
+    record = logs.read_line(line) if logs.is_json() else None
+    if record is None:
         say(f"{process}: {line}")
         return line
-    sys.stderr.write(json.dumps({**told, "process": process}) + "\n")
+    sys.stderr.write(json.dumps({**record, "process": process}) + "\n")
     sys.stderr.flush()
-    return str(told["message"])
+    return str(record["message"])
 
 
-SIDE_BY_SIDE = {"POLARS_MAX_THREADS": "1"}
+CHILD_ENVIRON = {"POLARS_MAX_THREADS": "1"}
 """Variables of the child processes, unless the user sets them.
 
 More threads in each process cost more processor time than they save.
@@ -156,7 +153,7 @@ class Supervisor:
     Args:
         commands: Command line by name, in the order of starting.
         environ: Environment of the children; this process's when not given.
-        own: Additional variables of a child, by its name.
+        child_environ: Additional variables of a child, by its name.
         say: Writes lines about the children, and their lines.
         clock_s: The clock that times restarts.
 
@@ -173,14 +170,14 @@ class Supervisor:
         commands: Mapping[str, Sequence[str]],
         *,
         environ: Mapping[str, str] | None = None,
-        own: Mapping[str, Mapping[str, str]] | None = None,
-        say: Callable[[str], None] = tell,
+        child_environ: Mapping[str, Mapping[str, str]] | None = None,
+        say: Callable[[str], None] = print_line,
         clock_s: Callable[[], float] = monotonic,
     ) -> None:
         self._children = {name: _Child(name, command) for name, command in commands.items()}
-        given = os.environ if environ is None else environ
-        self._environ = {**SIDE_BY_SIDE, **given, WATCH_PARENT: "1"}
-        self._own, self._say, self._clock_s = own or {}, say, clock_s
+        variables = os.environ if environ is None else environ
+        self._environ = {**CHILD_ENVIRON, **variables, WATCH_PARENT: "1"}
+        self._child_environ, self._say, self._clock_s = child_environ or {}, say, clock_s
 
     @property
     def pids(self) -> dict[str, int]:
@@ -209,7 +206,7 @@ class Supervisor:
                 if child.due_s is not None and self._clock_s() >= child.due_s:
                     self._start(child)
             elif child.process.poll() is not None:
-                self._bury(child)
+                self._handle_end(child)
 
     def kill(self, name: str) -> bool:
         """Kill a process with SIGKILL, as a crash would; `poll` restarts it at once.
@@ -271,7 +268,7 @@ class Supervisor:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**self._environ, **self._own.get(child.name, {})},
+            env={**self._environ, **self._child_environ.get(child.name, {})},
             start_new_session=True,  # the parent handles Ctrl-C
         )
         child.started_s = self._clock_s()
@@ -287,7 +284,7 @@ class Supervisor:
         for raw in child.process.stdout:
             line = raw.decode(errors="replace").rstrip().removeprefix("errata: ")
             if line:
-                child.last_line = pass_on(child.name, line, self._say)
+                child.last_line = forward_line(child.name, line, self._say)
 
     def _clear(self, child: _Child) -> int:
         """Release the pipes of a dead process; return its exit status."""
@@ -302,14 +299,14 @@ class Supervisor:
             process.stdout.close()
         return int(process.returncode)
 
-    def _bury(self, child: _Child) -> None:
-        lived_s = self._clock_s() - child.started_s
+    def _handle_end(self, child: _Child) -> None:
+        uptime_s = self._clock_s() - child.started_s
         status = self._clear(child)
         killed, child.killed = child.killed, False
-        child.quick = 0 if killed or lived_s >= QUICK_S else child.quick + 1
+        child.quick = 0 if killed or uptime_s >= QUICK_S else child.quick + 1
         why = ""
         if status in FINAL:
-            why = "which a restart does not cure"
+            why = "which a restart does not fix"
         elif child.quick >= MOST_QUICK:
             why = f"the {MOST_QUICK}th time within {QUICK_S:g} s of its start"
         if why:
@@ -318,7 +315,7 @@ class Supervisor:
             raise ProcessFailedError(child.name, status=status, why=why, last_line=last_line)
         wait_s = min(BACKOFF_S * 2**child.quick, LONGEST_BACKOFF_S) if child.quick else 0.0
         child.due_s = self._clock_s() + wait_s
-        self._say(f"{child.name} ended with {_ended(status)}; it is started again")
+        self._say(f"{child.name} ended with {_ended(status)}; restarting it")
 
 
 def _ended(status: int) -> str:

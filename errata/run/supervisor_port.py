@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
-from errata.observe.port import Address, Answer, PortError, Pulse, metrics_of, ready, told_of
+from errata.observe.port import Address, PortError, Pulse, Response, metrics_of, ready, respond
 from errata.observe.samples import COUNTER, GAUGE, Metric, Samples
 from errata.run.supervisor import Supervisor
 
@@ -17,12 +17,12 @@ RESTARTS = Metric(
     "errata_process_restarts_total",
     COUNTER,
     ("process",),
-    "How often it was started again.",
+    "How often it was restarted.",
     since_start=True,
 )
 UP_METRICS = (RUNNING, RESTARTS)
 
-_ASK_S = 1.0
+_REQUEST_TIMEOUT_S = 1.0
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -37,7 +37,7 @@ def ports_after(first: Address | None, names: Collection[str]) -> dict[str, Addr
     host, port = first
     if port + len(names) > 65_535:
         raise PortError(
-            f"http.listen needs {len(names)} ports after {port}, one a process; give a lower one"
+            f"http.listen needs {len(names)} ports after {port}, one a process; give a lower port"
         )
     numbers = range(port + 1, port + 1 + len(names)) if port else _free(host, len(names))
     return {name: (host, number) for name, number in zip(names, numbers, strict=True)}
@@ -45,14 +45,14 @@ def ports_after(first: Address | None, names: Collection[str]) -> dict[str, Addr
 
 def _free(host: str, count: int) -> list[int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    held = [socket.socket(family) for _ in range(count)]
+    sockets = [socket.socket(family) for _ in range(count)]
     try:
-        for each in held:
-            each.bind((host, 0))
-        return [each.getsockname()[1] for each in held]
+        for one in sockets:
+            one.bind((host, 0))
+        return [one.getsockname()[1] for one in sockets]
     finally:
-        for each in held:
-            each.close()
+        for one in sockets:
+            one.close()
 
 
 def shown(address: Address) -> str:
@@ -73,13 +73,13 @@ class UpPort:
     def __init__(self, pulse: Pulse, supervisor: Supervisor, ports: Mapping[str, Address]) -> None:
         self.pulse, self.supervisor, self.ports = pulse, supervisor, ports
 
-    def answer(self, path: str) -> Answer:
+    def answer(self, path: str) -> Response:
         """Return the response for a path; the supervisor is ready when all of its processes are."""
         if path == "/readyz":
-            return ready([*self.pulse.not_ready(), *self._waits()])
+            return ready([*self.pulse.not_ready(), *self._wait_reasons()])
         if path == "/metrics":
             return metrics_of(self.pulse, self._metrics())
-        return told_of(self.pulse, path)
+        return respond(self.pulse, path)
 
     def _metrics(self) -> Samples:
         samples, running = Samples(), self.supervisor.pids
@@ -88,26 +88,26 @@ class UpPort:
             samples.add(RESTARTS, count, name)
         return samples
 
-    def _waits(self) -> Iterator[str]:
+    def _wait_reasons(self) -> Iterator[str]:
         running = self.supervisor.pids
         with ThreadPoolExecutor(max_workers=8) as pool:
-            told = pool.map(_asked, self.ports.values())
-            for name, lines in zip(self.ports, list(told), strict=True):
+            responses = pool.map(_wait_reasons_of, self.ports.values())
+            for name, lines in zip(self.ports, list(responses), strict=True):
                 if name not in running:
                     yield f"{name}: does not run"
                 else:
                     yield from (f"{name}: {line}" for line in lines)
 
 
-def _asked(address: Address) -> list[str]:
+def _wait_reasons_of(address: Address) -> list[str]:
     """Return why a process is not ready; empty if it is."""
     host, port = address
     url = f"http://{shown((_EVERYWHERE.get(host, host), port))}/readyz"
     try:
-        with build_opener(ProxyHandler({})).open(url, timeout=_ASK_S):
+        with build_opener(ProxyHandler({})).open(url, timeout=_REQUEST_TIMEOUT_S):
             return []
     except HTTPError as error:
         with error:
             return error.read().decode(errors="replace").splitlines()
     except OSError:
-        return ["does not answer yet"]
+        return ["does not respond yet"]

@@ -34,7 +34,7 @@ from errata.run.parts import Actor
 from errata.schemas import revisions as frames
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition, Transactions
 
-MOST_LIVES = 10
+MOST_ATTEMPTS = 10
 """How often the switch is begun at most, if processes of the old version are slow to end."""
 
 log = logging.getLogger("errata")
@@ -59,7 +59,7 @@ class Switch:
         fill: Writes the content of new arcs; only needed if there are any.
         copied: Result: how many tuples of each arc were copied.
         filled: Result: how many tuples were written to each new arc.
-        now: The current step.
+        step: The current step, as a phrase for the log: "moves prices.0".
     """
 
     old: Shared
@@ -69,22 +69,22 @@ class Switch:
     fill: Fill | None = None
     copied: dict[str, int] = field(default_factory=dict)
     filled: dict[str, int] = field(default_factory=dict)
-    now: str = ""
+    step: str = ""
     _read: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def run(self) -> Iterator[bool]:
         """Run the switch; repeat it from the start if other processes were slow to end."""
-        for lives in count(1):
+        for attempt in count(1):
             try:
-                yield from self.life()
+                yield from self.run_once()
             except (FencedError, DoubtfulCommitError) as error:
-                if lives == MOST_LIVES:
+                if attempt == MOST_ATTEMPTS:
                     raise
-                log.warning("%s; the switch is begun again", error)
+                log.warning("%s; starting the switch again", error)
             else:
                 return
 
-    def life(self) -> Generator[bool, None, None]:
+    def run_once(self) -> Generator[bool, None, None]:
         """Run the switch once; yields whether there was something to do.
 
         Raises:
@@ -92,17 +92,17 @@ class Switch:
             DoubtfulCommitError: If the outcome of a commit is not known: run it again.
         """
         announce(self.old.cluster, self.new.plan)
-        self.now = "reads the reports"
+        self.step = "reads the reports"
         yield from self._read_reports()
         if not any(map(self._is_moved, self._tasks(self.new.plan))):
-            self.now = "stops what comes in"
-            yield from self._stop_entry()
-            self.now = "processes what has come in"
+            self.step = "stops ingest"
+            yield from self._stop_ingest()
+            self.step = "processes the remaining input"
             yield from self._drain()
         for scope in self.new.plan.topology.all_scopes:
             yield from self._move(scope)
             self._read.clear()
-        self.now = "ends tasks that are no more"
+        self.step = "ends tasks that the new version does not have"
         yield from self._end_others()
         write_plan(self.old.cluster, self.new.plan, first_epoch=self._last_epoch() + 1)
 
@@ -148,26 +148,26 @@ class Switch:
 
     # ---------------------------------------------------------------- end the old version
 
-    def _stop_entry(self) -> Iterator[bool]:
+    def _stop_ingest(self) -> Iterator[bool]:
         """Take over all ingest tasks, then raise all their reports to the largest epoch."""
-        taken: list[Takeover] = []
+        takeovers: list[Takeover] = []
         plan = self.old.plan
         try:
             for task in plan.placement.ingest_tasks():
                 source = TaskId.parse(task).scope.name
                 outputs = () if plan.topology.sources[source].rekey else (source,)
-                taken.append(self._take_over(self.old, task, outputs=outputs))
-                yield from taken[-1].claim()
-            for one in taken:
-                yield from one.raise_to(self._last_epoch())
+                takeovers.append(self._take_over(self.old, task, outputs=outputs))
+                yield from takeovers[-1].claim()
+            for takeover in takeovers:
+                yield from takeover.raise_to(self._last_epoch())
         finally:
-            for one in taken:
-                one.close()
+            for takeover in takeovers:
+                takeover.close()
 
     def _drain(self) -> Iterator[bool]:
         """Run the scopes of the old version until they have processed everything."""
         actors, view = self.parts(), self.old.view
-        lives = [actor.life() for actor in actors]
+        running = [actor.steps() for actor in actors]
         scopes = [
             task
             for scope in self.old.plan.topology.scopes
@@ -175,7 +175,7 @@ class Switch:
         ]
 
         def meanwhile() -> bool:
-            while any([next(life) for life in lives]):
+            while any([next(steps) for steps in running]):
                 pass
             return False
 
@@ -185,50 +185,50 @@ class Switch:
                 if due and self.jobs is not None:
                     self.jobs(due, meanwhile)
                 view.poll()
-                yield any([next(life) for life in lives])
+                yield any([next(steps) for steps in running])
         finally:
-            for life in lives:
-                life.close()
+            for steps in running:
+                steps.close()
             for actor in actors:
                 actor.close()
 
     def _due(self) -> list[str]:
         """Return the aggregates on Spark that are behind although their input is complete."""
         plan, view, last = self.old.plan, self.old.view, self._last_epoch()
-        found = []
+        boxes = []
         for box in plan.topology.spark:
             scope = plan.topology.scopes[plan.topology.scope_of(box)]
             behind = min(map(view.frontier, plan.placement.tasks(scope.name))) < last
             inputs = [(a, p) for a in scope.inputs for p in range(plan.placement.partitions[a])]
             if behind and all(view.complete(*place)[0] >= last for place in inputs):
-                found.append(box)
-        return found
+                boxes.append(box)
+        return boxes
 
     # ---------------------------------------------------------------- begin the new version
 
     def _move(self, scope: str) -> Iterator[bool]:
         """Write the copies and first reports of the tasks of a scope of the new version."""
-        taken: list[Takeover] = []
+        takeovers: list[Takeover] = []
         shared = self._of_job(scope)
         try:
             for task in self.new.plan.placement.tasks(scope):
-                self.now = f"moves {task}"
+                self.step = f"moves {task}"
                 if not self._is_moved(task):
-                    taken.append(self._take_over(self.new, task, transactions=shared))
-                    yield from taken[-1].claim()
-            ends = self._fill(scope, taken)
-            for one in taken:
-                self.now = f"moves {one.name}"
+                    takeovers.append(self._take_over(self.new, task, transactions=shared))
+                    yield from takeovers[-1].claim()
+            ends = self._fill(scope, takeovers)
+            for takeover in takeovers:
+                self.step = f"moves {takeover.name}"
                 copies: dict[str, pl.DataFrame] = {}
                 for arc in self._moved_by(scope):
-                    copies[arc] = yield from self._copies(arc, one.name)
-                report = self._firsts().report(one.name, filled=ends)
-                yield from one.move(copies, report, to=self.new.plan.fingerprint)
+                    copies[arc] = yield from self._copies(arc, takeover.name)
+                report = self._firsts().report(takeover.name, filled=ends)
+                yield from takeover.move(copies, report, to=self.new.plan.fingerprint)
         finally:
             if shared is not None:
                 shared.close()
-            for one in taken:
-                one.close()
+            for takeover in takeovers:
+                takeover.close()
 
     def _of_job(self, scope: str) -> Transactions | None:
         """Return the transactions for the reports of a job on Spark; its driver writes them."""
@@ -237,32 +237,32 @@ class Switch:
             return None
         return self.new.cluster.transactions(f"{plan.network}.{scope}.spark")
 
-    def _fill(self, scope: str, taken: list[Takeover]) -> dict[TopicPartition, tuple[int, int]]:
+    def _fill(self, scope: str, takeovers: list[Takeover]) -> dict[TopicPartition, tuple[int, int]]:
         """Write the new arcs of a scope on behalf of its tasks; return their end positions."""
         plan, last = self.new.plan, self._last_epoch()
         ends = dict[TopicPartition, tuple[int, int]]()
-        attempts = {one.partition: one.report.attempt for one in taken}
+        attempts = {takeover.partition: takeover.report.attempt for takeover in takeovers}
         wms = {box: self._firsts().watermark(plan.topology.scope_of(box)) for box in plan.choices}
         for arc in new_arcs(self.old.plan, plan) if attempts and last >= 0 else ():
             if plan.topology.scope_of(arc) == scope:
                 assert self.fill is not None, f"{arc} is new"
-                self.now = f"fills {arc}"
-                found = self.fill(NewArc(arc, last, attempts, wms))
-                self.filled[arc] = max(found.tuples, self.filled.get(arc, 0))  # of all attempts
+                self.step = f"fills {arc}"
+                result = self.fill(NewArc(arc, last, attempts, wms))
+                self.filled[arc] = max(result.tuples, self.filled.get(arc, 0))  # of all attempts
                 ends |= {
                     TopicPartition(plan.deployment.topic(arc), p): (end, last)
-                    for p, end in found.ends.items()
+                    for p, end in result.ends.items()
                 }
         return ends
 
     def _end_others(self) -> Iterator[bool]:
         """Make sure that tasks which the new version does not have never run again."""
         for task in sorted({*self._tasks(self.old.plan)} - {*self._tasks(self.new.plan)}):
-            taken = self._take_over(self.old, task)
+            takeover = self._take_over(self.old, task)
             try:
-                yield from taken.claim()
+                yield from takeover.claim()
             finally:
-                taken.close()
+                takeover.close()
 
     def _firsts(self) -> FirstReports:
         return FirstReports(self.old.view, self.new.view, self._last_epoch())
@@ -280,23 +280,23 @@ class Switch:
     def _copies(self, arc: str, task: str) -> Generator[bool, None, pl.DataFrame]:
         """Return an insert for each tuple of an arc that a task owns, with its new `partition`."""
         if arc not in self._read:
-            found = yield from contents(
+            tuples = yield from contents(
                 self.old, arc, fields=self.new.plan.topology.arcs[arc].fields
             )
-            self.copied[arc] = found.height
-            self._read[arc] = self._owned(arc, found)
+            self.copied[arc] = tuples.height
+            self._read[arc] = self._owned(arc, tuples)
         return self._read[arc].filter(pl.col("task") == task)
 
-    def _owned(self, arc: str, found: pl.DataFrame) -> pl.DataFrame:
+    def _owned(self, arc: str, tuples: pl.DataFrame) -> pl.DataFrame:
         """Add to tuples their new `partition`, and the `task` that writes them in the new version.
 
         Tuples of a source belong to its ingest task, or to the owner of their identity; all others
         belong to the task of their partition.
         """
         plan, kind = self.new.plan, self.new.plan.topology.arcs[arc]
-        after = frames.side(found, frames.AFTER, list(kind.fields))
+        after = frames.side(tuples, frames.AFTER, list(kind.fields))
         places = Spread(kind, plan.placement.partitions[arc]).places(after)
-        found = found.with_columns(places.alias("partition"))
+        tuples = tuples.with_columns(places.alias("partition"))
         scope = plan.topology.scope_of(arc)
         if arc not in plan.topology.sources:
             owner = places
@@ -304,9 +304,9 @@ class Switch:
             keys = key_encoder(kind).encode(after.select(kind.identity))
             owner = owners(pl.DataFrame({KEY: keys}), len(plan.placement.tasks(scope)))
         else:
-            return found
+            return tuples
         tasks = pl.Series("task", plan.placement.tasks(scope))
-        return found.with_columns(tasks.gather(owner))
+        return tuples.with_columns(tasks.gather(owner))
 
 
 @dataclass(frozen=True)
@@ -331,31 +331,32 @@ class FirstReports:
             filled: End positions of what is rewritten on behalf of its scope.
         """
         plan = self.new.plan
-        own_id = TaskId.parse(task)
-        scope, partition = str(own_id.scope), own_id.partition
-        was = self.old.of(task)
-        ended = [
+        task_id = TaskId.parse(task)
+        scope, partition = str(task_id.scope), task_id.partition
+        before = self.old.of(task)
+        ended_tasks = [
             self.old.of(peer)
             for peer in self._peers(scope)
             if peer not in plan.placement.tasks(scope)
         ]
-        counts = dict(was.counts)
-        for report in ended if partition == 0 else ():
+        counts = dict(before.counts)
+        for report in ended_tasks if partition == 0 else ():
             for name, total in report.counts.items():
                 counts[name] = counts.get(name, 0) + total
-        there = {plan.deployment.topic(arc) for arc in plan.topology.topics} | {
+        topics = {plan.deployment.topic(arc) for arc in plan.topology.topics} | {
             s.topic for s in plan.topology.sources.values()
         }
-        own = {place: end for place, end in filled.items() if place.partition == partition}
+        own_ends = {place: end for place, end in filled.items() if place.partition == partition}
         return replace(
-            was,
+            before,
             task=task,
             done=self.last,
-            watermark=self.watermark(scope) if scope in plan.topology.scopes else was.watermark,
-            ends={place: end for place, end in was.ends.items() if place.topic in there} | own,
-            closes=NEVER,  # whatever windows it may find open
+            watermark=self.watermark(scope) if scope in plan.topology.scopes else before.watermark,
+            ends={place: end for place, end in before.ends.items() if place.topic in topics}
+            | own_ends,
+            closes=NEVER,  # the new task determines which windows are open
             resume=self._unread(task)
-            | {place: offset for place, offset in was.resume.items() if place.topic in there},
+            | {place: offset for place, offset in before.resume.items() if place.topic in topics},
             counts=counts,
         )
 
@@ -376,19 +377,19 @@ class FirstReports:
 
     def _peers(self, scope: str) -> list[str]:
         """Return the tasks of a scope in the old version."""
-        there = ScopeId.parse(scope).is_ingest or scope in self.old.plan.topology.scopes
-        return self.old.tasks(scope) if there else []
+        existed = ScopeId.parse(scope).is_ingest or scope in self.old.plan.topology.scopes
+        return self.old.tasks(scope) if existed else []
 
     def _unread(self, task: str) -> dict[TopicPartition, int]:
         """Return where a task starts in topics that are new to it: after all old records."""
         old, new = self.old.plan, self.new.plan
-        own, found = TaskId.parse(task), dict[TopicPartition, int]()
-        scope = new.topology.scopes.get(str(own.scope))
+        task_id, offsets = TaskId.parse(task), dict[TopicPartition, int]()
+        scope = new.topology.scopes.get(str(task_id.scope))
         for arc in scope.inputs if scope is not None else ():
             if arc in old.topology.topics and old.deployment.topic(arc) == new.deployment.topic(
                 arc
             ):
-                place = TopicPartition(new.deployment.topic(arc), own.partition)
+                place = TopicPartition(new.deployment.topic(arc), task_id.partition)
                 writers = self.old.writers(arc, place.partition)
-                found[place] = max(self.old.of(w).ends.get(place, (0, 0))[0] for w in writers)
-        return found
+                offsets[place] = max(self.old.of(w).ends.get(place, (0, 0))[0] for w in writers)
+        return offsets

@@ -2,8 +2,8 @@
 
 The tasks of a process are generators that one thread advances in turn. A commit with an unknown
 outcome ends a task's attempt and starts the next one. Being fenced ends the process, since another
-process has taken over the work. Once a second the process looks at itself (`Look`): whether it is
-ready, and its metrics. When it is asked to end, it commits its open transactions (`drain`).
+process has taken over the work. Once a second the process inspects itself (`Inspector`): whether it
+is ready, and its metrics. When it is asked to end, it commits its open transactions (`drain`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from errata.processors.reports.progress_view import View
 from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.shared import Shared, scope_of
 from errata.processors.tasks.task import Task
-from errata.run.parts import Actor, Life, Parts, Share
-from errata.settings.logs import about
+from errata.run.parts import Actor, Parts, Share, Steps
+from errata.settings.logs import context
 from errata.settings.place import Place, connect
 from errata.sweepers.sweeper import Service, Sweeper
 from errata.topics.cluster import DoubtfulCommitError, FencedError
@@ -36,17 +36,17 @@ from errata.topics.registry_server import registry
 
 log = logging.getLogger("errata")
 
-STILL_S = 5.0
-"""Interval between checks that the topics, and the rights to them, still exist."""
+RIGHTS_CHECK_S = 5.0
+"""Interval between checks that the topics and the rights to them still exist."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
-RESTS_S, RESTING_S = 1.0, 0.01
-"""After `RESTS_S` without work a process sleeps for `RESTING_S` at a time, which costs less."""
+IDLE_AFTER_S, LONG_IDLE_S = 1.0, 0.01
+"""After `IDLE_AFTER_S` without work it sleeps for `LONG_IDLE_S` at a time, which costs less."""
 DRAIN_S = 4.0
-"""How long that may take; the next attempt aborts a commit that hangs."""
+"""How long `drain` may take; the next attempt aborts a commit that hangs."""
 
 
-def collect_seldom() -> None:
+def tune_garbage_collector() -> None:
     """Tune Python's garbage collector for a process that only runs `Worker.run`.
 
     Existing objects stay alive; later, batches create and drop many objects within milliseconds.
@@ -66,7 +66,7 @@ class Worker:
 
     def __init__(self, network: Network, place: Place, pulse: Pulse | None = None) -> None:
         self.place, self.pulse = place, pulse or Pulse()
-        about["network"] = network.name
+        context["network"] = network.name
         self.cluster = connect(place)
         self.plan = prepare(network, place, self.cluster)
         self.shared = Shared(
@@ -80,7 +80,7 @@ class Worker:
         state = place.state / self.plan.network / self.plan.deployment.id
         self.parts = Parts(self.shared, state)
         self.shares: list[Share] = []
-        self.lives: dict[Actor, Life] = {}
+        self.steps: dict[Actor, Steps] = {}
         self.needed: list[Right] = []
 
     def add_scope(
@@ -122,10 +122,10 @@ class Worker:
             self._start(self.parts.tasks(name, partition))
 
     def add_sweepers(self, arcs: Sequence[str] | None = None) -> None:
-        """Add the sweepers of connection points, all partitions; None for all that are asked.
+        """Add the sweepers of connection points, all partitions; None for all that need any.
 
         Raises:
-            NoSuchPartError: If an arc is not a connection point that some box asks.
+            NoSuchPartError: If an arc is not a connection point that some box replays.
         """
         for arc in self.plan.replayed_points():
             if arcs is None or arc in arcs:
@@ -137,12 +137,12 @@ class Worker:
         self.needed += needed
 
     def _start(self, actors: list[Actor]) -> list[Actor]:
-        self.lives |= {actor: actor.life() for actor in actors}
+        self.steps |= {actor: actor.steps() for actor in actors}
         return actors
 
     def _stop(self, actors: list[Actor]) -> None:
         for actor in actors:
-            self.lives.pop(actor).close()
+            self.steps.pop(actor).close()
             actor.close()
 
     def _replaced(self, actor: Actor) -> bool:
@@ -155,17 +155,17 @@ class Worker:
 
     def _advance(self, actor: Actor) -> bool:
         """Advance an actor by one step; a doubtful commit starts its next attempt."""
-        self.pulse.doing = about["task"] = actor.name
+        self.pulse.doing = context["task"] = actor.name
         try:
-            return next(self.lives[actor])
+            return next(self.steps[actor])
         except (DoubtfulCommitError, FencedError) as error:
             if isinstance(error, FencedError) and self._replaced(actor):
-                if any(share.lost(actor) for share in self.shares):
+                if any(share.release(actor) for share in self.shares):
                     return True
                 raise
             log.warning("%s; starting a new attempt", error)
             self.shared.meter.doubtful[scope_of(actor.name)] += 1
-            self.lives[actor] = actor.life()
+            self.steps[actor] = actor.steps()
             return True
 
     def run(self, stop: Callable[[], bool]) -> None:
@@ -177,40 +177,40 @@ class Worker:
             ErrataError: If something needs an operator.
         """
         try:
-            look = Look(self.shared, self.shares)
+            inspect = Inspector(self.shared, self.shares)
             seen_s = busy_s = monotonic()
             while not stop():
                 if self.pulse.turn():
-                    self.pulse.tell(*look(self.lives))
-                if monotonic() > seen_s + STILL_S:
+                    self.pulse.update(*inspect(self.steps))
+                if monotonic() > seen_s + RIGHTS_CHECK_S:
                     self.cluster.require_still(self.needed)
                     seen_s = monotonic()
-                own, newest = self.plan.deployment.version, self.shared.view.version
-                if newest > own:
+                version, newest = self.plan.deployment.version, self.shared.view.version
+                if newest > version:
                     raise NewVersionError(
                         f"network {self.plan.network!r} moves to version {newest} of its plan; "
-                        f"version {own} ends"
+                        f"version {version} ends"
                     )
                 for share in self.shares:
                     share.follow()
                 busy = False
-                for actor in list(self.lives):
-                    busy |= actor in self.lives and self._advance(actor)
-                about.pop("task", None)
+                for actor in list(self.steps):
+                    busy |= actor in self.steps and self._advance(actor)
+                context.pop("task", None)
                 if busy:
                     busy_s = monotonic()
                 else:
-                    time.sleep(IDLE_S if monotonic() < busy_s + RESTS_S else RESTING_S)
+                    time.sleep(IDLE_S if monotonic() < busy_s + IDLE_AFTER_S else LONG_IDLE_S)
             self.pulse.stopping()
-            drain(self.lives, self._advance)
+            drain(self.steps, self._advance)
         finally:
             for share in self.shares:
                 share.close()
-            self._stop(list(self.lives))
+            self._stop(list(self.steps))
             self.cluster.close()
 
 
-class Look:
+class Inspector:
     """Inspects the tasks and sweepers of a process.
 
     Args:
@@ -221,27 +221,29 @@ class Look:
     def __init__(self, shared: Shared, shares: Sequence[Share]) -> None:
         self.shared, self.shares = shared, shares
         self._reports_end: int | None = None
-        self._named: dict[str, InvalidReport] = {}
+        self._logged: dict[str, InvalidReport] = {}
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
         """Return why the process is not ready, and its current metrics."""
         tasks = [actor for actor in actors if isinstance(actor, Task)]
         sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
-        self._name_lies()
-        told = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
-        return list(self._waits(tasks, sweepers)), told
+        self._log_invalid_reports()
+        samples = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
+        return list(self._wait_reasons(tasks, sweepers)), samples
 
-    def _name_lies(self) -> None:
+    def _log_invalid_reports(self) -> None:
         """Log each invalid report once; of one task only the last."""
         for task, invalid in self.shared.view.invalid.items():
-            if self._named.get(task) is not invalid:
-                self._named[task] = invalid
-                log.warning("the report of %s is not believed: %s", task, invalid.reason)
+            if self._logged.get(task) is not invalid:
+                self._logged[task] = invalid
+                log.warning("the report of %s is invalid and is ignored: %s", task, invalid.reason)
 
-    def _waits(self, tasks: Collection[Task], sweepers: Collection[Sweeper]) -> Iterator[str]:
+    def _wait_reasons(
+        self, tasks: Collection[Task], sweepers: Collection[Sweeper]
+    ) -> Iterator[str]:
         for share in self.shares:
             if not share.is_member:
-                yield f"scope {share.scope}: the group has not said yet which partitions are its"
+                yield f"scope {share.scope}: the consumer group has not assigned partitions yet"
         for task in tasks:
             if not task.started:
                 yield f"task {task.name} is starting"
@@ -249,11 +251,11 @@ class Look:
                 yield f"task {task.name} waits: {task.waits_for}"
         if self._reports_end is None:
             self._reports_end = self.shared.cluster.end(self.shared.view.source)
-        knows = self.shared.view.has_read_to(self._reports_end)
+        has_read_reports = self.shared.view.has_read_to(self._reports_end)
         for sweeper in sweepers:
             if sweeper.full:
-                yield f"{sweeper.name} answers nobody: {sweeper.full}"
-            elif not (knows and sweeper.has_caught_up()):
+                yield f"{sweeper.name} replies to no request: {sweeper.full}"
+            elif not (has_read_reports and sweeper.has_caught_up()):
                 yield f"{sweeper.name} has read its arc up to epoch {sweeper.store.upto} so far"
 
 

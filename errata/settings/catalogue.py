@@ -115,7 +115,7 @@ class ClientTable(Table):
 
     model_config = ConfigDict(extra="allow")
 
-    def given(self) -> Hiding:
+    def explicit(self) -> Hiding:
         """Return the settings that are set, by the client's keys."""
         return Hiding(self.model_dump(by_alias=True, exclude_unset=True))
 
@@ -126,7 +126,7 @@ class Kafka(ClientTable):
     any_key = (
         "librdkafka's",
         "Any key of librdkafka, as `sasl.password`; in a variable, underscores stand for the dots. "
-        "Keys that the laws depend on (isolation level, commits, idempotence) are Errata's own.",
+        "Errata sets the keys that its guarantees need (isolation level, commits, idempotence).",
     )
     bootstrap_servers: str | int = _setting(
         "",
@@ -153,7 +153,7 @@ class Brokers(Table):
     wait: Annotated[int, _duration("brokers.wait")] = _setting(
         WAIT_MS,
         "How long a process, or `errata deploy`, waits at its start for brokers that don't answer; "
-        "it says so once.",
+        "it logs that once.",
         shown="`60s`",
     )
 
@@ -263,9 +263,9 @@ class _Sourced(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources, the one with the highest priority first."""
         assert isinstance(init_settings, InitSettingsSource)
-        given = init_settings.init_kwargs
-        file = FileSource(settings_cls, nearest_file(given["folder"]), SETTINGS)
-        return VariableSource(settings_cls, given["environ"], SETTINGS), file
+        arguments = init_settings.init_kwargs
+        file = FileSource(settings_cls, nearest_file(arguments["folder"]), SETTINGS)
+        return VariableSource(settings_cls, arguments["environ"], SETTINGS), file
 
 
 class Settings(_Sourced):
@@ -301,15 +301,16 @@ def load(kind: type[S], *, environ: Mapping[str, str], folder: Path) -> S:
     Raises:
         ErrataError: If a setting is missing, unknown or malformed.
     """
-    given: dict[str, Any] = {"environ": from_files(environ, prefix=PREFIX), "folder": folder}
+    arguments: dict[str, Any] = {"environ": from_files(environ, prefix=PREFIX), "folder": folder}
     try:
-        return kind(**given)
+        return kind(**arguments)
     except ValidationError as error:
-        raise _told(error) from None  # the cause would name an internal class, and no place
+        # The cause would name an internal class, and not where the setting is.
+        raise _settings_error(error) from None
 
 
-def _told(error: ValidationError) -> SettingsError:
-    """Return the first fault of a validation in Errata's words, without the value."""
+def _settings_error(error: ValidationError) -> SettingsError:
+    """Return the first fault of a validation as one of Errata's errors, without the value."""
     fault = error.errors(include_url=False, include_input=False)[0]
     table, key = map(str, fault["loc"][:2])
     needs = str(fault.get("ctx", {}).get("error", fault["msg"]))
@@ -322,10 +323,10 @@ def _settings() -> Iterator[Setting]:
         model = field.annotation
         assert isinstance(model, type)
         assert issubclass(model, Table)
-        for name, each in model.model_fields.items():
-            extra: Any = each.json_schema_extra
-            about = each.description or ""
-            yield Setting(table, each.alias or name, extra["plain"], extra["shown"], about)
+        for name, setting in model.model_fields.items():
+            extra: Any = setting.json_schema_extra
+            about = setting.description or ""
+            yield Setting(table, setting.alias or name, extra["plain"], extra["shown"], about)
         if model.any_key:
             yield Setting(table, "", "", *model.any_key)
 

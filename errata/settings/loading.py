@@ -65,19 +65,19 @@ def _run(reference: str, path: Path) -> ModuleType:
         raise LoadError(reference, f"can't read {str(path)!r}: {error.strerror}") from error
     module = ModuleType("__errata_network__")
     module.__file__ = str(path)
-    _look_in(path.resolve().parent)
+    _add_to_path(path.resolve().parent)
     sys.modules[module.__name__] = module  # dataclasses and pickle look here
     try:
         exec(compile(source, str(path), "exec"), vars(module))
     except (ErrataError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a user's file may raise anything, including SystemExit
-        raise LoadError(reference, _told(error, str(path))) from error
+        raise LoadError(reference, _error_line(error, str(path))) from error
     return module
 
 
 def _import(reference: str, name: str) -> ModuleType:
-    _look_in(Path.cwd())
+    _add_to_path(Path.cwd())
     try:
         return importlib.import_module(name)
     except (ErrataError, KeyboardInterrupt):
@@ -86,38 +86,39 @@ def _import(reference: str, name: str) -> ModuleType:
         if error.name and f"{name}.".startswith(f"{error.name}."):
             fault = f"no module {error.name!r}, neither installed nor in this folder"
             raise LoadError(reference, fault) from error
-        raise LoadError(reference, _told(error)) from error
+        raise LoadError(reference, _error_line(error)) from error
     except BaseException as error:
-        raise LoadError(reference, _told(error)) from error
+        raise LoadError(reference, _error_line(error)) from error
 
 
-def _look_in(folder: Path) -> None:
+def _add_to_path(folder: Path) -> None:
     """Let the network's file import modules beside it; last in the path, to hide no others."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
-def _told(error: BaseException, file: str | None = None) -> str:
+def _error_line(error: BaseException, file: str | None = None) -> str:
     """Return one line on an error in a user's file: the file, the line, and the error."""
     if isinstance(error, SyntaxError):
         return f"syntax error in {error.filename}, line {error.lineno}: {error.msg}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)]
-    own = [frame for frame in frames if frame.filename == file] or frames[-1:]
+    last_frames = [frame for frame in frames if frame.filename == file] or frames[-1:]
     text = " ".join(str(error).split())
-    return f"{own[-1].filename}, line {own[-1].lineno}: {type(error).__name__}: {text}"
+    last = last_frames[-1]
+    return f"{last.filename}, line {last.lineno}: {type(error).__name__}: {text}"
 
 
 def _find(reference: str, target: str, module: ModuleType, name: str) -> Network:
-    found = {key: value for key, value in vars(module).items() if isinstance(value, Network)}
+    networks = {key: value for key, value in vars(module).items() if isinstance(value, Network)}
     if name:
-        if name in found:
-            return found[name]
-        there = f"; it has {', '.join(found)}" if found else "; it has none"
-        raise LoadError(reference, f"{target} has no network named {name!r}{there}")
-    distinct = {id(network): network for network in found.values()}
+        if name in networks:
+            return networks[name]
+        known = f"; it has {', '.join(networks)}" if networks else "; it has none"
+        raise LoadError(reference, f"{target} has no network named {name!r}{known}")
+    distinct = {id(network): network for network in networks.values()}
     if len(distinct) == 1:
         return distinct.popitem()[1]
     if not distinct:
         raise LoadError(reference, "the file has no network; write net = Network('...') in it")
-    choices = " or ".join(f"{target}:{key}" for key in found)
+    choices = " or ".join(f"{target}:{key}" for key in networks)
     raise LoadError(reference, f"the file has {len(distinct)} networks; say which: {choices}")

@@ -25,7 +25,7 @@ _FIELDS = {"asctime": "time", "levelname": "level", "name": "logger", "message":
 """Fields that every line has, by the library's names for them."""
 _EXCEPTION = "exception"
 
-about: dict[str, str] = {}
+context: dict[str, str] = {}
 """What this process currently works on, by field."""
 
 
@@ -44,9 +44,9 @@ class JsonLines(JsonFormatter):
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         """Add what the process works on; drop fields that others attach, which may hold secrets."""
-        told = {**log_data, **about}
-        names = (*_FIELDS.values(), *about, _EXCEPTION)
-        return {name: told[name] for name in names if name in told}
+        fields = {**log_data, **context}
+        names = (*_FIELDS.values(), *context, _EXCEPTION)
+        return {name: fields[name] for name in names if name in fields}
 
 
 def set_up(form: str = TEXT, level: str = LEVEL) -> None:
@@ -76,7 +76,7 @@ def is_json() -> bool:
 def read_line(line: str) -> dict[str, Any] | None:
     """Return the content of another process's line of JSON; None if the line is not one."""
     try:
-        told = json.loads(line)
+        content = json.loads(line)
     except ValueError:
         return None
-    return told if isinstance(told, dict) and "message" in told else None
+    return content if isinstance(content, dict) and "message" in content else None

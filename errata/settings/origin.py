@@ -58,7 +58,7 @@ def nearest_file(folder: Path) -> Path | None:
     return next((f / FILE for f in (folder, *folder.parents) if (f / FILE).is_file()), None)
 
 
-def own_variables(environ: Mapping[str, str]) -> dict[str, str]:
+def errata_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the form ``ERRATA_<TABLE>__<KEY>`` that are not empty."""
     return {
         name: value
@@ -80,7 +80,7 @@ def from_files(environ: Mapping[str, str], *, prefix: str) -> dict[str, str]:
         SecretFileError: If a file can't be read, is empty or not text, or the variable without
             ``_FILE`` is also set.
     """
-    found = dict(environ)
+    variables = dict(environ)
     for name, path in environ.items():
         plain = name.removesuffix(_SUFFIX)
         if plain == name or not name.startswith(prefix) or DELIMITER not in name or not path:
@@ -89,9 +89,9 @@ def from_files(environ: Mapping[str, str], *, prefix: str) -> dict[str, str]:
             continue
         if environ.get(plain):
             raise SecretFileError(f"variables {plain} and {name} are both set; leave one out")
-        found[plain] = _content(name, path)
-        del found[name]
-    return found
+        variables[plain] = _content(name, path)
+        del variables[name]
+    return variables
 
 
 def _content(name: str, path: str) -> str:
@@ -106,7 +106,7 @@ def _content(name: str, path: str) -> str:
         ) from error
     except UnicodeDecodeError:
         raise SecretFileError(
-            f"variable {name} names the file {path!r}, which is no UTF-8 text"
+            f"variable {name} names the file {path!r}, which is not UTF-8 text"
         ) from None  # the cause quotes a byte of it
     if not text or len(content) > _LARGEST:
         what = "larger than a megabyte" if text else "empty"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from errata.processors.tasks.shared import DEAD_LETTER
 from errata.settings.logs import LEVEL, TEXT
-from errata.settings.origin import DELIMITER, PREFIX, nearest_file, own_variables
+from errata.settings.origin import DELIMITER, PREFIX, errata_variables, nearest_file
 from errata.topics.admin import await_brokers
 from errata.topics.kafka import KafkaCluster
 from errata.topics.secrets import Hiding
@@ -84,15 +84,15 @@ def read_settings(environ: Mapping[str, str] | None = None, *, folder: Path | No
     from errata.settings.catalogue import Settings, load
 
     environ = os.environ if environ is None else environ
-    found = load(Settings, environ=environ, folder=Path.cwd() if folder is None else folder)
+    settings = load(Settings, environ=environ, folder=Path.cwd() if folder is None else folder)
     return Place(
-        kafka=found.kafka.given(),
-        state=found.state.folder or _default_state(environ),
-        compaction_lag_ms=found.topics.compaction_lag,
-        registry=found.schema_registry.given(),
-        on_error=found.boxes.on_error,
-        wait_ms=found.brokers.wait,
-        listen=found.http.listen,
+        kafka=settings.kafka.explicit(),
+        state=settings.state.folder or _default_state(environ),
+        compaction_lag_ms=settings.topics.compaction_lag,
+        registry=settings.schema_registry.explicit(),
+        on_error=settings.boxes.on_error,
+        wait_ms=settings.brokers.wait,
+        listen=settings.http.listen,
     )
 
 
@@ -102,7 +102,7 @@ def read_log_settings(environ: Mapping[str, str], *, folder: Path) -> tuple[str,
     Raises:
         SettingsError: If a setting is unknown or malformed.
     """
-    if nearest_file(folder) is None and not own_variables(environ):
+    if nearest_file(folder) is None and not errata_variables(environ):
         return TEXT, LEVEL
     from errata.settings.catalogue import LogSettings, load
 
@@ -118,11 +118,12 @@ def overlaid(environ: Mapping[str, str], settings: Mapping[str, str | int]) -> d
         {'ERRATA_KAFKA__SASL_USERNAME': 'me'}
     """
     pairs = [(name.upper().partition("."), str(value)) for name, value in settings.items()]
-    own = {
+    overrides = {
         f"{PREFIX}{table}{DELIMITER}{key.replace('.', '_')}": value
         for (table, _, key), value in pairs
     }
-    return {n: v for n, v in environ.items() if n.removesuffix("_FILE") not in own} | own
+    others = {n: v for n, v in environ.items() if n.removesuffix("_FILE") not in overrides}
+    return others | overrides
 
 
 def _default_state(environ: Mapping[str, str]) -> Path:

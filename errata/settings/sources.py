@@ -17,7 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from errata.settings.origin import DELIMITER, PREFIX, Setting, SettingsError, own_variables
+from errata.settings.origin import DELIMITER, PREFIX, Setting, SettingsError, errata_variables
 from errata.topics.secrets import Hiding, remember
 
 
@@ -61,11 +61,11 @@ class FileSource(TomlConfigSettingsSource):
             raise SettingsError(
                 f"{self._path}: {table!r} needs to be a table; write it as [{table}]"
             )
-        found = {}
+        settings = {}
         for key, value in _flat(content):
             _check(self._known, table, key, where=str(self._path))
-            found[key] = _text(value, where=f"{self._path}: {table}.{key}")
-        return _hiding(found)
+            settings[key] = _text(value, where=f"{self._path}: {table}.{key}")
+        return _hiding(settings)
 
 
 class VariableSource(EnvSettingsSource):
@@ -86,13 +86,13 @@ class VariableSource(EnvSettingsSource):
         self, settings_cls: type[BaseSettings], environ: Mapping[str, str], known: Sequence[Setting]
     ) -> None:
         super().__init__(settings_cls)
-        self._dotted, own = {s.table for s in known if not s.key}, own_variables(environ)
-        for name in own:
+        self._dotted, variables = {s.table for s in known if not s.key}, errata_variables(environ)
+        for name in variables:
             table, _, key = name.removeprefix(PREFIX).lower().partition(DELIMITER)
             _check(known, table, self._key(table, key), where=f"variable {name}")
         plain = {s.variable: environ[s.plain] for s in known if environ.get(s.plain)}
-        both = (*plain.items(), *own.items())
-        self.env_vars = {name.lower(): value for name, value in both}
+        all_variables = (*plain.items(), *variables.items())
+        self.env_vars = {name.lower(): value for name, value in all_variables}
 
     def __call__(self) -> dict[str, Any]:
         """Return the settings by table and key."""
@@ -134,5 +134,5 @@ def _check(known: Sequence[Setting], table: str, key: str, *, where: str) -> Non
     if any(s.table == table and s.key in (key, "") for s in known):
         return
     names = [f"{s.table}.{s.key or '<key>'}" for s in known]
-    wrong = f"{table}.{key}" if key else table
-    raise SettingsError(f"{where}: no setting {wrong!r}; there are {', '.join(names)}")
+    unknown = f"{table}.{key}" if key else table
+    raise SettingsError(f"{where}: no setting {unknown!r}; the settings are {', '.join(names)}")

@@ -8,7 +8,7 @@ from errata.processors.compile.typed import Typed
 from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import owner_of
-from errata.processors.plan.scope import ingest_scope, owning_scope
+from errata.processors.plan.topology import ingest_scope, owning_scope
 from errata.processors.wire.task_id import ScopeId
 
 _READERS = "-readers"

@@ -30,7 +30,7 @@ from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
 from errata.processors.expressions.expression import Expression, compile_event_time
 from errata.processors.plan.arc_name import exchange_of, sink_of
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType, physical

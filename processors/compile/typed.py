@@ -9,7 +9,7 @@ from errata.processors.boxes.base import Box
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.processors.windows.time_windows import duration_ms
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError

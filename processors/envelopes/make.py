@@ -12,7 +12,7 @@ from errata.processors.envelopes.csv_format import CsvFormat
 from errata.processors.envelopes.json_format import JsonFormat
 from errata.processors.envelopes.keys import Keys
 from errata.processors.envelopes.upsert import Upsert
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.schemas.arc import HIDDEN_PREFIX
 from errata.topics.registry import Registry
 

@@ -18,7 +18,7 @@ from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.ingest.identity_index import FullIndexError, Index
 from errata.processors.ingest.intake import Intake, Reconciled
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import Report
 from errata.schemas import revisions as frames

@@ -23,7 +23,7 @@ from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task

@@ -22,7 +22,7 @@ from errata.processors.envelopes.batch import LONGEST_VALUE, ROW, Batch, Decoded
 from errata.processors.envelopes.make import make
 from errata.processors.expressions.expression import compile_event_time
 from errata.processors.ingest.identity_index import LONGEST_KEY, Index
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.processors.wire.dead_letter import TOO_LARGE, TOO_OLD, UNKNOWN_IDENTITY
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc

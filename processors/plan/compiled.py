@@ -11,7 +11,7 @@ from errata.processors.boxes.modes import Choice
 from errata.processors.boxes.replay import ReplayPath
 from errata.processors.plan.placement import Placement, Requested
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 
 
 @dataclass(frozen=True)

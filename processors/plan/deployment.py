@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from errata.processors.plan.arc_name import ArcName, read_by
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.topics import names
 
 

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from errata.processors.declare.faults import Fault, NetworkError
 from errata.processors.plan.arc_name import exchange_of
-from errata.processors.plan.scope import ingest_scope
-from errata.processors.plan.topology import Topology
+from errata.processors.plan.topology import Topology, ingest_scope
 from errata.processors.wire.task_id import ScopeId
 
 Requested = Mapping[str, int | tuple[str, ...] | None]

@@ -1,4 +1,8 @@
-"""The topology of a network: what runs, whatever its partitions and topics."""
+"""The topology of a network: what runs, whatever its partitions and topics.
+
+It has compiled sources (users' topics, and how they are ingested) and scopes (boxes that run
+together in one process).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,71 @@ from functools import cached_property
 from typing import Any, Self
 
 from errata.processors.boxes.base import described_inputs
+from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import Sink
 from errata.processors.plan.arc_name import ArcName, exchange_of, read_by
-from errata.processors.plan.scope import Scope, ingest_scope, owning_scope
-from errata.processors.plan.source import Source
 from errata.processors.propagation.graph import Graph
-from errata.processors.propagation.orders import choose_order
+from errata.processors.propagation.orders import STATIC, choose_order
+from errata.processors.wire.task_id import ScopeId
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
+
+
+@dataclass(frozen=True)
+class Source:
+    """A user's topic and how it is ingested.
+
+    Args:
+        arc: The arc that ingest writes.
+        topic: The user's topic.
+        envelope: ``append``, ``upsert``, ``debezium`` or ``native``.
+        format: ``avro``, ``json`` or ``csv``.
+        lateness_ms: How far the watermark stays behind the newest event time.
+        idle_after_ms: Silence after which a partition counts as idle; None: never.
+        partitions: Partitions of the arc; None: as many as the topic has.
+        event_time: The expression of the arc's hidden event time, over the declared fields; None
+            if a declared field is the event time.
+        rekey: Whether records are first exchanged by identity.
+        start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
+    """
+
+    arc: Arc
+    topic: str
+    envelope: str
+    format: str
+    lateness_ms: int
+    idle_after_ms: int | None
+    partitions: int | None
+    event_time: str | None = None
+    rekey: bool = False
+    start: str | int = declared.EARLIEST
+
+
+def ingest_scope(source: str) -> str:
+    """Return the scope of a source's ingest tasks."""
+    return str(ScopeId.of_source(source))
+
+
+def owning_scope(source: str) -> str:
+    """Return the scope whose tasks own the identities of a rekeyed source, behind an exchange."""
+    return str(ScopeId.of_owners(source))
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Boxes that run together in one process, one task per partition, in topological order.
+
+    A scope without boxes is that of the owners of a rekeyed source (`owning_scope`). A scope on
+    Spark is a job, which reports for the tasks of all partitions at once. `order` is the order in
+    which an epoch runs the boxes (`propagation`).
+    """
+
+    name: str
+    boxes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    on_spark: bool = False
+    order: str = STATIC
 
 
 @dataclass(frozen=True)

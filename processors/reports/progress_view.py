@@ -15,7 +15,7 @@ from time import monotonic
 import polars as pl
 
 from errata.processors.plan.plan import Plan
-from errata.processors.plan.scope import ingest_scope
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import Frontiers, Line, Watermarks
 from errata.processors.reports.validation import InvalidReport, ReportValidator
 from errata.processors.wire import plan_records

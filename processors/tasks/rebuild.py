@@ -17,7 +17,7 @@ import polars as pl
 from errata.processors.boxes import base as differences
 from errata.processors.boxes.base import Refused
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.wire.report import CountKey
 from errata.schemas.arc import Arc

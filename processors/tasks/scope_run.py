@@ -18,7 +18,7 @@ from errata.processors.boxes.base import INPUTS, RESULTS, Answers, Box, Live, Ne
 from errata.processors.boxes.replay import Ask, overlay
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.propagation.graph import Graph
 from errata.processors.propagation.orders import ORDERS
 from errata.processors.wire.report import FOREVER, CountKey

@@ -13,7 +13,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import ArcInput, history
 from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import Ask
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.attempt import RecordsByTopic
 from errata.processors.tasks.dead_letters import (

@@ -60,7 +60,7 @@ class Task:
 
     # ---------------------------------------------------------------- an attempt
 
-    def life(self) -> Generator[bool, None, None]:
+    def steps(self) -> Generator[bool, None, None]:
         """Run one attempt until it fails; yields whether there was work.
 
         Raises:

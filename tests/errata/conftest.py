@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from errata.cli.entry import app
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.processors.plan.deployed import deploy
 from errata.settings.loading import load
 from errata.testing import LAG_MS, Driver
@@ -111,7 +111,7 @@ def driver(errata: Errata, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
     with Driver(load("tape.py")) as running:
         deploy(running.cluster, running.plan)
         schemas, kafka = SchemaRegistry(running.cluster), {"bootstrap.servers": "memory"}
-        found = Deployment(running.cluster, running.plan, schemas, kafka)
+        found = DeployedNetwork(running.cluster, running.plan, schemas, kafka)
         monkeypatch.setattr("errata.cli.app.open_deployment", lambda net: found)
         monkeypatch.setattr(
             "errata.deploy.deployment.log_settings", lambda kafka, topic: (True, LAG_MS)

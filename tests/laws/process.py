@@ -100,7 +100,7 @@ class Process:
         made = {"ingest": self._ingest, "scope": self._scope, "spark": self._spark}
         (made | {"sweep": self._sweep})[kind.what]()
         self.actors = [*self.tasks, *(self.services or self.sweepers)]
-        self.lives: list[Iterator[bool]] = [actor.life() for actor in self.actors]
+        self.lives: list[Iterator[bool]] = [actor.steps() for actor in self.actors]
         self.turn = 0
 
     def _ingest(self) -> None:
@@ -181,7 +181,7 @@ class Process:
 
     def begin_again(self) -> None:
         """Start a new attempt of the task whose commit is doubtful; the other tasks continue."""
-        self.lives[self.turn] = self.actors[self.turn].life()
+        self.lives[self.turn] = self.actors[self.turn].steps()
 
     def forget_transactions(self) -> None:
         """Leave open transactions to the broker, as a killed process does."""

@@ -15,12 +15,12 @@ from tests.laws import oracle, windows
 from tests.laws.envelopes import ENVELOPES
 from tests.laws.networks import IDLE_AFTER_MS, PARTITIONS, SOURCE, Shape
 from tests.laws.oracle import Aggregate, Tuple
+from tests.laws.printing import tell
 from tests.laws.random_boxes import FIELDS, Flow, kind
 from tests.laws.random_loops import Looping, has_links
 from tests.laws.random_results import Rows, draw_predicate, draw_results
 from tests.laws.random_times import Times, draw_times
 from tests.laws.tape import Tape
-from tests.laws.told import tell
 
 MODES = ("upstream", "downstream", "resident", "adaptive")
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import polars as pl
 
-from errata.processors.plan.scope import Scope
+from errata.processors.plan.topology import Scope
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
-from errata.spark_jobs.blocks import HEADER, LETTERS, Row, read, stretches
+from errata.spark_jobs.blocks import DEAD_LETTERS, HEADER, Row, read, stretches
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Bound, Epochs
 from errata.spark_jobs.executor import Recorder
 from errata.spark_jobs.job import Job
-from errata.spark_jobs.reports import Reports, Told, resumes, together
-from errata.spark_jobs.share import Done, Share
-from errata.spark_jobs.stages import questions, write
+from errata.spark_jobs.reports import BatchResult, Reports, merge_results, parse_resume
+from errata.spark_jobs.share import Share, ShareResult
+from errata.spark_jobs.stages import replay_requests, write
 
 BUCKETS, WRITERS = 13, 2
 
@@ -93,7 +93,7 @@ class SparkJob:
         """What holds the transactions of this attempt."""
         return self.reports
 
-    def life(self) -> Generator[bool, None, None]:
+    def steps(self) -> Generator[bool, None, None]:
         try:
             yield from self.reports.begin()
             self.job = self.reports.job
@@ -131,7 +131,7 @@ class SparkJob:
 
     def _run(
         self, epochs: Epochs, start: Bound, end: Bound
-    ) -> Generator[bool, None, tuple[Told, dict[tuple[int, int], bytes]]]:
+    ) -> Generator[bool, None, tuple[BatchResult, dict[tuple[int, int], bytes]]]:
         found = stretches(epochs, start, end)
         batch = found[0].batch
         rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
@@ -143,17 +143,20 @@ class SparkJob:
                     if self.rng.random() < 0.3:  # few: a simulation ends when quiet
                         yield True
                 elif row.kind == HEADER:
-                    resume |= resumes(row.block.decode())
-                elif row.kind == LETTERS:
+                    resume |= parse_resume(row.block.decode())
+                elif row.kind == DEAD_LETTERS:
                     dead.append(row.block)
                 else:
                     rows[row.bucket, row.slab].append(row)
         states = {} if batch.is_whole else dict(self.checkpoint.states)
-        told, made = [Told(batch, resume, letters=dead)], defaultdict[int, list[pl.DataFrame]](list)
+        told, made = (
+            [BatchResult(batch, resume, dead_letters=dead)],
+            defaultdict[int, list[pl.DataFrame]](list),
+        )
         for key in self.rng.sample(list(rows), len(rows)):
             given = sorted(self.rng.sample(rows[key], len(rows[key])), key=lambda r: (r[2], r[3]))
             blocks = [(row.kind, row.block) for row in given]
-            run = Share(self.job, key[1]).take(batch, blocks, states.get(key))
+            run = Share(self.job, key[1]).process(batch, blocks, states.get(key))
             done = yield from self._asked(run, batch)
             if done is None:
                 continue
@@ -162,27 +165,29 @@ class SparkJob:
             if packed is not None:
                 states[key] = packed
             slabs = [key[1]] if packed is not None else []
-            told.append(Told(batch, slabs=slabs, counts=done.counts, letters=done.letters))
+            told.append(
+                BatchResult(batch, slabs=slabs, counts=done.counts, dead_letters=done.dead_letters)
+            )
             made[key[0] % WRITERS].append(done.revisions)
         for number in self.rng.sample(range(WRITERS), WRITERS):
             for _ in range(self.rng.choice([1, 1, 1, 2])):
                 ends = write(self.job, self.cluster, batch, made[number], number=number)
                 yield True
-            told.append(Told(batch, ends=ends))
-        return together(told), states
+            told.append(BatchResult(batch, ends=ends))
+        return merge_results(told), states
 
-    def _asked(self, run: Any, batch: Any) -> Generator[bool, None, Done | None]:
+    def _asked(self, run: Any, batch: Any) -> Generator[bool, None, ShareResult | None]:
         try:
             need = next(run)
             while True:
-                asks = questions(self.job, need, batch)
+                asks = replay_requests(self.job, need, batch)
                 replayed = yield from self.replays.fetch(
                     asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
                 )
                 path = self.job.plan.paths[self.job.name]
                 need = run.send(path.inputs(replayed, wm=batch.wm))
         except StopIteration as stop:
-            done: Done | None = stop.value
+            done: ShareResult | None = stop.value
             return done
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ class Switching(Simulation):
             return [a for task in tasks for a in parts.tasks(str(task.scope), task.partition)]
 
         switch, mover = Switch(was, comes, scopes, fill=self.fill(was, new)), Mover()
-        life, faults = switch.life(), self.faults
+        life, faults = switch.run_once(), self.faults
         if not may_die:
             self.faults = None
             for zombie in self.zombies:
@@ -155,7 +155,7 @@ class Switching(Simulation):
                     self._send(tapes, 2 * self.ticks)
                 if self.zombies and self.rng.random() < 0.1:
                     self._advance_zombie(self.rng.choice(self.zombies))
-            raise AssertionError(f"the switch never came to its end: it {switch.now}")
+            raise AssertionError(f"the switch did not end: it {switch.step}")
         except StopIteration:
             return True
         except (KilledError, FencedError, DoubtfulCommitError) as error:

@@ -105,8 +105,8 @@ FAILURES = [
     Mutant(
         "the driver sends no dead letters",
         "spark_jobs/reports.py",
-        "dead = unpacked_letters(told.letters)",
-        "dead = unpacked_letters(told.letters[:0])",
+        "dead = unpack_dead_letters(result.dead_letters)",
+        "dead = unpack_dead_letters(result.dead_letters[:0])",
         network=FAILING,
     ),
     Mutant(

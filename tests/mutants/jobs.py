@@ -34,8 +34,8 @@ JOBS = [
     Mutant(
         "a rebuild spares what the watermark has passed",
         "spark_jobs/share.py",
-        "emitted, made, settled=batch.settled_before)",
-        "emitted, made, settled=batch.wm)",
+        "emitted, computed, settled=batch.settled_before)",
+        "emitted, computed, settled=batch.wm)",
         network=ON_SPARK,
     ),
     Mutant(
@@ -62,8 +62,8 @@ JOBS = [
     Mutant(
         "states are made anew beyond what half of the tasks have reported",
         "spark_jobs/epochs.py",
-        "if now.epoch == NOTHING and len(told) > 1:",
-        "if now.epoch == NOTHING and len(told) > 9:",
+        "if now.epoch == NOTHING and len(reported) > 1:",
+        "if now.epoch == NOTHING and len(reported) > 9:",
         network=ON_SPARK,
     ),
 ]

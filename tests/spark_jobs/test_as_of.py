@@ -85,18 +85,18 @@ def test_the_watermark_of_every_epoch_is_told_by_the_reports_that_are_there() ->
         auditor = auditor_of(driver)
         assert len(told) == 6
         for epoch, watermark in told.items():
-            as_of = auditor.as_of("sums", asked=epoch)
+            as_of = auditor.as_of("sums", requested=epoch)
             assert (as_of.epoch, as_of.watermarks) == (epoch, {"sums": watermark})
         newest = max(told)
-        assert auditor.as_of("sums", asked=None).epoch >= newest
+        assert auditor.as_of("sums", requested=None).epoch >= newest
         with pytest.raises(NotAuditableError, match=r"epoch 999.*complete up to epoch"):
-            auditor.as_of("sums", asked=999)
+            auditor.as_of("sums", requested=999)
 
         compacted = Reports(driver.cluster, plan=driver.plan)  # has the last report of each only
         for report in list(driver.shared.view.reports.values()):
             compacted.note(report)
-        assert compacted.watermark_then("trades", newest) == told[newest]
-        assert compacted.watermark_then("trades", min(told)) is None
+        assert compacted.watermark_at("trades", newest) == told[newest]
+        assert compacted.watermark_at("trades", min(told)) is None
 
 
 def test_a_watermark_is_told_by_what_older_reports_said_before_they_forgot_it() -> None:
@@ -107,7 +107,7 @@ def test_a_watermark_is_told_by_what_older_reports_said_before_they_forgot_it() 
         view.note(Report("trades.0", done=40, watermark=9))
         view.note(Report("ingest.trades.0", done=50, watermarks=((50, 10),)))
         told = {
-            epoch: view.watermark_then("trades", epoch) for epoch in (4, 5, 19, 20, 30, 40, 49, 50)
+            epoch: view.watermark_at("trades", epoch) for epoch in (4, 5, 19, 20, 30, 40, 49, 50)
         }
         assert told == {4: None, 5: 1, 19: 1, 20: 7, 30: 8, 40: 9, 49: 9, 50: 10}
 
@@ -117,9 +117,9 @@ def test_an_epoch_whose_records_may_have_been_compacted_is_refused() -> None:
         for minute in (10, 90, 200):
             insert(driver, minute * MINUTE)
         auditor = auditor_of(driver, lag_ms=DAY)  # these epochs are of 1970
-        auditor.as_of("sums", asked=None)
+        auditor.as_of("sums", requested=None)
         with pytest.raises(NotAuditableError, match="it has been revised since"):
-            auditor.as_of("sums", asked=1)
+            auditor.as_of("sums", requested=1)
 
 
 def test_an_epoch_before_the_present_version_of_the_plan_is_refused() -> None:
@@ -129,9 +129,9 @@ def test_an_epoch_before_the_present_version_of_the_plan_is_refused() -> None:
         plan = with_deployment(driver.plan, version=2, first_epoch=3)
         view = Reports(driver.cluster, plan=plan)
         view.catch_up()
-        assert Auditor(view, LAG_MS).as_of("sums", asked=2).epoch == 2
+        assert Auditor(view, LAG_MS).as_of("sums", requested=2).epoch == 2
         with pytest.raises(NotAuditableError, match="version 2 of the plan begins with epoch 3"):
-            Auditor(view, LAG_MS).as_of("sums", asked=1)
+            Auditor(view, LAG_MS).as_of("sums", requested=1)
 
 
 def test_results_are_judged_whose_windows_begin_within_what_is_kept() -> None:
@@ -197,8 +197,8 @@ def test_behind_a_job_of_sparks_an_arc_is_compared_as_of_the_end_of_a_batch() ->
         view.note(Report("ingest.trades.0", done=90, watermarks=((70, 8),), ends=end))
         view.note(Report(hours, done=80, watermark=8))
         view.note(Report(many, done=80))
-        assert auditor.as_of("many", asked=None) == AsOf(80, {"hours": 8})
+        assert auditor.as_of("many", requested=None) == AsOf(80, {"hours": 8})
         with pytest.raises(NotAuditableError, match=r"epoch 79.*its last batch ended with 80"):
-            auditor.as_of("many", asked=79)
+            auditor.as_of("many", requested=79)
         with pytest.raises(NotAuditableError, match=r"epoch 85.*complete up to epoch 80 only"):
-            auditor.as_of("many", asked=85)
+            auditor.as_of("many", requested=85)

@@ -12,7 +12,7 @@ from errata.processors.compile.compiler import compile_network
 from errata.processors.declare.faults import NetworkError
 from errata.spark_jobs import run, session
 from errata.spark_jobs.driver import Checkpoint, CheckpointError, Division
-from errata.spark_jobs.run import AnotherDriverError, Sole
+from errata.spark_jobs.run import AnotherDriverError, DriverLock
 from errata.spark_jobs.session import SparkMissingError, check_java, check_packages
 from errata.topics import names
 from errata.topics.admin import create_topics
@@ -120,9 +120,9 @@ def test_a_checkpoint_of_another_plan_is_refused_and_of_ones_own_goes_on(spark, 
 def test_a_second_driver_is_refused_while_the_first_is_alive(cluster, broker, monkeypatch):
     monkeypatch.setattr(run, "PATIENCE_S", 2.0)
     create_topics(broker.settings, [TopicSpec(names.plan_topic("sole"), 1)])
-    first = Sole(cluster, "sole", "job")
+    first = DriverLock(cluster, "sole", "job")
     first.wait()
-    second = Sole(cluster, "sole", "job")
+    second = DriverLock(cluster, "sole", "job")
     with pytest.raises(AnotherDriverError, match="job 'job' is run by another driver"):
         second.wait()
     first.close()

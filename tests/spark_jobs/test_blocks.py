@@ -7,7 +7,7 @@ from errata import Network, python, tumbling
 from errata.processors.compile.compiler import compile_network
 from errata.processors.tasks.scope_run import BoxError
 from errata.processors.tasks.shared import STOP
-from errata.spark_jobs.blocks import packed_letters, unpacked_letters
+from errata.spark_jobs.blocks import pack_dead_letters, unpack_dead_letters
 from errata.spark_jobs.driver import register
 from errata.spark_jobs.epochs import Batch
 from errata.spark_jobs.executor import Recorder
@@ -44,7 +44,7 @@ def made(**more):
 
 def test_each_tuple_that_a_box_refuses_is_a_letter_with_task_attempt_epoch_and_its_record():
     job, refused = made()
-    found = unpacked_letters(packed_letters(job, BATCH, "picky", [refused], partition=0))
+    found = unpack_dead_letters(pack_dead_letters(job, BATCH, "picky", [refused], partition=0))
     assert [box for box, _ in found] == ["picky", "picky"]
     first, second = (letter for _, letter in found)
     assert (first.task, first.attempt, first.epoch, first.partition) == ("job.0", 4, 7, 0)
@@ -57,13 +57,13 @@ def test_each_tuple_that_a_box_refuses_is_a_letter_with_task_attempt_epoch_and_i
 
 def test_what_a_partition_has_reported_is_not_told_again():
     job, refused = made()
-    assert packed_letters(job, BATCH, "picky", [refused], partition=1) == []
+    assert pack_dead_letters(job, BATCH, "picky", [refused], partition=1) == []
 
 
 def test_a_refused_tuple_stops_a_job_that_is_to_stop():
     job, refused = made(on_error=STOP)
     with pytest.raises(BoxError, match=r"box 'picky', epoch 7: .*thirteen.*'a'.* on_error"):
-        packed_letters(job, BATCH, "picky", [refused], partition=0)
+        pack_dead_letters(job, BATCH, "picky", [refused], partition=0)
 
 
 def test_a_job_is_ready_for_letters_of_every_arc_that_it_reads_or_makes():

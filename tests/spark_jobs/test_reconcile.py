@@ -20,7 +20,7 @@ from errata.settings.loading import load
 from errata.settings.place import Place
 from errata.spark_jobs.as_of import Bound
 from errata.spark_jobs.recompute import Division
-from errata.spark_jobs.reconcile import MADE, SAID, Comparison, Finding
+from errata.spark_jobs.reconcile import ACTUAL, EXPECTED, Comparison, Finding
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.kafka import KafkaCluster
@@ -42,7 +42,7 @@ def tuples(*rows: tuple[Any, ...]) -> pl.DataFrame:
 
 
 def found(said: pl.DataFrame, made: pl.DataFrame, bound: Bound | None = None) -> dict[str, int]:
-    row = Comparison(ARC, bound or Bound(), 10).found(said, made)
+    row = Comparison(ARC, bound or Bound(), 10).compare(said, made)
     return {name: value for name, value in row.items() if value and name != "samples"}
 
 
@@ -85,7 +85,7 @@ def test_missing_unexpected_and_twofold_tuples_are_told_apart() -> None:
 def test_the_rows_of_a_bucket_are_parted_into_what_is_said_and_what_was_made() -> None:
     comparison, rows = Comparison(ARC, Bound(), 10), list[pa.RecordBatch]()
     a, b, c = (("a", 1, 5, 7, 0.5, 0), ("b", 1, 5, 7, 0.5, 0), ("c", 1, 5, 7, 0.5, 0))
-    for side, some in ((SAID, [a, b]), (MADE, [b]), (MADE, [c])):
+    for side, some in ((ACTUAL, [a, b]), (EXPECTED, [b]), (EXPECTED, [c])):
         division = Division(((),), ARC, ("k",), tuple(comparison.columns), 1, side)
         rows += division.rows(tuples(*some))
     (row,) = comparison(pa.Table.from_batches(rows)).to_pylist()
@@ -97,13 +97,13 @@ def test_the_rows_of_a_bucket_are_parted_into_what_is_said_and_what_was_made() -
 
 def test_as_many_differences_are_told_as_were_asked_for() -> None:
     made = tuples(*((f"{key}", 1, 5, 7, 0.5, 0) for key in range(5)))
-    row = Comparison(ARC, Bound(), 2).found(tuples(), made)
+    row = Comparison(ARC, Bound(), 2).compare(tuples(), made)
     assert (row["insert"], unpack(row["samples"]).height) == (5, 2)
 
 
 def test_of_a_different_tuple_the_fields_that_differ_are_told() -> None:
     made, said = ("a", 1, 5, 7, math.nan, 0), ("a", 1, None, 7, math.nan, 3)
-    row = Comparison(ARC, Bound(), 2).found(tuples(said), tuples(made))
+    row = Comparison(ARC, Bound(), 2).compare(tuples(said), tuples(made))
     finding = Finding("a", 1, 1, 0, 0, 1, 0, unpack(row["samples"]))
     fields = {"n": {"arc": None, "recomputed": 5}}
     (sample,) = samples(ARC, finding)

@@ -20,8 +20,8 @@ from errata.run.worker import Worker
 from errata.schemas import revisions as frames
 from errata.settings.place import Place
 from errata.spark_jobs.driver import Checkpoint
-from errata.spark_jobs.run import Options, _Lives
-from errata.spark_jobs.session import by_value
+from errata.spark_jobs.run import Options, _Attempts
+from errata.spark_jobs.session import pickle_by_value
 from errata.topics.admin import create_topics
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
@@ -140,7 +140,7 @@ class Seen:
                 View(self.cluster, plan=self.plan), 86_400_000,
             )  # fmt: skip
             options = Options(folder=str(folder), buckets=2, once=True)
-            job = _Lives(shared, self.plan.topology.scopes[name], session, self.kafka, options)
+            job = _Attempts(shared, self.plan.topology.scopes[name], session, self.kafka, options)
             job.start()
             job.driver.query.awaitTermination(LIMIT_S)
             job.driver.check()
@@ -201,7 +201,7 @@ def test_jobs_on_spark_hold_what_a_recomputation_gives_and_keep_the_states_of_li
     create_topics(broker.settings, [TopicSpec("streaming.in", 2)])
     tape, sent, refused = Tape(cluster), 0, 0
     net, before = network(), pl.DataFrame()
-    by_value(net)
+    pickle_by_value(net)
     worker = Worker(net, Place(broker.settings, tmp_path / "state"))
     worker.add_scope("ingest.trades")
     worker.add_sweepers()

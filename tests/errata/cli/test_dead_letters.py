@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from errata import Network, python
-from errata.cli.app import Deployment
+from errata.cli.app import DeployedNetwork
 from errata.processors.plan.deployed import deploy
 from errata.processors.wire.dead_letter import decode, encode
 from errata.testing import Driver
@@ -145,7 +145,7 @@ def brittle(errata: Errata, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]
     prices.map("scaled", share=python(one_by, "long", "price"))
     with Driver(net) as running:
         deploy(running.cluster, running.plan)
-        found = Deployment(running.cluster, running.plan, SchemaRegistry(running.cluster), {})
+        found = DeployedNetwork(running.cluster, running.plan, SchemaRegistry(running.cluster), {})
         monkeypatch.setattr("errata.cli.app.open_deployment", lambda net: found)
         running.send_raw("prices", b"\xff")
         for key, price in (("a", 1), ("b", 0)):

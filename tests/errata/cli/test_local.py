@@ -126,7 +126,7 @@ def test_a_filter_that_never_matches_is_told(tmp_path: Path, tape: Path, errata:
     done = errata("local", "tape.py", "--input", f"prices={file}", "--table", "sums")
     assert done.status == 0
     assert done.err == (
-        f"errata: filter 'plain' has let none of {len(FIGURE)} revisions pass: symbol = 'ibm'\n"
+        f"errata: filter 'plain' has passed none of {len(FIGURE)} revisions: symbol = 'ibm'\n"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from errata import Network
 from errata.cli.revise import place_of
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.processors.compile.compiler import compile_network
 from errata.schemas import revisions as frames
 from errata.schemas.partition import partitions
@@ -164,7 +164,7 @@ def test_an_unknown_source_is_told_with_the_known_ones(driver: Driver, errata: E
     done = errata("revise", "tape.py", "sums", "delete", "--key", "a")
     assert (done.status, done.err) == (
         1,
-        "errata: network 'figure' has no source 'sums': prices\n",
+        "errata: network 'figure' has no source 'sums'; it has: prices\n",
     )
     assert Path("tape.py").exists()
 
@@ -186,7 +186,7 @@ def placed(
     plan = compile_network(net).placed({"prices": count})
     cluster = MemoryCluster()
     cluster.create(names.SCHEMAS_TOPIC, 1)
-    found = Deployment(cluster, plan, SchemaRegistry(cluster), {})
+    found = DeployedNetwork(cluster, plan, SchemaRegistry(cluster), {})
     source = plan.topology.sources["prices"]
     row = {"op": 0, "after.key": "foobar", "after.at": 1}
     revision = pl.DataFrame([row], schema=frames.schema(source.arc.fields))

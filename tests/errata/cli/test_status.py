@@ -171,7 +171,7 @@ def test_the_mark_of_a_transactions_end_is_nothing_that_waits(world: World) -> N
 def test_a_filter_that_let_nothing_pass_is_told(world: World) -> None:
     for partition in (0, 1):
         world.report(f"prices.{partition}", 10, counts={"plain.judged": 4, "plain.passed": 0})
-    assert world.status().silent == ["filter 'plain' has let none of 8 revisions pass: price > 0"]
+    assert world.status().silent == ["filter 'plain' has passed none of 8 revisions: price > 0"]
     world.report("prices.1", 11, counts={"plain.judged": 5, "plain.passed": 1})
     assert world.status().silent == []
 
@@ -221,7 +221,7 @@ def test_a_report_that_can_not_be_true_is_named_and_not_believed(
         scope(world, partition, 100)
     before = by_task(world.status())["prices.0"]
     world.report(task, done, **more)
-    assert complaints(world) == {task: f"its report is not believed: {reason}"}
+    assert complaints(world) == {task: f"its report is invalid: {reason}"}
     assert by_task(world.status())["prices.0"] == before
     world.now_ms += NAMED_MS
     if task == "prices.0":
@@ -260,7 +260,7 @@ def test_a_report_of_records_that_are_not_there_is_named_and_the_one_before_it_g
     place = TopicPartition(ARC, 0)
     world.report("ingest.prices.0", 200, watermark=9_000, ends={place: (1_000, 200)})
     reason = f"it has written up to offset 1000 of partition 0 of {ARC}, which ends at 10"
-    assert complaints(world) == {"ingest.prices.0": f"its report is not believed: {reason}"}
+    assert complaints(world) == {"ingest.prices.0": f"its report is invalid: {reason}"}
     assert by_task(world.status())["ingest.prices.0"] == honest
     world.report("ingest.prices.0", 110, watermark=6_000, ends={place: (10, 100)})
     assert by_task(world.status())["ingest.prices.0"].done == 110

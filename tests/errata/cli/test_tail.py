@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from errata import Stream, read
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.processors.arcs.arc_topic import ArcCodec, Meta
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import PlanMismatchError
@@ -118,7 +118,7 @@ def test_people_read_when_an_epoch_is_over(driver: Driver, errata: Errata, peopl
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
-        (["nothing"], 1, "network 'figure' has no arc 'nothing': it has prices, sums"),
+        (["nothing"], 1, "network 'figure' has no arc 'nothing'; it has: prices, sums"),
         (["sums", "--limit", "0"], 2, ""),
     ],
 )
@@ -134,7 +134,7 @@ FOLLOW = """
 import sys
 from errata.cli.entry import main
 from errata.cli import app
-from errata.deploy.deployment import Deployment
+from errata.deploy.deployment import DeployedNetwork
 from errata.settings.loading import load
 from errata.testing import Driver
 from errata.processors.plan.deployed import deploy
@@ -145,7 +145,7 @@ deploy(driver.cluster, driver.plan)
 driver.send("prices", {"op": "insert", "after":
     {"key": "a", "at": 5, "symbol": "IBM", "price": 1}})
 driver.close_epoch()
-found = Deployment(driver.cluster, driver.plan, SchemaRegistry(driver.cluster), {})
+found = DeployedNetwork(driver.cluster, driver.plan, SchemaRegistry(driver.cluster), {})
 app.open_deployment = lambda net: found
 sys.argv = ["errata", "tail", "tape.py", "prices", "--from-beginning"]
 main()
@@ -192,7 +192,7 @@ def test_fields_in_another_order_than_is_written_are_told_and_nothing_is_registe
     plan = compile_network(net, every_arc=True).placed({"prices": 1})
     prices = replace(plan.topology.sources["prices"], topic="source.prices")
     plan = with_topology(plan, sources={"prices": prices})
-    found = Deployment(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
+    found = DeployedNetwork(driver.cluster, plan, registry, {"bootstrap.servers": "memory"})
     for name in ("errata.cli.app.open_deployment", "errata.client.reading.open_network"):
         monkeypatch.setattr(name, lambda *_: found)
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")

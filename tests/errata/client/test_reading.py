@@ -14,7 +14,7 @@ import errata as front_door
 from errata import Network, Stream
 from errata.client import reading
 from errata.client.reading import Tail
-from errata.deploy.deployment import Deployment, UnknownNameError
+from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import NotDeployedError, deploy, topic_specs, write_plan
@@ -32,7 +32,9 @@ from tests.spark_jobs.by_hand import ONE, TWO, World, begin, go_on, insert, trad
 TAIL = ("--complete", "--json", "--from-beginning", "--no-follow")
 
 
-def is_found(monkeypatch: pytest.MonkeyPatch, found: Deployment, *, lag_ms: int = LAG_MS) -> None:
+def is_found(
+    monkeypatch: pytest.MonkeyPatch, found: DeployedNetwork, *, lag_ms: int = LAG_MS
+) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "memory")
     monkeypatch.setattr("errata.client.reading.open_network", lambda network, place: found)
     monkeypatch.setattr("errata.cli.app.open_deployment", lambda net: found)
@@ -41,8 +43,8 @@ def is_found(monkeypatch: pytest.MonkeyPatch, found: Deployment, *, lag_ms: int 
     )
 
 
-def deployment(world: World) -> Deployment:
-    return Deployment(world.cluster, world.plan, world.registry, {})
+def deployment(world: World) -> DeployedNetwork:
+    return DeployedNetwork(world.cluster, world.plan, world.registry, {})
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ def test_an_arc_without_topic_is_refused_with_those_that_have_one_and_so_is_a_ne
     cluster, plan = MemoryCluster(), compile_network(net).placed({"trades": 1})
     for spec in topic_specs(plan, compaction_lag_ms=1):
         cluster.create(spec.name, spec.partitions)
-    is_found(monkeypatch, Deployment(cluster, plan, SchemaRegistry(cluster), {}))
+    is_found(monkeypatch, DeployedNetwork(cluster, plan, SchemaRegistry(cluster), {}))
     with pytest.raises(NotDeployedError, match="network 'inner' is not deployed"):
         front_door.read(inside)
     deploy(cluster, plan)
@@ -171,7 +173,7 @@ def test_after_every_epoch_it_is_what_the_driver_tells_and_the_watermark_was(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schemas = SchemaRegistry(driver.cluster)
-    is_found(monkeypatch, Deployment(driver.cluster, driver.plan, schemas, {}))
+    is_found(monkeypatch, DeployedNetwork(driver.cluster, driver.plan, schemas, {}))
     figure(driver)
     later = {"op": "insert", "after": {"key": "z", "at": 400 * 60_000, "symbol": "A", "price": 2}}
     tables = {driver.epoch: driver.table("sums")}

@@ -11,7 +11,7 @@ from errata.client.sending import NoSuchRecordError, Parcel, deliver, source_rec
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.compile.compiler import compile_network
 from errata.processors.ingest.intake import Intake
-from errata.processors.plan.source import Source
+from errata.processors.plan.topology import Source
 from errata.schemas import revisions as frames
 from errata.topics import names
 from errata.topics.cluster import ClusterError, TopicPartition

@@ -7,7 +7,7 @@ import pytest
 
 from errata import Network, tumbling
 from errata.deploy.source_fields import before_and_after, resolve_deployed
-from errata.deploy.versions import coming, new_fields, next_version
+from errata.deploy.versions import new_fields, next_version, plan_next
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import (
     PlanMismatchError,
@@ -75,7 +75,7 @@ def deployed(cluster: MemoryCluster, net: Network) -> Plan:
 @pytest.fixture
 def coming_to():
     """What would be deployed on a cluster in memory."""
-    return lambda cluster, net: coming(net, cluster, SchemaRegistry(cluster))
+    return lambda cluster, net: plan_next(net, cluster, SchemaRegistry(cluster))
 
 
 def test_a_new_optional_field_makes_a_version_with_new_topics_for_all_arcs_that_pass_it_on(
@@ -193,7 +193,7 @@ def test_a_network_whose_source_gains_a_field_gives_what_a_recomputation_gives(
     make(cluster, found.plan)
     if cut:  # a deploy that dies is run again, and finds the same to do
         life = Switch(before.shared, Running(cluster, found.plan, tmp_path / "cut").shared,
-                      before.scopes).life()  # fmt: skip
+                      before.scopes).run_once()  # fmt: skip
         assert sum(1 for _ in islice(life, cut)) == cut
         life.close()
         assert coming_to(cluster, network(NEW)).plan.fingerprint == found.plan.fingerprint

@@ -8,7 +8,7 @@ import pytest
 from errata import Network, Stream, tumbling
 from errata.deploy.versions import (
     NotFilledError,
-    check_asked,
+    check_requested,
     deployed_part,
     new_arcs,
     next_version,
@@ -157,6 +157,6 @@ def test_boxes_that_nobody_asked_to_fill_are_named():
     whole = plan(network(others))
     new = added(whole, deployed(network()))
     assert new == ["counts", "many", "twice"]
-    check_asked(whole, asked=["many", "twice"], added=new)
+    check_requested(whole, requested=["many", "twice"], added=new)
     with pytest.raises(NotFilledError, match=r"'many' can do without: 'twice'; .*NET many twice`"):
-        check_asked(whole, asked=["many"], added=new)
+        check_requested(whole, requested=["many"], added=new)

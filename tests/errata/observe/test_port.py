@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from errata.observe.port import LOOK_S, STUCK_S, PortError, Pulse, listening, told
+from errata.observe.port import REFRESH_S, STUCK_S, PortError, Pulse, listening, serving
 from errata.observe.samples import COUNTER, Metric, Samples
 from errata.run.supervisor import Supervisor
 from errata.run.supervisor_port import UpPort, ports_after
@@ -47,18 +47,20 @@ def port() -> int:
 
 
 def test_a_process_that_starts_is_alive_and_not_ready(port: int) -> None:
-    with told((HOST, port)):
+    with serving((HOST, port)):
         assert asked(port, "/healthz") == (200, "ok: starting\n")
         assert asked(port, "/readyz") == (503, "it is starting\n")
 
 
 def test_what_it_waits_for_is_told_until_it_is_ready(port: int) -> None:
-    with told((HOST, port)) as pulse:
+    with serving((HOST, port)) as pulse:
         assert pulse.turn()
-        pulse.tell(["task prices.0 is starting", "sweep.prices.1 answers nobody"], Samples())
-        why = "task prices.0 is starting\nsweep.prices.1 answers nobody\n"
+        pulse.update(
+            ["task prices.0 is starting", "sweep.prices.1 replies to no request"], Samples()
+        )
+        why = "task prices.0 is starting\nsweep.prices.1 replies to no request\n"
         assert asked(port, "/readyz") == (503, why)
-        pulse.tell([], Samples())
+        pulse.update([], Samples())
         assert asked(port, "/readyz?verbose") == (200, "ready\n")
         pulse.stopping()
         assert asked(port, "/readyz") == (503, "it is stopping\n")
@@ -66,11 +68,11 @@ def test_what_it_waits_for_is_told_until_it_is_ready(port: int) -> None:
 
 
 def test_a_loop_that_does_not_turn_is_not_ready_and_in_the_end_not_alive(port: int) -> None:
-    with told((HOST, port)) as pulse:
+    with serving((HOST, port)) as pulse:
         pulse.turn()
-        pulse.tell([], Samples())
+        pulse.update([], Samples())
         pulse.doing = "prices.3"
-        pulse.turned_s = time.monotonic() - 6 * LOOK_S
+        pulse.turned_s = time.monotonic() - 6 * REFRESH_S
         status, why = asked(port, "/readyz")
         assert (status, why) == (503, "its loop has not turned for 6 s: prices.3\n")
         assert asked(port, "/healthz") == (200, "ok: prices.3\n")
@@ -81,9 +83,9 @@ def test_a_loop_that_does_not_turn_is_not_ready_and_in_the_end_not_alive(port: i
 def test_metrics_are_those_of_the_work_and_of_the_process(port: int) -> None:
     work = Samples()
     work.add(Metric("a_total", COUNTER, (), "A."), 1)
-    with told((HOST, port)) as pulse:
+    with serving((HOST, port)) as pulse:
         pulse.turn()
-        pulse.tell([], work)
+        pulse.update([], work)
         found = exposed(asked(port, "/metrics")[1])
     assert found["a_total", ()] == 1
     assert found["errata_ready", ()] == 1
@@ -93,18 +95,21 @@ def test_metrics_are_those_of_the_work_and_of_the_process(port: int) -> None:
 
 
 def test_another_path_is_told_which_there_are(port: int) -> None:
-    with told((HOST, port)):
-        assert asked(port, "/") == (404, "there are /healthz, /readyz and /metrics\n")
+    with serving((HOST, port)):
+        assert asked(port, "/") == (
+            404,
+            "no such path; the port has /healthz, /readyz and /metrics\n",
+        )
 
 
 def test_a_client_that_says_nothing_holds_nobody_up(port: int) -> None:
-    with told((HOST, port)), socket.create_connection((HOST, port)):
+    with serving((HOST, port)), socket.create_connection((HOST, port)):
         assert asked(port, "/healthz")[0] == 200
 
 
 def test_a_port_that_is_taken_is_told(port: int) -> None:
-    with told((HOST, port)), pytest.raises(PortError, match=f"{port}: Address already in use"):
-        told((HOST, port)).__enter__()
+    with serving((HOST, port)), pytest.raises(PortError, match=f"{port}: Address already in use"):
+        serving((HOST, port)).__enter__()
 
 
 def test_port_0_picks_one_and_says_which(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,7 +122,7 @@ def test_port_0_picks_one_and_says_which(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_without_an_address_nothing_is_opened_and_nobody_looks() -> None:
-    with told(None) as pulse:
+    with serving(None) as pulse:
         assert not pulse.turn()
 
 
@@ -141,17 +146,20 @@ def test_up_is_ready_when_all_of_its_processes_are(port: int) -> None:
     with listening((HOST, port), up.answer):
         assert asked(port, "/readyz")[1].splitlines()[0] == "it is starting"
         pulse.turn()
-        pulse.tell([], Samples())
+        pulse.update([], Samples())
         assert asked(port, "/readyz")[1] == "one: does not run\nother: does not run\n"
-        with supervisor, told((HOST, one)) as first:
+        with supervisor, serving((HOST, one)) as first:
             first.turn()
-            first.tell(["task a.0 is starting"], Samples())
+            first.update(["task a.0 is starting"], Samples())
             status, why = asked(port, "/readyz")
-            assert (status, why) == (503, "one: task a.0 is starting\nother: does not answer yet\n")
-            with told((HOST, other)) as second:
+            assert (status, why) == (
+                503,
+                "one: task a.0 is starting\nother: does not respond yet\n",
+            )
+            with serving((HOST, other)) as second:
                 for each in (first, second):
                     each.turn()
-                    each.tell([], Samples())
+                    each.update([], Samples())
                 assert asked(port, "/readyz") == (200, "ready\n")
             found = exposed(asked(port, "/metrics")[1])
             assert found["errata_process_running", (("process", "one"),)] == 1

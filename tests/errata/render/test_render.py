@@ -18,7 +18,7 @@ from errata.processors.plan.deployed import topic_specs
 from errata.processors.plan.plan import Plan
 from errata.render.compose import compose_file
 from errata.render.containers import code_of, labels, roles
-from errata.render.kubernetes import PORT, Wanted, manifests, topic_resources
+from errata.render.kubernetes import PORT, Parameters, manifests, topic_resources
 from errata.render.yaml import to_yaml
 from errata.settings.loading import load
 from errata.settings.place import DAY_MS
@@ -56,7 +56,7 @@ def plan(net: str) -> Plan:
 def found_in(plan: Plan, net: str, **replicas: int) -> list[dict]:
     code = code_of(net)
     made = roles(plan, code.reference, replicas=replicas)
-    return [*manifests(Wanted(plan.network, code, "mine:1", "given", "hidden", "5Gi"), made)]
+    return [*manifests(Parameters(plan.network, code, "mine:1", "given", "hidden", "5Gi"), made)]
 
 
 def pods(objects: list[dict]) -> dict[str, dict]:
@@ -238,7 +238,7 @@ def test_a_file_that_needs_others_is_refused(net: str, tmp_path: Path, errata: E
     Path(net).write_text("import neighbour_of_tape\n" + NETWORK)
     ended = errata("render", "k8s", "tape.py")
     assert ended.status == 1
-    assert "imports neighbour_of_tape.py beside it" in ended.err
+    assert "imports neighbour_of_tape.py from its folder" in ended.err
 
 
 def test_wrong_options_are_told(net: str, errata: Errata):

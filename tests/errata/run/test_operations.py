@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from errata.observe.port import LOOK_S
+from errata.observe.port import REFRESH_S
 from errata.run.stopping import OVERDUE
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
@@ -215,7 +215,7 @@ def test_sigterm_ends_each_role_within_10_s_though_the_broker_hangs(
         found.await_ready()
         send(own_broker, price("a", 100, 30), topic=topic)
         with frozen(own_broker):
-            time.sleep(2 * LOOK_S)  # it is in the midst of something, or is not
+            time.sleep(2 * REFRESH_S)  # it is in the midst of something, or is not
             status = found.end()
         assert status in (0, OVERDUE), found.log.read_text()
         if status == OVERDUE:

@@ -109,7 +109,7 @@ def test_a_killed_process_is_started_again_at_once_as_often_as_it_is_killed(stag
         assert supervisor.kill("one")
         stage.until(lambda before=before: supervisor.pids.get("one") not in (None, before))
         assert supervisor.restarts == {"one": count}
-    assert "one ended with signal 9; it is started again" in stage.said
+    assert "one ended with signal 9; restarting it" in stage.said
 
 
 def test_a_process_that_dies_of_itself_is_started_again_after_a_pause(stage: Stage) -> None:
@@ -147,7 +147,7 @@ def test_deaths_after_a_long_life_are_no_row(stage: Stage) -> None:
         stage.clock.now_s += QUICK_S
         os.kill(supervisor.pids["one"], signal.SIGKILL)
         stage.until(lambda: "one" not in supervisor.pids)
-    assert "one ended with signal 9; it is started again" in stage.said
+    assert "one ended with signal 9; restarting it" in stage.said
 
 
 @pytest.mark.parametrize("status", [1, 2])

@@ -54,7 +54,7 @@ def plan(topic_partitions: int, *, keep: str | None = "1h", rekey: bool = False,
 
 
 def test_a_source_whose_topic_has_grown_is_refused_unless_it_is_rekeyed():
-    with pytest.raises(PlanMismatchError, match="may come in another partition now"):
+    with pytest.raises(PlanMismatchError, match="may be in another partition now"):
         next_version(plan(2), plan(3))
     assert next_version(plan(2, rekey=True), plan(3, rekey=True)).deployment.version == 2
 
@@ -105,7 +105,7 @@ class Running:
     def run(self, until: Callable[[], bool]) -> None:
         plan = self.shared.plan
         actors = self.actors(plan.placement.tasks("ingest.trades")) + self.scopes()
-        lives = [actor.life() for actor in actors]
+        lives = [actor.steps() for actor in actors]
         while not until():
             for life in lives:
                 next(life)

@@ -15,7 +15,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.task_id import TaskId
 from errata.run import worker
-from errata.run.worker import Look, drain
+from errata.run.worker import Inspector, drain
 from errata.sweepers.sweeper import Service, Sweeper
 from errata.testing import Driver
 from tests.processors.rogue import Rogue
@@ -40,7 +40,7 @@ def send(driver: Driver, count: int) -> None:
 
 
 def waits(driver: Driver, *actors: Any, shares: Any = ()) -> list[str]:
-    return Look(driver.shared, shares)(actors)[0]
+    return Inspector(driver.shared, shares)(actors)[0]
 
 
 def sweeper(driver: Driver, folder: Any, **more: Any) -> Sweeper:
@@ -61,7 +61,7 @@ def test_tasks_that_work_are_ready_one_that_starts_or_waits_is_not(driver: Drive
 def test_a_task_is_starting_again_in_its_next_life(driver: Driver) -> None:
     scope = driver.tasks[1]
     driver.attempts[1].close()
-    life = driver.attempts[1] = scope.life()
+    life = driver.attempts[1] = scope.steps()
     next(life)
     assert waits(driver, scope) == ["task trades.0 is starting"]
     while not scope.started:
@@ -97,7 +97,7 @@ def test_a_sweeper_without_room_is_not_ready(
         patch.setattr(os, "fsync", no_room)
         full.follow()
     (why,) = waits(driver, full)
-    assert why.startswith("sweep.trades.0 answers nobody: ")
+    assert why.startswith("sweep.trades.0 replies to no request: ")
     assert "No space left on device" in why
     full.close()
 
@@ -106,19 +106,21 @@ def test_a_report_that_is_not_believed_is_logged_once(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(driver, 50)
-    look = Look(driver.shared, [])
+    look = Inspector(driver.shared, [])
     Rogue(driver.cluster, driver.plan).lie("ingest.trades.0", later=-1)
     driver.shared.view.poll()
     for _second in range(3):
         look(driver.tasks)
     (line,) = caplog.messages
-    assert line.startswith("the report of ingest.trades.0 is not believed: it goes back from epoch")
+    assert line.startswith(
+        "the report of ingest.trades.0 is invalid and is ignored: it goes back from epoch"
+    )
 
 
 def test_who_shares_a_scope_stands_by_once_the_group_has_spoken(driver: Driver) -> None:
     share: Any = SimpleNamespace(scope="trades", is_member=False)
     assert waits(driver, shares=[share]) == [
-        "scope trades: the group has not said yet which partitions are its"
+        "scope trades: the consumer group has not assigned partitions yet"
     ]
     share.is_member = True
     assert waits(driver, shares=[share]) == []
@@ -129,19 +131,19 @@ class Committing(Task):
 
     def __init__(self, steps: int) -> None:
         self.attempt = Attempt(create_autospec(Shared, instance=True), TaskId.parse("sums.0"))
-        self.attempt.is_committing, self.steps, self.taken = True, steps, 0
+        self.attempt.is_committing, self.step_count, self.taken = True, steps, 0
 
-    def life(self) -> Generator[bool, None, None]:
+    def steps(self) -> Generator[bool, None, None]:
         while True:
             self.taken += 1
-            self.attempt.is_committing = self.taken < self.steps
+            self.attempt.is_committing = self.taken < self.step_count
             yield True
 
 
 def test_a_transaction_that_is_open_is_committed_and_nothing_else_begun() -> None:
     tasks = [Committing(3), Committing(1)]
     tasks[1].attempt.is_committing = False
-    lives = {task: task.life() for task in tasks}
+    lives = {task: task.steps() for task in tasks}
     drain(tasks, lambda task: next(lives[task]))
     assert [task.taken for task in tasks] == [3, 0]
 
@@ -149,6 +151,6 @@ def test_a_transaction_that_is_open_is_committed_and_nothing_else_begun() -> Non
 def test_a_transaction_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "DRAIN_S", 0.05)
     task = Committing(10**9)
-    life = task.life()
+    life = task.steps()
     drain([task], lambda task: next(life))
     assert task.taken > 0

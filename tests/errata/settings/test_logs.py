@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from errata.run.exit_status import complain, reported
-from errata.run.supervisor import ProcessFailedError, Supervisor, pass_on, tell
+from errata.run.supervisor import ProcessFailedError, Supervisor, forward_line, print_line
 from errata.settings import logs
 from errata.topics import secrets
 from errata.topics.client import LOGGER
@@ -30,7 +30,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Lines]:
     root.setLevel(level)
     LOGGER.propagate = propagate
     logging.captureWarnings(False)
-    logs.about.clear()
+    logs.context.clear()
 
 
 def test_people_get_lines_from_warnings_up(lines: Lines) -> None:
@@ -43,7 +43,7 @@ def test_people_get_lines_from_warnings_up(lines: Lines) -> None:
 
 def test_programs_get_a_line_of_json_a_record_whatever_is_in_it(lines: Lines) -> None:
     logs.set_up(logs.JSON)
-    logs.about.update(network="tape", task="totals.0")
+    logs.context.update(network="tape", task="totals.0")
     began = datetime.now(UTC)
     logging.getLogger("errata").warning("two\nlines, \x1b[31m and 'quotes\"")
     (line,) = lines()
@@ -111,9 +111,12 @@ def test_what_librdkafka_says_is_among_it(lines: Lines) -> None:
 def test_a_supervisor_passes_json_on_with_the_name_of_the_process(lines: Lines) -> None:
     logs.set_up(logs.JSON)
     told = {"time": "2026-11-22T00:00:00.000Z", "level": "WARNING", "message": "behind"}
-    assert pass_on("totals", json.dumps(told), tell) == "behind"
-    assert pass_on("spark", "plain [] words", tell) == "spark: plain [] words".partition(": ")[2]
-    assert pass_on("spark", '{"not": "a record"}', tell) == '{"not": "a record"}'
+    assert forward_line("totals", json.dumps(told), print_line) == "behind"
+    assert (
+        forward_line("spark", "plain [] words", print_line)
+        == "spark: plain [] words".partition(": ")[2]
+    )
+    assert forward_line("spark", '{"not": "a record"}', print_line) == '{"not": "a record"}'
     one, two, three = map(json.loads, lines())
     assert one == told | {"process": "totals"}
     assert (two["logger"], two["message"]) == ("errata.up", "spark: plain [] words")

@@ -78,7 +78,7 @@ def test_a_value_that_is_given_twice_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(b"", "is empty"), (b"\n", "is empty"), (b"\xff\xfehunter", "no UTF-8")]
+    ("content", "told"), [(b"", "is empty"), (b"\n", "is empty"), (b"\xff\xfehunter", "not UTF-8")]
 )
 def test_a_file_without_a_value_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
     with pytest.raises(SecretFileError, match=f"{VARIABLE}_FILE names the file .*{told}") as error:

@@ -18,7 +18,7 @@ from errata.processors.ingest.identity_index import FullIndexError, Index, Store
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.task import Task
-from errata.run.worker import Look
+from errata.run.worker import Inspector
 from errata.testing import Driver
 from tests.errata.conftest import ROOT
 from tests.processors.conftest import Clock
@@ -49,11 +49,11 @@ def prices(driver: Driver, arc: str) -> list[int]:
 
 
 def waits(driver: Driver) -> list[str]:
-    return [line for line in Look(driver.shared, [])(driver.tasks)[0] if " waits: " in line]
+    return [line for line in Inspector(driver.shared, [])(driver.tasks)[0] if " waits: " in line]
 
 
 def full(driver: Driver) -> list[str]:
-    page = text_of(Look(driver.shared, [])(driver.tasks)[1]).splitlines()
+    page = text_of(Inspector(driver.shared, [])(driver.tasks)[1]).splitlines()
     return [line.rpartition(" ")[2] for line in page if line.startswith("errata_index_full{")]
 
 
@@ -126,7 +126,7 @@ def test_a_new_life_on_a_full_disk_waits_too(
 def again(driver: Driver, number: int) -> None:
     """Kill a task, and start its next life."""
     driver.attempts[number].close()
-    driver.attempts[number] = driver.tasks[number].life()
+    driver.attempts[number] = driver.tasks[number].steps()
     for _ in driver.attempts[number]:
         if driver.tasks[number].started:
             break

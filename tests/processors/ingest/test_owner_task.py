@@ -105,7 +105,7 @@ class World:
                 clock_ms=lambda: self.epoch * 50,
                 epoch_of=lambda: self.epoch,
             )
-        self.tasks[name], self.lives[name] = task, task.life()
+        self.tasks[name], self.lives[name] = task, task.steps()
         while not task.started:
             next(self.lives[name])
 

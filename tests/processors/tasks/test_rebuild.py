@@ -122,7 +122,7 @@ def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
         driver.close_epoch()
         old = next(task for task in driver.tasks if isinstance(task, ScopeTask))
         newer = ScopeTask(driver.shared, old.scope, partition=0, replays=old.replays)
-        life = newer.life()
+        life = newer.steps()
         while not newer.started:
             next(life)
         driver.sweepers["trades"].store.raise_floor(10**9)

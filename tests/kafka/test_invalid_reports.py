@@ -1,4 +1,4 @@
-"""Reports that are not true, on a broker: `errata status` names them, and nobody goes by them.
+"""Invalid reports, on a broker: `errata status` names them, and every process ignores them.
 
 A rogue writes them to the progress topic of a network at work. What the network makes of its input
 stays what a full recompute gives: no window closes early, no record is waited for or passed over.
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kafka
 
 ROUNDS, TRADES, LARGE = 2, 60, 60
 FIELDS = {"key": "string", "at": "timestamp-millis", "product": "string", "n": "long"}
-NOT_BELIEVED = "its report is not believed: "
+INVALID = "its report is invalid: "
 
 
 def network(topic):
@@ -162,7 +162,7 @@ def test_lies_are_named_and_change_nothing_and_neither_does_a_task_that_stands_s
         for worker in (first, started("sums")):
             stack.enter_context(at_work(worker))
         rogue, traded = Rogue(cluster, plan), Traded(cluster, topic=topic)
-        file = f"from tests.kafka.test_liars import network\nnet = network({topic!r})\n"
+        file = f"from tests.kafka.test_invalid_reports import network\nnet = network({topic!r})\n"
         command = ("status", "--watch", "--json")
         status = Watched(
             stack.enter_context(following(tmp_path, broker, net=file, command=command))
@@ -196,9 +196,7 @@ def test_lies_are_named_and_change_nothing_and_neither_does_a_task_that_stands_s
                 task, reason = lie(rogue, plan)
                 traded.send(TRADES, 3 * number)
                 status.until(
-                    lambda told, at=task, why=reason: told.get(at, "").startswith(
-                        NOT_BELIEVED + why
-                    )
+                    lambda told, at=task, why=reason: told.get(at, "").startswith(INVALID + why)
                 )
                 traded.processed(plan, plan.topology.scopes)
                 expected = traded.recomputed()

@@ -37,7 +37,7 @@ def test_a_delete_is_not_buried_when_a_doubtful_commit_has_inserted_again():
         driver.cluster.on_step = doubt
         with pytest.raises(DoubtfulCommitError):
             driver.close_epoch()
-        driver.attempts[0] = driver.tasks[0].life()
+        driver.attempts[0] = driver.tasks[0].steps()
         for number in range(30):  # more than a second, so that the sweeper reports
             driver.send("trades", {"op": "insert", "after": {"key": str(number), "at": number}})
             driver.close_epoch()

@@ -29,7 +29,7 @@ def lives(monkeypatch, doubts: int) -> list[str]:
     monkeypatch.setattr(run, "Driver", Doubting)
     monkeypatch.setattr(run, "Checkpoint", lambda *_: None)
     options = SimpleNamespace(folder="f", buckets=2, once=True, every=None)
-    found = run._Lives(None, SimpleNamespace(name="s"), None, {}, options)
+    found = run._Attempts(None, SimpleNamespace(name="s"), None, {}, options)
     try:
         found.start()
     except DoubtfulCommitError:
