@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from errata.client.sending import Parcel, deliver
 from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.wire.dead_letter import DeadLetter, decode_value
+from errata.processors.wire.dead_letter import DeadLetter, PlaceError, RecordPlace, decode_value
 from errata.schemas.errors import ErrataError
 from errata.topics import names
 from errata.topics.cluster import Cluster, TopicPartition, catch_up
@@ -182,20 +183,16 @@ def _dead_letter_at(dead_letters: list[DeadLetter], place: str) -> DeadLetter:
     Raises:
         UnknownNameError: If there is none, or several topics have one at that place.
     """
-    topic, _, rest = place.rpartition(":")[0].rpartition(":")
-    partition, offset = rest, place.rpartition(":")[2]
-    if not (partition.isdecimal() and offset.removeprefix("-").isdecimal()):
-        raise typer.BadParameter(f"{place!r} needs the form PARTITION:OFFSET, as 0:17")
-    matches = [
-        x
-        for x in dead_letters
-        if (x.partition, x.offset) == (int(partition), int(offset)) and topic in ("", x.topic)
-    ]
+    try:
+        wanted = RecordPlace.parse(place)
+    except PlaceError as error:
+        raise typer.BadParameter(str(error)) from None
+    matches = [x for x in dead_letters if x.place == replace(wanted, topic=wanted.topic or x.topic)]
     if len({x.topic for x in matches}) > 1:
-        forms = " or ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in matches)
+        forms = " or ".join(str(x.place) for x in matches)
         raise UnknownNameError(f"several topics have a dead letter at {place}; use {forms}")
     if not matches:
-        some = ", ".join(f"{x.topic}:{x.partition}:{x.offset}" for x in dead_letters[-5:]) or "none"
+        some = ", ".join(str(x.place) for x in dead_letters[-5:]) or "none"
         raise UnknownNameError(f"no dead letter has the place {place}; the newest have: {some}")
     return matches[-1]
 

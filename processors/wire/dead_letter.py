@@ -6,6 +6,7 @@ They are written in the transaction of the report that covers them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +46,51 @@ SCHEMA: dict[str, Any] = {
     ],
 }
 _PARSED = fastavro.parse_schema(SCHEMA)
+_PLACE = re.compile(r"(?:(?P<topic>.+):)?(?P<partition>[0-9]+):(?P<offset>-?[0-9]+)", re.ASCII)
+
+
+class PlaceError(ErrataError):
+    """A text does not name the place of a record."""
 
 
 class DeadLetterError(ErrataError):
     """A record of the dead-letter topic is not a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """The place of a record in a user's topic.
+
+    Args:
+        topic: The topic; "" if the text does not name it.
+        partition: The partition.
+        offset: The offset; `NO_RECORD` in a dead letter of a box.
+
+    Example:
+        >>> RecordPlace.parse("trades:0:17"), str(RecordPlace("trades", 0, 17))
+        (RecordPlace(topic='trades', partition=0, offset=17), 'trades:0:17')
+        >>> RecordPlace.parse("0:17")
+        RecordPlace(topic='', partition=0, offset=17)
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def parse(cls, text: str) -> RecordPlace:
+        """Parse ``PARTITION:OFFSET`` or ``TOPIC:PARTITION:OFFSET``.
+
+        Raises:
+            PlaceError: If it is neither.
+        """
+        match = _PLACE.fullmatch(text)
+        if match is None:
+            raise PlaceError(f"{text!r} needs the form PARTITION:OFFSET, as 0:17")
+        return cls(match["topic"] or "", int(match["partition"]), int(match["offset"]))
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +122,11 @@ class DeadLetter:
     time_ms: int
     key: bytes | None
     value: bytes | None
+
+    @property
+    def place(self) -> RecordPlace:
+        """The place of the refused record."""
+        return RecordPlace(self.topic, self.partition, self.offset)
 
     @property
     def is_of_box(self) -> bool:
