@@ -99,13 +99,13 @@ def of_no_task(rogue, plan):
 def of_anothers_output(rogue, plan):
     place = TopicPartition(plan.deployment.topic("sums"), 0)
     rogue.lie("sums.1", later=1_000, ends={place: (1, 1)})
-    return "sums.1", f"it has not written to partition 0 of {place.topic}"
+    return "sums.1", f"it names partition 0 of {place.topic}, which its task does not write"
 
 
 def of_anothers_input(rogue, plan):
     place = TopicPartition(plan.deployment.topic("sums"), 1)
     rogue.lie("high.0", later=1_000, resume={place: 1})
-    return "high.0", f"it has not read partition 1 of {place.topic}"
+    return "high.0", f"it names partition 1 of {place.topic}, which its task does not read"
 
 
 def of_records_of_a_source(rogue, plan):

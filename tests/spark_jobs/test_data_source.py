@@ -180,7 +180,7 @@ def test_what_is_wrong_is_told_where_the_reader_is_loaded_or_the_stream_started(
         asked(session.read, world, "bars")
     rows = asked(session.readStream, world, "few").writeStream.format("noop")
     query = rows.option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(Exception, match=r"a stream gives revisions: it needs .*revisions"):
+    with pytest.raises(Exception, match=r"a stream reads revisions: it needs .*revisions"):
         query.awaitTermination()
 
 
@@ -243,7 +243,9 @@ def test_what_may_be_compacted_away_is_refused_and_a_quiet_arc_never_is(short: W
         quiet.partitions()
     with pytest.raises(HistoryLostError, match="a later epoch"):
         BatchReader(few, "revisions", as_of=None, first=zero + 2).partitions()
-    with pytest.raises(EpochAheadError, match=f"up to epoch {zero + 2}, but as_of {zero + 3} is"):
+    with pytest.raises(
+        EpochAheadError, match=f"up to epoch {zero + 2}, but as_of {zero + 3} was requested"
+    ):
         BatchReader(few, "table", as_of=zero + 3, first=None).partitions()
     again = StreamReader(few, None)
     newest = again.latestOffset()
