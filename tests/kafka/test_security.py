@@ -106,7 +106,7 @@ def named(rule: AclBinding) -> str:
 def lacking(rule: AclBinding) -> str:
     operation = rule.operation.name.title().replace("_", "")
     words = {"TOPIC": "topic", "GROUP": "consumer group", "TRANSACTIONAL_ID": "transactional id"}
-    return f"it lacks {operation} on {words[rule.restype.name]} '{rule.name}"
+    return f"which lacks {operation} on {words[rule.restype.name]} '{rule.name}"
 
 
 @pytest.mark.parametrize("role", RUNNING)
@@ -159,7 +159,7 @@ def test_nobody_but_the_deployer_deploys(world: World) -> None:
     other.write_text(NETWORK.replace('Network("sealed")', 'Network("unsealed")'))
     place = Place(world.kafka.settings(f"{NET}.operator"), world.folder / "none")
     cluster = KafkaCluster(place.kafka)
-    with pytest.raises(RefusedError, match=r"it lacks \w+ on topic 'unsealed\.plan'"):
+    with pytest.raises(RefusedError, match=r"which lacks \w+ on topic 'unsealed\.plan'"):
         prepare(load(str(other)), place, cluster)
     cluster.close()
 
@@ -178,7 +178,7 @@ def test_the_undeployer_alone_gives_a_network_up_and_it_can_be_deployed_again(
     for role in ("deployer", "operator"):
         refused = worked.errata(role, "reset", "--yes", NET)
         assert refused.status == 1
-        assert "it lacks Delete on " in refused.err
+        assert "which lacks Delete on " in refused.err
         assert present_topics(worked.kafka.broker.settings).keys() >= {f"{NET}.plan", f"{NET}.sums"}
     done = worked.errata("undeployer", "reset", "--yes", NET)
     assert done.status == 0, done.err

@@ -106,14 +106,14 @@ def test_processes_that_make_the_same_topics_at_once_all_succeed(broker):
 @pytest.mark.kafka
 def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypatch):
     """As one of three does, just after another has created it."""
-    real, unheard = Connection.ask, iter([True] * 3)
+    real, unheard = Connection.wait_for, iter([True] * 3)
 
     def late(self, what, answer, *, right=None, limit_s=None):
         if right is not None and right.operation == DESCRIBE_CONFIGS and next(unheard, None):
             raise MissingTopicError(f"no {what}")
         return real(self, what, answer, right=right, limit_s=limit_s)
 
-    monkeypatch.setattr(Connection, "ask", late)
+    monkeypatch.setattr(Connection, "wait_for", late)
     create_topics(broker.settings, [TopicSpec("unheard-of", 1, passing())])
     assert next(unheard, None) is None
     monkeypatch.setattr(admin.describe_configs.retry, "stop", stop_after_delay(0.2))
