@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
@@ -19,7 +19,7 @@ class Cleaner:
         history: Reads the records before they are cleaned.
     """
 
-    def __init__(self, cluster: MemoryCluster, plan: Plan, history: History) -> None:
+    def __init__(self, cluster: MemoryCluster, plan: CompiledPlan, history: History) -> None:
         self.cluster, self.plan, self.history = cluster, plan, history
         self.view = View(cluster, plan=plan)
 

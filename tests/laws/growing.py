@@ -9,8 +9,8 @@ import polars as pl
 from errata import hopping, tumbling
 from errata.deploy.versions import deployed_part, next_version
 from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import Deployed, added
-from errata.processors.plan.plan import Plan
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill, Filled, NewArc, contents
 from errata.schemas import revisions as frames
@@ -31,14 +31,14 @@ class Growing(Switching):
         more: Other arguments of `Simulation`.
     """
 
-    def __init__(self, shape: Shape, old: Plan, *, count: int, **more) -> None:
+    def __init__(self, shape: Shape, old: CompiledPlan, *, count: int, **more) -> None:
         super().__init__(replace(shape, plan=old), count=count, **more)
         self.grown, self.once = shape.plan, set[str]()
 
-    def next(self, old: Plan) -> Plan:
+    def next(self, old: CompiledPlan) -> CompiledPlan:
         return next_version(old, other_counts(self.grown, self.count))
 
-    def fill(self, was: Shared, new: Plan) -> Fill:
+    def fill(self, was: Shared, new: CompiledPlan) -> Fill:
         """Return a function that recomputes all arcs from connection points, and writes one."""
 
         def fill(arc: NewArc) -> Filled:
@@ -75,7 +75,7 @@ def ended(steps: Generator[bool, None, pl.DataFrame]) -> pl.DataFrame:
             return stop.value
 
 
-def growing(*, kept: bool) -> tuple[Shape, Plan]:
+def growing(*, kept: bool) -> tuple[Shape, CompiledPlan]:
     """A network with one aggregate that gains others: in its scope, in others, in new ones."""
     net, scaled = front(kept=kept)
     up = sums(scaled, "up", scope="a", mode="upstream", keep=KEEP)

@@ -10,7 +10,7 @@ from typing import Any
 
 from errata import Network, Stream, hopping, tumbling
 from errata.processors.compile.compiler import compile_network
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from tests.laws import oracle
 from tests.laws.oracle import Aggregate, Box, closed_at, count, largest, mean, total
 from tests.laws.tape import PLAIN, Tape
@@ -80,7 +80,7 @@ class Shape:
             (L4).
     """
 
-    plan: Plan
+    plan: CompiledPlan
     boxes: tuple[Box, ...]
     agree: tuple[tuple[str, str], ...]
     keep: int = KEEP

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.scope_task import ScopeTask
@@ -42,7 +42,7 @@ class Kind:
 
 
 def kinds(
-    plan: Plan, rng: random.Random, *, beside: float, skews_ms: Sequence[int] = ()
+    plan: CompiledPlan, rng: random.Random, *, beside: float, skews_ms: Sequence[int] = ()
 ) -> list[Kind]:
     """Return the processes of a network, with tasks distributed at random.
 
@@ -87,7 +87,12 @@ class Process:
     """
 
     def __init__(
-        self, kind: Kind, cluster: MemoryCluster, plan: Plan, folder: Path, now: Callable[[], int]
+        self,
+        kind: Kind,
+        cluster: MemoryCluster,
+        plan: CompiledPlan,
+        folder: Path,
+        now: Callable[[], int],
     ) -> None:
         self.kind, self.plan, self.folder, self.now = kind, plan, folder, now
         view = View(cluster, plan=plan)

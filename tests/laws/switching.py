@@ -8,8 +8,8 @@ from pathlib import Path
 from unittest import mock
 
 from errata.deploy.versions import next_version
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import read_plan, topic_specs
-from errata.processors.plan.plan import Plan
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill
@@ -106,14 +106,14 @@ class Switching(Simulation):
         self.down.clear()
         self.processes = [self._start(kind) for kind in kinds(new, rng, beside=0.4)]
 
-    def next(self, old: Plan) -> Plan:
+    def next(self, old: CompiledPlan) -> CompiledPlan:
         """Return the plan to switch to."""
         return next_version(old, other_counts(old, self.count))
 
-    def fill(self, was: Shared, new: Plan) -> Fill | None:
+    def fill(self, was: Shared, new: CompiledPlan) -> Fill | None:
         """Return the writer of new arcs; None, since there are no new arcs."""
 
-    def _life(self, tapes, old: Plan, new: Plan, *, may_die: bool) -> bool:
+    def _life(self, tapes, old: CompiledPlan, new: CompiledPlan, *, may_die: bool) -> bool:
         """Run one attempt of the switch, interleaved with others; return whether it completed."""
         registry = SchemaRegistry(self.cluster)
         was, comes = (
@@ -228,7 +228,7 @@ class SwitchAudit(Audit):
         """Skip this: counts continue, but the topics before the switch are not read."""
 
 
-def other_counts(plan: Plan, count: int) -> Plan:
+def other_counts(plan: CompiledPlan, count: int) -> CompiledPlan:
     """Return a plan whose sources' arcs have other numbers of partitions."""
     sources = {
         name: replace(source, partitions=count) for name, source in plan.topology.sources.items()

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcCodec, history
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.run.worker import Worker
 from errata.topics.cluster import TopicPartition
@@ -52,7 +52,7 @@ class Fed:
         """Return the fields that a correction changes."""
         return {"product": self.chance.choice("abcd"), "n": self.chance.randrange(20)}
 
-    def processed(self, plan: Plan, scopes: Iterable[str]) -> int:
+    def processed(self, plan: CompiledPlan, scopes: Iterable[str]) -> int:
         """Wait until some scopes have processed all that was sent; return the last epoch."""
         view, deadline = View(self.cluster, plan=plan), time.monotonic() + LIMIT_S
         ingests = view.tasks("ingest.trades")
@@ -67,7 +67,7 @@ class Fed:
             time.sleep(0.01)
         raise AssertionError({task: view.of(task) for task in tasks})
 
-    def believed(self, plan: Plan, arc: str) -> list[pl.DataFrame]:
+    def believed(self, plan: CompiledPlan, arc: str) -> list[pl.DataFrame]:
         """Return an arc's revisions as a reader believes them, a frame a partition."""
         codec = ArcCodec(
             plan.topology.arcs[arc], plan.deployment.topic(arc), SchemaRegistry(self.cluster)

@@ -8,7 +8,7 @@ import pytest
 
 from errata import Network, Stream, hopping, tumbling
 from errata.processors.compile.compiler import compile_network
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.schemas import revisions as frames
 from errata.spark_jobs import reading
 from errata.spark_jobs.recompute import (
@@ -49,7 +49,7 @@ def network() -> Network:
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> CompiledPlan:
     return compile_network(network())
 
 
@@ -57,14 +57,16 @@ def names(way: Way) -> list[str]:
     return [way.start, *(box.arc.name for box in way.boxes)]
 
 
-def test_a_union_is_reached_by_a_way_for_each_input(plan: Plan) -> None:
+def test_a_union_is_reached_by_a_way_for_each_input(plan: CompiledPlan) -> None:
     assert [names(way) for way in ways_to(plan, "both")] == [
         ["trades", "real", "twice", "large", "both"],
         ["trades", "real", "twice", "small", "both"],
     ]
 
 
-def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(plan: Plan) -> None:
+def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(
+    plan: CompiledPlan,
+) -> None:
     assert names(ways_from(plan, "loose")[0]) == ["loose"]
     assert ways_from(plan, "loose")[0].is_computed
     assert not ways_from(plan, "sums")[0].is_computed
@@ -75,7 +77,7 @@ def test_an_aggregate_without_history_is_recomputed_one_with_history_is_read(pla
     assert read == {"sums"}
 
 
-def test_an_aggregate_gets_what_it_looks_at_only(plan: Plan) -> None:
+def test_an_aggregate_gets_what_it_looks_at_only(plan: CompiledPlan) -> None:
     (above,) = plan.boxes["sums"].history_inputs
     assert above.columns == ["key", "at", "product", "m"]
 
@@ -164,7 +166,7 @@ def test_blocks_of_all_ways_together_are_what_the_boxes_make_of_everything() -> 
 
 
 def test_content_is_the_same_however_often_what_was_superseded_is_let_go(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
+    plan: CompiledPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, arc = random.Random(5), plan.topology.arcs["trades"]
     rows = [

@@ -8,14 +8,14 @@ import pytest
 from errata import Network, hopping
 from errata.deploy.rights import roles
 from errata.processors.compile.compiler import compile_network
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.compiled import CompiledPlan
 from errata.topics.refused import CREATE, DELETE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 
 
 @pytest.fixture
-def plan() -> Plan:
+def plan() -> CompiledPlan:
     net = Network("tape")
     trades = net.source(
         "trades",
@@ -38,7 +38,7 @@ def topics(rights: list[Right], operation: str) -> set[str]:
     return {r.name for r in rights if r.kind == TOPIC and r.operation == operation}
 
 
-def test_every_scope_and_connection_point_has_a_role(plan: Plan) -> None:
+def test_every_scope_and_connection_point_has_a_role(plan: CompiledPlan) -> None:
     assert list(roles(plan)) == [
         "deployer", "ingest.trades", "scope.trades", "scope.sums", "sweep.trades", "sweep.sums",
         "reader", "operator", "undeployer",
@@ -46,7 +46,7 @@ def test_every_scope_and_connection_point_has_a_role(plan: Plan) -> None:
 
 
 def test_the_deployer_alone_makes_topics_and_writes_schemas_and_but_for_operators_the_plan(
-    plan: Plan,
+    plan: CompiledPlan,
 ) -> None:
     for role, rights in roles(plan).items():
         assert bool(topics(rights, CREATE)) == (role == "deployer")
@@ -55,7 +55,7 @@ def test_the_deployer_alone_makes_topics_and_writes_schemas_and_but_for_operator
         assert (whole or "tape.plan" in topics(rights, WRITE)) == (role in ("deployer", "operator"))
 
 
-def test_ingest_reads_its_topic_and_its_arc_and_writes_its_arc(plan: Plan) -> None:
+def test_ingest_reads_its_topic_and_its_arc_and_writes_its_arc(plan: CompiledPlan) -> None:
     rights = roles(plan)["ingest.trades"]
     told = {"tape.plan", "tape.progress", "_errata_schemas"}
     assert topics(rights, READ) == told | {"feed", "tape.trades"}
@@ -66,13 +66,13 @@ def test_ingest_reads_its_topic_and_its_arc_and_writes_its_arc(plan: Plan) -> No
     assert groups == {("tape.ingest.trades", False), ("tape.ingest.trades.", True)}
 
 
-def test_who_writes_a_sink_may_write_it_and_who_asks_may_ask(plan: Plan) -> None:
+def test_who_writes_a_sink_may_write_it_and_who_asks_may_ask(plan: CompiledPlan) -> None:
     rights = roles(plan)["scope.sums"]
     assert {"out", "tape.sums"} <= topics(rights, WRITE)
     assert "feed" not in topics(rights, READ)
 
 
-def test_a_sweeper_reads_its_arc_and_replies_to_those_who_ask(plan: Plan) -> None:
+def test_a_sweeper_reads_its_arc_and_replies_to_those_who_ask(plan: CompiledPlan) -> None:
     rights = roles(plan)["sweep.trades"]
     assert {"tape.trades", "tape.trades.requests"} <= topics(rights, READ)
     asking = {
@@ -84,12 +84,12 @@ def test_a_sweeper_reads_its_arc_and_replies_to_those_who_ask(plan: Plan) -> Non
     assert not [r for r in rights if r.kind == TRANSACTIONAL_ID]
 
 
-def test_a_reader_writes_nothing_and_an_operator_sources_and_the_plan(plan: Plan) -> None:
+def test_a_reader_writes_nothing_and_an_operator_sources_and_the_plan(plan: CompiledPlan) -> None:
     assert topics(roles(plan)["reader"], WRITE) == set()
     assert topics(roles(plan)["operator"], WRITE) == {"feed", "tape.plan"}
 
 
-def test_the_undeployer_alone_deletes_and_does_nothing_else(plan: Plan) -> None:
+def test_the_undeployer_alone_deletes_and_does_nothing_else(plan: CompiledPlan) -> None:
     own = {Right(DELETE, TOPIC, "tape.", True), Right(DELETE, GROUP, "tape.", True)}
     for role, rights in roles(plan).items():
         assert {r for r in rights if r.operation == DELETE} == (

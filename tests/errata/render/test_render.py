@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from errata.processors.compile.compiler import compile_network
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import topic_specs
-from errata.processors.plan.plan import Plan
 from errata.render.compose import compose_file
 from errata.render.containers import code_of, labels, roles
 from errata.render.kubernetes import PORT, Parameters, manifests, topic_resources
@@ -49,11 +49,11 @@ def net(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def plan(net: str) -> Plan:
+def plan(net: str) -> CompiledPlan:
     return compile_network(load(net)).placed({"trades": 4})
 
 
-def found_in(plan: Plan, net: str, **replicas: int) -> list[dict]:
+def found_in(plan: CompiledPlan, net: str, **replicas: int) -> list[dict]:
     code = code_of(net)
     made = roles(plan, code.reference, replicas=replicas)
     return [*manifests(Parameters(plan.network, code, "mine:1", "given", "hidden", "5Gi"), made)]
@@ -64,7 +64,7 @@ def pods(objects: list[dict]) -> dict[str, dict]:
     return {o["metadata"]["name"]: o["spec"]["template"] for o in objects if o["kind"] in kinds}
 
 
-def test_every_task_and_sweeper_is_run_by_one_workload(plan: Plan, net: str):
+def test_every_task_and_sweeper_is_run_by_one_workload(plan: CompiledPlan, net: str):
     commands = [p["spec"]["containers"][0]["args"] for p in pods(found_in(plan, net)).values()]
     ours = [name for name, scope in plan.topology.scopes.items() if not scope.on_spark]
     wanted = [["run", "tape.py", "--scope", s, "--shared"] for s in ("ingest.trades", *ours)]
@@ -75,14 +75,14 @@ def test_every_task_and_sweeper_is_run_by_one_workload(plan: Plan, net: str):
     assert plan.replayed_points()
 
 
-def test_every_command_is_one_of_erratas(plan: Plan, net: str, errata: Errata):
+def test_every_command_is_one_of_erratas(plan: CompiledPlan, net: str, errata: Errata):
     for pod in pods(found_in(plan, net)).values():
         ended = errata(*pod["spec"]["containers"][0]["args"])
         assert ended.status == 1, ended.err  # not 2: it gets as far as asking for a cluster
         assert "KAFKA_BOOTSTRAP_SERVERS" in ended.err
 
 
-def test_what_kubernetes_is_told_fits_together(plan: Plan, net: str):
+def test_what_kubernetes_is_told_fits_together(plan: CompiledPlan, net: str):
     objects = found_in(plan, net, **{"": 2, "work_1": 1})
     names = [(o["kind"], o["metadata"]["name"]) for o in objects]
     assert len(set(names)) == len(names)
@@ -127,7 +127,7 @@ def test_what_kubernetes_is_told_fits_together(plan: Plan, net: str):
         assert sources == ["given", "hidden"]
 
 
-def test_a_changed_file_is_another_job_and_starts_pods_anew(plan: Plan, net: str):
+def test_a_changed_file_is_another_job_and_starts_pods_anew(plan: CompiledPlan, net: str):
     before = pods(found_in(plan, net))
     Path(net).write_text(NETWORK + "# changed\n")
     after = pods(found_in(plan, net))
@@ -137,7 +137,7 @@ def test_a_changed_file_is_another_job_and_starts_pods_anew(plan: Plan, net: str
         assert annotations[0] != annotations[1]
 
 
-def test_the_networks_file_comes_as_it_is(plan: Plan, net: str):
+def test_the_networks_file_comes_as_it_is(plan: CompiledPlan, net: str):
     first = found_in(plan, net)[0]
     assert first["data"] == {"tape.py": NETWORK}
     assert found_in(plan, "errata.demo.bars:net")[0]["kind"] == "Service"
@@ -147,13 +147,15 @@ RELEASES = sorted(set(kubernetes_validate.utils.all_versions()), key=lambda v: i
 
 
 @pytest.mark.parametrize("release", RELEASES[-6:])
-def test_the_schemas_of_kubernetes_allow_what_is_rendered(plan: Plan, net: str, release: str):
+def test_the_schemas_of_kubernetes_allow_what_is_rendered(
+    plan: CompiledPlan, net: str, release: str
+):
     """Strictly: no field is unknown."""
     for each in yaml.safe_load(to_yaml(found_in(plan, net, **{"": 2}))):
         kubernetes_validate.validate(each, release, strict=True)
 
 
-def test_strimzi_allows_what_is_rendered(plan: Plan):
+def test_strimzi_allows_what_is_rendered(plan: CompiledPlan):
     """What the operator itself refuses, its schema does not: settings that are not plain."""
     count, text = {"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}
     label = text | {"maxLength": 63, "pattern": "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"}
@@ -183,7 +185,7 @@ def of(**fields: dict) -> dict:
     }  # fmt: skip
 
 
-def test_every_topic_of_the_plan_is_rendered_once(plan: Plan):
+def test_every_topic_of_the_plan_is_rendered_once(plan: CompiledPlan):
     specs = topic_specs(plan, compaction_lag_ms=DAY_MS)
     made = [*topic_resources(specs, cluster="mine", copies=3)]
     told = [(m["spec"]["topicName"], m["spec"]["partitions"], m["spec"]["config"]) for m in made]
@@ -203,7 +205,7 @@ def test_names_that_would_be_one_are_kept_apart():
     assert all(DNS.fullmatch(name) and len(name) <= 52 for name in names.values())
 
 
-def test_compose_takes_the_file(plan: Plan, net: str, tmp_path: Path, errata: Errata):
+def test_compose_takes_the_file(plan: CompiledPlan, net: str, tmp_path: Path, errata: Errata):
     made = roles(plan, "tape.py", replicas={"": 2})
     services = compose_file(made, code=code_of(net), image="mine:1", folder=tmp_path)["services"]
     assert services["sweep-trades"]["volumes"][0] == "sweep-trades:/var/lib/errata"
