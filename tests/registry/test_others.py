@@ -79,7 +79,7 @@ def told(ended, apicurio, broker):
     from confluent_kafka.schema_registry.avro import AvroDeserializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    client = SchemaRegistryClient({"url": apicurio.url})
+    client = SchemaRegistryClient({"url": apicurio.url, "timeout": 30})  # else a lost answer hangs
     read = AvroDeserializer(client)
 
     def decoded(side: bytes | None, topic: str, field: str):
