@@ -2,8 +2,8 @@
 
 A mutant is one changed line that still passes the type checker and figure 1. It is killed if a law
 (`tests/laws`) fails; the table names the law. The command fails if a mutant survives, does not
-type-check, or fails figure 1. All of them take hours: ``make mutants SHARE=1/4`` judges every
-fourth one, from the first on.
+type-check, or fails figure 1. All of them take a good half hour on two cores: ``make mutants
+SHARE=1/4`` judges every fourth one, from the first on.
 """
 
 from __future__ import annotations

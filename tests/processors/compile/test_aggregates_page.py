@@ -69,7 +69,7 @@ def test_every_function_has_an_example_that_calls_it() -> None:
     assert all(example(text) != "null" for text in AROUND)
 
 
-def test_a_macro_is_what_it_expansion_and_shares_its_states() -> None:
+def test_a_macro_is_what_it_expands_to_and_shares_its_states() -> None:
     for macro in MACROS.values():
         making = Results(SAMPLE, {})
         result, other = making.make(macro.example), making.make(macro.expansion)
