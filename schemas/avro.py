@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from errata.schemas.decode import Decoded, Decoder, UndecodableError
+from errata.schemas.decode import Decoded, Decoder
 from errata.schemas.encode import Encoder
 from errata.schemas.fields import Fields
 from errata.schemas.revisions import DELETE, INSERT, OPS
@@ -128,10 +128,7 @@ class RevisionCodec:
         Raises:
             UndecodableError: If a body is bad; it names the first.
         """
-        decoded = self.decode_each(bodies)
-        if decoded.bad:
-            raise UndecodableError(*decoded.bad[0])
-        return decoded.frame
+        return self.decode_each(bodies).require_all()
 
     def decode_each(self, bodies: Sequence[bytes]) -> Decoded:
         """Return the valid revisions, and the index and reason of each bad record."""

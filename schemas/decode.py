@@ -42,6 +42,16 @@ class Decoded(NamedTuple):
     good: Ints
     bad: list[tuple[int, str]]
 
+    def require_all(self) -> pl.DataFrame:
+        """Return the frame if every record is good.
+
+        Raises:
+            UndecodableError: If a record is bad; it names the first.
+        """
+        if self.bad:
+            raise UndecodableError(*self.bad[0])
+        return self.frame
+
 
 class Decoder:
     r"""Decodes records of one writer's schema into columns of physical types.
@@ -83,10 +93,7 @@ class Decoder:
         Raises:
             UndecodableError: If a record is bad; it names the first.
         """
-        decoded = self.decode_each(bodies)
-        if decoded.bad:
-            raise UndecodableError(*decoded.bad[0])
-        return decoded.frame
+        return self.decode_each(bodies).require_all()
 
     def decode_each(self, bodies: Sequence[bytes]) -> Decoded:
         """Return the valid records, and the index and reason of each bad one."""
