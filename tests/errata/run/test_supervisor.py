@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from errata import Network, tumbling
+from errata import Network, Stream, tumbling
 from errata.processors.compile.compiler import compile_network
 from errata.run.supervisor import (
     MOST_QUICK,
@@ -254,6 +254,19 @@ def test_sweepers_that_two_scopes_ask_are_a_process_of_their_own() -> None:
     assert list(commands) == ["ingest.prices", "one", "other", "sweepers"]
     assert commands["one"][-4:] == ["run", "net.py", "--scope", "one"]
     assert commands["sweepers"][-4:] == ["sweep", "net.py", "--arc", "prices"]
+
+
+@pytest.mark.parametrize("scope", ["spark", "sweepers"])
+def test_a_scope_named_like_a_shared_process_keeps_a_process_of_its_own(scope: str) -> None:
+    net = counted(Network("upped"), scope, "other")
+    Stream(net, "prices").aggregate(
+        "job", by=["key"], window=tumbling("1m"), place="spark", scope="jobs", n="count(*)"
+    )
+    commands = network_commands("net.py", compile_network(net))
+    assert commands[scope][-4:] == ["run", "net.py", "--scope", scope]
+    works = {name: command[command.index("net.py") - 1] for name, command in commands.items()}
+    jobs, sweepers = (f".{n}" if n == scope else n for n in ("spark", "sweepers"))
+    assert (works[jobs], works[sweepers], works[scope]) == ("spark", "sweep", "run")
 
 
 def counted(net: Network, *scopes: str) -> Network:
