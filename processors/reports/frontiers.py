@@ -1,7 +1,7 @@
 """The frontiers of tasks and the watermarks of sources, computed from the reports of all tasks.
 
-Timely's tracker computes the frontiers. The tracked graph has a node for each task; boxes inside a
-task are invisible to it. A pointstamp keeps an epoch open:
+A tracker computes the frontiers, as Timely's does. Its graph has a node for each task; boxes inside
+a task are invisible to it. A task keeps an epoch open, by its pointstamp, in three cases:
 
 * an ingest task can produce all epochs after the last that it has processed;
 * unprocessed records of a task's input can produce output from its next epoch on;
@@ -18,13 +18,11 @@ never falls. It depends on reports only: every reader computes the same value at
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from errata.processors.plan.plan import Plan
-from errata.processors.progress.location import Location, Source, Target, fully_connected
-from errata.processors.progress.reachability import Builder, Tracker
-from errata.processors.progress.timestamp import IDENTITY, Epoch
+from errata.processors.reports.tracker import Tracker
 from errata.processors.wire.report import IDLE, NEVER, Floor, Report
 from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import TopicPartition
@@ -143,14 +141,16 @@ class Frontiers:
             for scope in plan.topology.scopes
             for number, task in enumerate(plan.placement.tasks(scope))
         }
-        self._nodes, self._tracker = self._build_graph(
-            [*plan.placement.ingest_tasks(), *self._reads]
-        )
-        self._readers: dict[str, set[str]] = {task: set() for task in self._nodes}
-        for task, places in self._reads.items():
-            for arc, number in places:
-                for writer in plan.placement.writers(arc, number):
-                    self._readers[writer].add(task)
+        above = {
+            task: {w for arc, number in places for w in plan.placement.writers(arc, number)}
+            for task, places in self._reads.items()
+        }
+        tasks = [*plan.placement.ingest_tasks(), *self._reads]
+        self._tracker = Tracker(plan.network, {task: above.get(task, ()) for task in tasks})
+        self._readers: dict[str, set[str]] = {task: set() for task in tasks}
+        for task, writers in above.items():
+            for writer in writers:
+                self._readers[writer].add(task)
         self._closing = {
             source: [
                 task
@@ -161,25 +161,12 @@ class Frontiers:
             ]
             for source in plan.topology.sources
         }
-        self._tracked: dict[Location, Epoch] = {}
-        self._stale = set(self._nodes)
-
-    def _build_graph(self, tasks: list[str]) -> tuple[dict[str, int], Tracker[Epoch]]:
-        graph: Builder[Epoch] = Builder(self.plan.network)
-        nodes = {}
-        for task in tasks:
-            inputs = len(self._reads.get(task, ()))
-            nodes[task] = graph.add_node(task, inputs, 1, fully_connected(inputs, 1, IDENTITY))
-        for task, places in self._reads.items():
-            for port, (arc, number) in enumerate(places):
-                for writer in self.plan.placement.writers(arc, number):
-                    graph.add_edge(Source(nodes[writer], 0), Target(nodes[task], port))
-        return nodes, graph.build()
+        self._stale = set(tasks)
 
     def changed(self, before: Report, now: Report) -> None:
         """Mark the frontiers that a new report of a task may change."""
         task = now.task
-        if task not in self._nodes:
+        if task not in self._readers:
             return
         scope = TaskId.parse(task).scope
         self._stale.add(task)
@@ -202,43 +189,33 @@ class Frontiers:
         """Return the last epoch that a task can no longer produce."""
         if self._stale:
             self._follow()
-        first = self._tracker.frontier(Source(self._nodes[task], 0))
-        return max(self.of(task).done, first[0] - 1 if first else ALL)
+        first = self._tracker.first_open(task)
+        return max(self.of(task).done, ALL if first is None else first - 1)
 
     def _follow(self) -> None:
         stale, self._stale = self._stale, set()
         for task in stale:
-            for location, epoch in self._pointstamps(task).items():
-                before = self._tracked.pop(location, None)
-                if before is not None:
-                    self._tracker.update(location, before, -1)
-                if epoch is not None:
-                    self._tracked[location] = Epoch(epoch)
-                    self._tracker.update(location, Epoch(epoch), 1)
-        self._tracker.propagate_all()
+            self._tracker.update(task, self._pointstamp(task))
+        self._tracker.propagate()
 
-    def _pointstamps(self, task: str) -> Mapping[Location, int | None]:
-        """Return the epoch that a task keeps open at each of its locations; None if none."""
-        node, done = self._nodes[task], self.of(task).done
-        if task not in self._reads:
-            return {Source(node, 0): done + 1}
-        of_inputs: dict[Location, int | None] = {
-            Target(node, port): done + 1 if has_records else None
-            for port, has_records in enumerate(self._have_unprocessed(task))
-        }
-        return {Source(node, 0): self.closing(task, after=done), **of_inputs}
+    def _pointstamp(self, task: str) -> int | None:
+        """Return the first epoch that a task keeps open; None if none."""
+        done = self.of(task).done
+        if task not in self._reads or self._has_unprocessed(task):
+            return done + 1
+        return self.closing(task, after=done)
 
-    def _have_unprocessed(self, task: str) -> Iterator[bool]:
-        """Yield for each input of a task whether it has unprocessed records."""
+    def _has_unprocessed(self, task: str) -> bool:
+        """Whether some input of a task has records that it has not processed."""
         scope, done = TaskId.parse(task).scope, self.of(task).done
         for arc, number in self._reads[task]:
             place = TopicPartition(self.plan.deployment.topic(arc), number)
             resume = self.of(str(scope.task(number))).resume.get(place, 0)
-            ends = (
-                self.of(w).ends.get(place, (0, NEVER))
-                for w in self.plan.placement.writers(arc, number)
-            )
-            yield any(epoch > done and end > resume for end, epoch in ends)
+            for writer in self.plan.placement.writers(arc, number):
+                end, epoch = self.of(writer).ends.get(place, (0, NEVER))
+                if epoch > done and end > resume:
+                    return True
+        return False
 
     def closing(self, task: str, *, after: int, closes: int | None = None) -> int | None:
         """Return the first epoch in which a window of a task closes without any input.

@@ -86,14 +86,14 @@ PROTOCOL = [
     Mutant(
         "a task whose windows are open is taken to be as far as what it reads",
         "processors/reports/frontiers.py",
-        "return {Source(node, 0): self.closing(task, after=done), **of_inputs}",
-        "return {Source(node, 0): None, **of_inputs}",
+        "return self.closing(task, after=done)",
+        "return None",
     ),
     Mutant(
         "what a task has not read does not hold it back",
         "processors/reports/frontiers.py",
-        "yield any(epoch > done and end > resume for end, epoch in ends)",
-        "yield any(epoch < done and end > resume for end, epoch in ends)",
+        "if epoch > done and end > resume:",
+        "if epoch < done and end > resume:",
     ),
     Mutant(
         "pairs are forgotten, and what the watermark had been with them",

@@ -1,1 +1,0 @@
-"""Progress: which times may still appear where (Timely Dataflow)."""
