@@ -35,7 +35,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Spread, parted
 from errata.processors.boxes.base import Need
-from errata.processors.boxes.replay import Ask
+from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.reports.progress_view import View
 from errata.processors.tasks.replay_client import TopicReplayClient
 from errata.processors.tasks.shared import Shared
@@ -193,10 +193,10 @@ class Replays:
         return self.job.plan.paths[self.job.name].inputs(replayed, wm=batch.wm)
 
 
-def replay_requests(job: Job, need: Need, batch: Batch) -> list[Ask]:
+def replay_requests(job: Job, need: Need, batch: Batch) -> list[ReplayQuery]:
     """Return the replay requests of a need: groups may be in any partition."""
     return [
-        Ask(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
+        ReplayQuery(anchor.arc.name, batch.epoch, anchor.ranges(need.ranges), everywhere=True)
         for anchor in job.plan.paths[job.name].anchors
     ]
 

@@ -22,7 +22,7 @@ from typing import cast
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput
-from errata.processors.boxes.replay import Ask
+from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.replay_client import ReplayRefusedError
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
@@ -296,7 +296,7 @@ class Service:
                 try:
                     ranges = unpack(request.ranges)
                 except BlockError as error:
-                    log.warning("%s: a request of %s: %s", self.name, request.asker.task, error)
+                    log.warning("%s: a request of %s: %s", self.name, request.requester.task, error)
                     continue
                 self.pending.append(PendingRequest(request, ranges))
 
@@ -305,7 +305,7 @@ class Service:
         view, left = self.shared.view, []
         for pending in self.pending:
             request = pending.request
-            if request.asker.attempt < view.of(request.asker.task).attempt:
+            if request.requester.attempt < view.of(request.requester.task).attempt:
                 continue
             try:
                 tuples = self.sweeper.answer(request.as_of, pending.ranges)
@@ -325,7 +325,7 @@ class Service:
         schema_id = self.shared.registry.register(f"{topic}-value", replay.REPLY_SCHEMA)
         for number, part in enumerate(parts):
             reply = Reply(
-                request.asker, request.number, answer, number, len(parts), refused, tuples=part
+                request.requester, request.number, answer, number, len(parts), refused, tuples=part
             )
             self.shared.cluster.send(
                 topic,
@@ -362,21 +362,22 @@ class LocalSweepers:
         self.sweepers, self.partition = sweepers, partition
 
     def fetch(
-        self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int
+        self, queries: Sequence[ReplayQuery], *, task: str, attempt: int, epoch: int
     ) -> Generator[bool, None, list[pl.DataFrame]]:
         """Yield until all answers have arrived, then return them in order."""
         results = []
-        for ask in asks:
-            sweepers = self.sweepers[ask.arc]
-            addressed = sweepers.values() if ask.everywhere else [sweepers[self.partition]]
+        for query in queries:
+            sweepers = self.sweepers[query.arc]
+            addressed = sweepers.values() if query.everywhere else [sweepers[self.partition]]
             parts = []
             for sweeper in addressed:
                 try:
-                    while (answer := sweeper.answer(ask.as_of, ask.ranges)) is None:
+                    while (answer := sweeper.answer(query.as_of, query.ranges)) is None:
                         yield sweeper.follow()
                 except HistoryRemovedError as error:
                     raise ReplayRefusedError(
-                        f"the replay request of task {task} to arc {ask.arc!r} was refused: {error}"
+                        f"the replay request of task {task} to arc {query.arc!r} was refused: "
+                        f"{error}"
                     ) from error
                 parts.append(answer)
             results.append(pl.concat(parts))

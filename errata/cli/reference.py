@@ -149,7 +149,7 @@ _SETTINGS_INTRO = f"""# Settings
 Every command reads the nearest `{FILE}`, from the working folder upwards. The plain variables,
 which other Kafka tools use too, override the file. Variables of the form `ERRATA_<TABLE>__<KEY>`
 override both. An empty variable does not count. An unknown setting is refused, with the place where
-it was found; values are never printed.
+it was found; secrets are never printed.
 
 With `_FILE` after its name, a variable of Errata's names a file that holds the value, as Docker and
 Kubernetes mount secrets: `ERRATA_KAFKA__SASL_PASSWORD_FILE=/run/secrets/tape`. The line break at

@@ -22,7 +22,7 @@ from errata.processors.boxes.aggregating import Windowed
 from errata.processors.boxes.base import (
     INPUTS,
     RESULTS,
-    Answers,
+    BoxSteps,
     Filter,
     HistoryInput,
     Live,
@@ -210,7 +210,7 @@ class Aggregate(Windowed):
 
     # ---------------------------------------------------------------- an epoch
 
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions; yields what it needs and is sent the answer."""
         (changes,), names = revisions, list(self.input.fields)
         leaving, entering = frames.leaving(changes, names), frames.entering(changes, names)
@@ -243,7 +243,7 @@ class Aggregate(Windowed):
         states: pl.DataFrame,
         wm_before: int,
         wm: int,
-    ) -> Answers:
+    ) -> BoxSteps:
         """Process an epoch from the kept states; a resident box keeps those of all windows.
 
         The steps, in this order:

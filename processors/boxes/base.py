@@ -123,7 +123,7 @@ class Outcome:
     refused: Sequence[Refused] = ()
 
 
-Answers = Generator[Need, Sequence[pl.DataFrame], Outcome]
+BoxSteps = Generator[Need, Sequence[pl.DataFrame], Outcome]
 """One epoch of a box: yields needs and is sent the answers, one frame for each arc it reads."""
 
 
@@ -228,7 +228,7 @@ class Box(ABC):
     # ---------------------------------------------------------------- an epoch
 
     @abstractmethod
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions; yields what it needs and is sent the answers.
 
         Args:
@@ -429,7 +429,7 @@ class Stateless(Box):
             revisions: For each of `inputs`, at most one per identity.
         """
 
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions; yields nothing."""
         yield from ()
         return self.revise(*revisions)

@@ -30,8 +30,8 @@ from errata.processors.boxes.base import (
     FUNCTION_RAISED,
     INPUTS,
     WHY,
-    Answers,
     Box,
+    BoxSteps,
     HistoryInput,
     Live,
     Need,
@@ -371,7 +371,7 @@ class Iterate(Box):
 
     # ---------------------------------------------------------------- revisions
 
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions; yields a need and is sent a frame for each input."""
         if not any(frame.height for frame in revisions):
             return Outcome(live, frames.none(self.arc.fields))

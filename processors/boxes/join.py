@@ -20,8 +20,8 @@ import polars as pl
 
 from errata.processors.boxes.base import (
     INPUTS,
-    Answers,
     Box,
+    BoxSteps,
     HistoryInput,
     Live,
     Need,
@@ -207,7 +207,7 @@ class Join(Box):
 
     # ---------------------------------------------------------------- revisions
 
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions; yields a need and is sent a frame for each side."""
         if not any(frame.height for frame in revisions):
             return Outcome(live, frames.none(self.arc.fields))

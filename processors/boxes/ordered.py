@@ -24,8 +24,8 @@ import polars as pl
 from errata.processors.boxes.base import (
     INPUTS,
     WHY,
-    Answers,
     Box,
+    BoxSteps,
     Failures,
     HistoryInput,
     Live,
@@ -216,7 +216,7 @@ class Ordered(Box):
 
     # ---------------------------------------------------------------- an epoch
 
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions; yields what it needs and is sent the answer."""
         (changes,), names = revisions, self.columns_read
         entering = frames.entering(changes, list(self.input.fields))

@@ -19,7 +19,7 @@ from errata.schemas.arc import Arc
 
 
 @dataclass(frozen=True)
-class Ask:
+class ReplayQuery:
     """A replay request to the sweepers of an arc: tuples of some groups in some event times.
 
     Args:

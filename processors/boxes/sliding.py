@@ -34,7 +34,7 @@ from errata.processors.boxes.aggregate import Aggregate
 from errata.processors.boxes.base import (
     INPUTS,
     RESULTS,
-    Answers,
+    BoxSteps,
     Live,
     Need,
     Outcome,
@@ -107,7 +107,7 @@ class SlidingAggregate(Aggregate):
         states: pl.DataFrame,
         wm_before: int,
         wm: int,
-    ) -> Answers:
+    ) -> BoxSteps:
         """Process an epoch from the kept instants; a resident box keeps all of them.
 
         A window ends with each instant of a group. So a tuple touches its own instant, and every
@@ -345,7 +345,7 @@ class SlidingInOrder(SlidingAggregate):
 
     # ---------------------------------------------------------------- an epoch
 
-    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> Answers:
+    def process(self, *revisions: pl.DataFrame, live: Live, wm_before: int, wm: int) -> BoxSteps:
         """Process one epoch's revisions of the input; see `Box.process`."""
         if not isinstance(live, InOrder):
             return (yield from super().process(*revisions, live=live, wm_before=wm_before, wm=wm))

@@ -116,10 +116,10 @@ def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:
 
 def kept(typed: Typed) -> dict[str, int]:
     """Return the `keep` of each connection point in ms: at least that of its sources."""
-    result = {}
+    result, sources_of = {}, typed.sources_of
     for name, arc in typed.arcs.items():
         if arc.keep_ms is not None:
-            sources = [typed.arcs[source].keep_ms or 0 for source in typed.sources_of[name]]
+            sources = [typed.arcs[source].keep_ms or 0 for source in sources_of[name]]
             result[name] = max(arc.keep_ms, *sources)
     return result
 
@@ -147,12 +147,8 @@ def _type_all(network: Network, declarations: Iterable[declared.Declaration], ty
         declared.Iterate: partial(type_iterate, type_all=_type_all),
     }
     for declaration in declarations:
-        above = declaration.reads
-        if not all(name in typed.arcs for name in above):
-            continue  # an upstream fault is noted already
-        sources = [source for name in above for source in typed.sources_of[name]]
-        typed.sources_of[declaration.name] = tuple(dict.fromkeys(sources)) or (declaration.name,)
-        makers[type(declaration)](network, declaration, typed)
+        if all(name in typed.arcs for name in declaration.reads):  # else a fault is noted above
+            makers[type(declaration)](network, declaration, typed)
 
 
 def _compiled(text: Any, above: Arc) -> Expression:

@@ -27,7 +27,6 @@ def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
     """
     exchange = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
     typed.arcs[exchange.name] = exchange
-    typed.sources_of[exchange.name] = typed.sources_of[arc.name]
     typed.exchanged[exchange.name] = partitions
     return exchange
 
@@ -58,6 +57,5 @@ def repartitioned(
     arc = replace(above, name=name, partition_by=by, keep_ms=None, exchange=True)
     typed.arcs[name] = arc
     typed.boxes[name] = Forward(arc, above.name)
-    typed.sources_of[name] = typed.sources_of[above.name]
     typed.exchanged[name] = partitions
     return arc

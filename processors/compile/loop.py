@@ -48,7 +48,6 @@ def type_iterate(
     )
     inside = Typed(
         arcs={name: replace(typed.arcs[name], partition_by=()) for name in box.reads},
-        sources_of=dict(typed.sources_of),
         faults=typed.faults,
         is_loop=True,
     )

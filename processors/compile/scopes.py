@@ -126,8 +126,9 @@ def scope_faults(network: Network, typed: Typed, scopes: dict[str, str]) -> Iter
 def sources_by_scope(typed: Typed, scopes: Mapping[str, str]) -> dict[str, set[tuple[str, ...]]]:
     """Return, for each scope, the sources behind each of its boxes."""
     sources: dict[str, set[tuple[str, ...]]] = {}
+    sources_of = typed.sources_of
     for name in typed.boxes:
-        sources.setdefault(scopes[name], set()).add(tuple(sorted(typed.sources_of[name])))
+        sources.setdefault(scopes[name], set()).add(tuple(sorted(sources_of[name])))
     return sources
 
 

@@ -97,7 +97,7 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
     typed.arcs[box.name] = arc
     if box.rekey:
         passing = original_arc(box.name)
-        typed.arcs[passing.name], typed.sources_of[passing.name] = passing, (box.name,)
+        typed.arcs[passing.name] = passing
     typed.sources[box.name] = Source(
         arc,
         box.topic,
@@ -267,7 +267,6 @@ def type_sinks(network: Network, typed: Typed) -> None:
         if sink.arc in typed.spark:
             typed.arcs[name] = replace(arc, name=name, keep_ms=None, sink=True)
             typed.boxes[name] = Forward(typed.arcs[name], sink.arc)
-            typed.sources_of[name] = typed.sources_of[sink.arc]
             typed.sinks.append(replace(sink, arc=name))
             continue
         if not arc.exchange and set(arc.partition_by) <= set(arc.identity):
@@ -277,5 +276,4 @@ def type_sinks(network: Network, typed: Typed) -> None:
             above = repartitioned(typed, name, arc, by=arc.identity, partitions=None)
             typed.arcs[name] = replace(above, name=name, exchange=False, sink=True)
             typed.boxes[name] = Forward(typed.arcs[name], above.name)
-            typed.sources_of[name] = typed.sources_of[sink.arc]
         typed.sinks.append(replace(sink, arc=name))

@@ -9,7 +9,7 @@ from errata.processors.boxes.base import Box
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault
-from errata.processors.plan.topology import Source
+from errata.processors.plan.topology import Source, sources_by_arc
 from errata.processors.windows.time_windows import duration_ms
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError
@@ -29,7 +29,6 @@ class Typed:
         arcs: By name; an exchange has an arc of its own, ``<box>.exchange``.
         boxes: By name of the arc that each writes.
         sources: By name.
-        sources_of: By arc: the sources that it comes from, in order.
         exchanged: Requested partitions by name of an exchange's arc; None: as many as its input
             has; names: as many as the widest of these arcs.
         sinks: The users' topics that results go to, each with the arc that is written there.
@@ -41,12 +40,16 @@ class Typed:
     arcs: dict[str, Arc] = field(default_factory=dict)
     boxes: dict[str, Box] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
-    sources_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     exchanged: dict[str, int | tuple[str, ...] | None] = field(default_factory=dict)
     sinks: list[declared.Sink] = field(default_factory=list)
     spark: dict[str, int | None] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     is_loop: bool = False
+
+    @property
+    def sources_of(self) -> dict[str, tuple[str, ...]]:
+        """By arc: the sources that it comes from, in order."""
+        return sources_by_arc(self.arcs, {name: box.inputs for name, box in self.boxes.items()})
 
 
 def fault(typed: Typed, box: declared.Declaration, need: str, actual: object, remedy: str) -> None:

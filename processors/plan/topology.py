@@ -127,18 +127,9 @@ class Topology:
     ) -> Self:
         """Return the topology of these boxes.
 
-        Args:
-            network: As in the class.
-            sources: As in the class.
-            arcs: As in the class.
-            boxes: As in the class.
-            reads: As in the class.
-            scopes: By name: the boxes of a scope, in topological order; none for the owners of a
-                rekeyed source.
-            sinks: As in the class.
-            spark: As in the class.
-            modes: As in the class.
-            every_arc: Whether every arc is written to a topic, not only those that must be.
+        `scopes` gives, by name, the boxes of a scope in topological order; none for the owners of
+        a rekeyed source. With `every_arc` every arc is written to a topic, not only those that
+        must be. All other arguments are fields of the class.
         """
         scope_of = {box: scope for scope, members in scopes.items() for box in members}
         needed = arcs if every_arc else _arcs_with_topics(arcs, sources, reads, scope_of)
@@ -191,16 +182,7 @@ class Topology:
     @cached_property
     def sources_of(self) -> dict[str, tuple[str, ...]]:
         """By arc: the sources that it comes from, in order."""
-        known: dict[str, tuple[str, ...]] = {}
-
-        def sources(arc: str) -> tuple[str, ...]:
-            if arc not in known:
-                above = [source for read in self.reads.get(arc, ()) for source in sources(read)]
-                # an arc that no box writes is that of a source, or a source's exchange
-                known[arc] = tuple(dict.fromkeys(above)) or (read_by(arc),)
-            return known[arc]
-
-        return {arc: sources(arc) for arc in self.arcs}
+        return sources_by_arc(self.arcs, self.reads)
 
     def sources_behind(self, scope: str) -> tuple[str, ...]:
         """Return the sources that the inputs of a scope come from, in order."""
@@ -252,6 +234,27 @@ class Topology:
         """The scopes that Errata's processes run: all but jobs on Spark."""
         jobs = {name for name, scope in self.scopes.items() if scope.on_spark}
         return [name for name in self.all_scopes if name not in jobs]
+
+
+def sources_by_arc(
+    arcs: Iterable[str], reads: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return, for each arc, the sources that it comes from, in order.
+
+    Args:
+        arcs: Names of arcs.
+        reads: By box: the arcs that it reads.
+    """
+    known: dict[str, tuple[str, ...]] = {}
+
+    def sources(arc: str) -> tuple[str, ...]:
+        if arc not in known:
+            above = [source for read in reads.get(arc, ()) for source in sources(read)]
+            # an arc that no box writes is that of a source, or a source's exchange
+            known[arc] = tuple(dict.fromkeys(above)) or (read_by(arc),)
+        return known[arc]
+
+    return {arc: sources(arc) for arc in arcs}
 
 
 def _arcs_with_topics(

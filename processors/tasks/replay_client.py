@@ -1,7 +1,7 @@
 """The replay client: sends requests to sweepers, awaits replies (``docs/protocol.md#6-replay``).
 
 Requests and replies travel outside any transaction and carry (task, attempt, epoch); a reply to an
-older request is ignored. All requests of one epoch are sent together: for each ask, one
+older request is ignored. All requests of one epoch are sent together: for each query, one
 request per partition.
 """
 
@@ -14,10 +14,10 @@ from typing import Protocol
 
 import polars as pl
 
-from errata.processors.boxes.replay import Ask
+from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
-from errata.processors.wire.replay import Asker, Reply, Request, pack, unpack
+from errata.processors.wire.replay import Reply, Request, Requester, pack, unpack
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
@@ -36,7 +36,9 @@ class ReplayRefusedError(ErrataError):
 class ReplayClient(Protocol):
     """Fetches history from connection points."""
 
-    def fetch(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Fetch:
+    def fetch(
+        self, queries: Sequence[ReplayQuery], *, task: str, attempt: int, epoch: int
+    ) -> Fetch:
         """Yield until every answer has arrived, then return them in order."""
 
 
@@ -47,7 +49,7 @@ class _OpenRequest:
     Two sweepers may answer, or one may answer twice: blocks of different answers don't mix.
     """
 
-    ask: Ask
+    query: ReplayQuery
     partition: int
     number: int
     sent_s: float
@@ -90,18 +92,24 @@ class TopicReplayClient:
         self.reader = shared.cluster.reader({self.place: end})
         self.number = 0
 
-    def fetch(self, asks: Sequence[Ask], *, task: str, attempt: int, epoch: int) -> Fetch:
+    def fetch(
+        self, queries: Sequence[ReplayQuery], *, task: str, attempt: int, epoch: int
+    ) -> Fetch:
         """Send the requests, then wait for the answers."""
-        asker = Asker(task, attempt, epoch)
+        requester = Requester(task, attempt, epoch)
         requests = [
-            self._send(ask, partition, asker) for ask in asks for partition in self._partitions(ask)
+            self._send(query, partition, requester)
+            for query in queries
+            for partition in self._partitions(query)
         ]
         while any(each.whole is None for each in requests):
             yield False
-            self._collect(requests, asker)
+            self._collect(requests, requester)
             now = self.clock_s()
             requests = [
-                self._send(each.ask, each.partition, asker, resend_after_s=2 * each.resend_after_s)
+                self._send(
+                    each.query, each.partition, requester, resend_after_s=2 * each.resend_after_s
+                )
                 if each.whole is None and now - each.sent_s > each.resend_after_s
                 else each
                 for each in requests
@@ -109,50 +117,57 @@ class TopicReplayClient:
         complete = iter(requests)
         return [
             pl.concat(
-                unpack(block) for _ in self._partitions(ask) for block in next(complete).whole or []
+                unpack(block)
+                for _ in self._partitions(query)
+                for block in next(complete).whole or []
             )
-            for ask in asks
+            for query in queries
         ]
 
-    def _partitions(self, ask: Ask) -> Sequence[int]:
-        if not ask.everywhere:
+    def _partitions(self, query: ReplayQuery) -> Sequence[int]:
+        if not query.everywhere:
             return (self.partition,)
-        return range(self.shared.plan.placement.partitions[ask.arc])
+        return range(self.shared.plan.placement.partitions[query.arc])
 
     def _send(
-        self, ask: Ask, partition: int, asker: Asker, *, resend_after_s: float = RESEND_S
+        self,
+        query: ReplayQuery,
+        partition: int,
+        requester: Requester,
+        *,
+        resend_after_s: float = RESEND_S,
     ) -> _OpenRequest:
         self.number += 1
-        topic = self.shared.plan.deployment.requests(ask.arc)
+        topic = self.shared.plan.deployment.requests(query.arc)
         request = Request(
             plan=self.shared.plan.fingerprint,
-            asker=asker,
+            requester=requester,
             number=self.number,
-            as_of=ask.as_of,
+            as_of=query.as_of,
             partition=partition,
             reply_topic=self.place.topic,
             reply_partition=self.place.partition,
-            ranges=pack(ask.ranges),
+            ranges=pack(query.ranges),
         )
         schema_id = self.shared.registry.register(f"{topic}-value", replay.REQUEST_SCHEMA)
         value = replay.encode(request, schema_id=schema_id)
         self.shared.cluster.send(topic, partition=partition, key=None, value=value)
-        return _OpenRequest(ask, partition, self.number, self.clock_s(), resend_after_s)
+        return _OpenRequest(query, partition, self.number, self.clock_s(), resend_after_s)
 
-    def _collect(self, requests: list[_OpenRequest], asker: Asker) -> None:
+    def _collect(self, requests: list[_OpenRequest], requester: Requester) -> None:
         by_number = {each.number: each for each in requests}
         for records in self.reader.poll():
             for value in records.values:
                 reply = replay.decode_reply(value)
-                if reply is None or reply.asker != asker:
+                if reply is None or reply.requester != requester:
                     continue  # of another attempt, or of an epoch that is done
                 request = by_number.get(reply.number)
                 if request is None:
                     continue
                 if reply.refused is not None:
                     raise ReplayRefusedError(
-                        f"task {asker.task} requested tuples of arc {request.ask.arc!r} as of "
-                        f"epoch {request.ask.as_of}, and the sweeper refused: {reply.refused}"
+                        f"task {requester.task} requested tuples of arc {request.query.arc!r} as "
+                        f"of epoch {request.query.as_of}, and the sweeper refused: {reply.refused}"
                     )
                 request.add(reply)
 

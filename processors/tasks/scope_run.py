@@ -14,8 +14,17 @@ from itertools import islice
 import polars as pl
 
 from errata.processors.arcs.partitioner import Spread
-from errata.processors.boxes.base import INPUTS, RESULTS, Answers, Box, Live, Need, Outcome, Refused
-from errata.processors.boxes.replay import Ask, overlay
+from errata.processors.boxes.base import (
+    INPUTS,
+    RESULTS,
+    Box,
+    BoxSteps,
+    Live,
+    Need,
+    Outcome,
+    Refused,
+)
+from errata.processors.boxes.replay import ReplayQuery, overlay
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Scope
@@ -117,7 +126,7 @@ def _as_box_error(box: str, epoch: int) -> Iterator[None]:
         raise BoxError(box, epoch, failure) from error
 
 
-EpochSteps = Generator[list[Ask], list[pl.DataFrame], EpochResult]
+EpochSteps = Generator[list[ReplayQuery], list[pl.DataFrame], EpochResult]
 """Yields requests for history, is sent the replies, and returns the result of an epoch."""
 
 
@@ -189,11 +198,11 @@ class ScopeRun:
         live, closes = dict(memory.live), dict(memory.closes)
         result = EpochResult(Memory(epoch, watermark, live, closes), changes)
         counts = result.counts
-        running: dict[str, tuple[Answers, Need]] = {}
+        running: dict[str, tuple[BoxSteps, Need]] = {}
         nothing_kept = Live()
         order = self.order(self.graph, self._active(changes, closes, watermark))
 
-        def advance(name: str, run: Answers, answers: list[pl.DataFrame] | None) -> None:
+        def advance(name: str, run: BoxSteps, answers: list[pl.DataFrame] | None) -> None:
             with _as_box_error(name, epoch):
                 try:
                     running[name] = run, next(run) if answers is None else run.send(answers)
@@ -224,10 +233,10 @@ class ScopeRun:
             if not running:
                 return result
             waiting = list(running.items())
-            asks = [self._asks(name, need, epoch, committed) for name, (_, need) in waiting]
-            replies = iter((yield [ask for of_box in asks for ask in of_box]))
+            queries = [self._queries(name, need, epoch, committed) for name, (_, need) in waiting]
+            replies = iter((yield [query for of_box in queries for query in of_box]))
             running = {}
-            for (name, (run, need)), of_box in zip(waiting, asks, strict=True):
+            for (name, (run, need)), of_box in zip(waiting, queries, strict=True):
                 key = str(CountKey("requests", name))
                 counts[key] = counts.get(key, 0) + 1
                 answers = list(islice(replies, len(of_box)))
@@ -235,8 +244,8 @@ class ScopeRun:
                     history = [self._results(name, answers[0], uncommitted)]
                 else:
                     answers = [
-                        self._with_uncommitted(ask.arc, answer, uncommitted, changes)
-                        for ask, answer in zip(of_box, answers, strict=True)
+                        self._with_uncommitted(query.arc, answer, uncommitted, changes)
+                        for query, answer in zip(of_box, answers, strict=True)
                     ]
                     with _as_box_error(name, epoch):
                         history = self.inputs(name, answers, watermark=watermark)
@@ -272,11 +281,11 @@ class ScopeRun:
             for spread, tuples in zip(spreads, inputs, strict=True)
         ]
 
-    def _asks(self, name: str, need: Need, epoch: int, committed: int) -> list[Ask]:
+    def _queries(self, name: str, need: Need, epoch: int, committed: int) -> list[ReplayQuery]:
         """Return the requests to connection points that cover a need."""
         if need.kind == INPUTS:
             return [
-                Ask(
+                ReplayQuery(
                     anchor.arc.name,
                     committed if anchor.arc.name in self.boxes else epoch,
                     anchor.ranges(need.ranges),
@@ -284,7 +293,7 @@ class ScopeRun:
                 )
                 for anchor in self.plan.paths[name].anchors
             ]
-        return [Ask(self.plan.choices[name].results or name, committed, need.ranges)]
+        return [ReplayQuery(self.plan.choices[name].results or name, committed, need.ranges)]
 
     def _results(
         self,

@@ -12,7 +12,7 @@ import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput, history
 from errata.processors.arcs.partitioner import Emission, Spread
-from errata.processors.boxes.replay import Ask
+from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.plan.topology import Scope
 from errata.processors.tasks import rebuild
 from errata.processors.tasks.attempt import RecordsByTopic
@@ -69,13 +69,13 @@ class ScopeTask(Task):
         if done >= 0:
             since = {name: box.live_from_ms(wm) for name, box in self.run.stateful.items()}
             kept = {name: from_ms for name, from_ms in since.items() if from_ms is not None}
-            asks = [
-                Ask(anchor.arc.name, done, anchor.ranges_from(from_ms), anchor.everywhere)
+            queries = [
+                ReplayQuery(anchor.arc.name, done, anchor.ranges_from(from_ms), anchor.everywhere)
                 for name, from_ms in kept.items()
                 for anchor in self.plan.paths[name].anchors
             ]
             try:
-                answers = iter((yield from self._answers(asks, done)))
+                answers = iter((yield from self._answers(queries, done)))
             except (LostOffsetError, ReplayRefusedError) as error:
                 yield from self._rebuild(str(error))
                 return
@@ -100,9 +100,9 @@ class ScopeTask(Task):
             reader.close()
         super().close()
 
-    def _answers(self, asks: list[Ask], epoch: int) -> Fetch:
+    def _answers(self, queries: list[ReplayQuery], epoch: int) -> Fetch:
         """Fetch the answers; before the first epoch they are empty, and not requested."""
-        sent = [ask for ask in asks if ask.as_of >= 0]
+        sent = [query for query in queries if query.as_of >= 0]
         replies = iter(list[pl.DataFrame]())
         if sent:
             fetch = self.replays.fetch(
@@ -111,9 +111,9 @@ class ScopeTask(Task):
             replies = iter((yield from self._reading_ahead(fetch)))
         return [
             next(replies)
-            if ask.as_of >= 0
-            else pl.DataFrame(schema=physical(self.plan.topology.arcs[ask.arc].fields))
-            for ask in asks
+            if query.as_of >= 0
+            else pl.DataFrame(schema=physical(self.plan.topology.arcs[query.arc].fields))
+            for query in queries
         ]
 
     def _reading_ahead(self, fetch: Fetch) -> Fetch:
@@ -337,10 +337,10 @@ class ScopeTask(Task):
             committed=self.report.done,
         )
         try:
-            asks = next(run)
+            queries = next(run)
             while True:
-                answers = yield from self._answers(asks, epoch)
-                asks = run.send(answers)
+                answers = yield from self._answers(queries, epoch)
+                queries = run.send(answers)
         except StopIteration as stop:
             result: EpochResult = stop.value
             if self.shared.on_error == STOP:

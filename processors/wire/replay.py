@@ -64,7 +64,7 @@ class BlockError(ErrataError):
 
 
 @dataclass(frozen=True)
-class Asker:
+class Requester:
     """The origin of a request: a reply belongs to a request only if all three are equal.
 
     Args:
@@ -84,7 +84,7 @@ class Request:
 
     Args:
         plan: Fingerprint of the task's plan; a sweeper of another plan ignores the request.
-        asker: Its origin.
+        requester: Its origin.
         number: Number of the request, within the attempt.
         as_of: The epoch after which the content is requested.
         partition: The partition of the connection point.
@@ -94,7 +94,7 @@ class Request:
     """
 
     plan: str
-    asker: Asker
+    requester: Requester
     number: int
     as_of: int
     partition: int
@@ -108,7 +108,7 @@ class Reply:
     """One block of an answer; the answer is complete once all its blocks have arrived.
 
     Args:
-        asker: Origin of the request.
+        requester: Origin of the request.
         number: Number of the request.
         answer: Random id of the answer: blocks of two answers are never combined.
         block: Number of this block, from 0.
@@ -117,7 +117,7 @@ class Reply:
         tuples: Tuples, as `pack` wrote them; empty if refused.
     """
 
-    asker: Asker
+    requester: Requester
     number: int
     answer: int
     block: int
@@ -133,8 +133,8 @@ def encode(record: Request | Reply, *, schema_id: int) -> bytes:
         record: The request or reply.
         schema_id: The registry's id of `REQUEST_SCHEMA` or `REPLY_SCHEMA`.
     """
-    content = vars(record) | vars(record.asker)
-    del content["asker"]
+    content = vars(record) | vars(record.requester)
+    del content["requester"]
     body = avro_body.write(content, _REQUEST if isinstance(record, Request) else _REPLY)
     return framing.frame([body], schema_id)[0]
 
@@ -142,13 +142,13 @@ def encode(record: Request | Reply, *, schema_id: int) -> bytes:
 def decode_request(value: bytes | None) -> Request | None:
     """Return the request in a framed value; None if it holds none."""
     content = _content(value, _REQUEST)
-    return None if content is None else Request(asker=_asker(content), **content)
+    return None if content is None else Request(requester=_requester(content), **content)
 
 
 def decode_reply(value: bytes | None) -> Reply | None:
     """Return the reply in a framed value; None if it holds none."""
     content = _content(value, _REPLY)
-    return None if content is None else Reply(asker=_asker(content), **content)
+    return None if content is None else Reply(requester=_requester(content), **content)
 
 
 def _content(value: bytes | None, schema: Any) -> dict[str, Any] | None:
@@ -160,9 +160,9 @@ def _content(value: bytes | None, schema: Any) -> dict[str, Any] | None:
         return None
 
 
-def _asker(content: dict[str, Any]) -> Asker:
-    """Remove the fields of the asker from a record, and return them as one."""
-    return Asker(*(content.pop(name) for name in ("task", "attempt", "epoch")))
+def _requester(content: dict[str, Any]) -> Requester:
+    """Remove the fields of the requester from a record, and return them as one."""
+    return Requester(*(content.pop(name) for name in ("task", "attempt", "epoch")))
 
 
 def pack(frame: pl.DataFrame) -> bytes:

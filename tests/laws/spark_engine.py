@@ -180,9 +180,9 @@ class SparkJob:
         try:
             need = next(run)
             while True:
-                asks = replay_requests(self.job, need, batch)
+                queries = replay_requests(self.job, need, batch)
                 replayed = yield from self.replays.fetch(
-                    asks, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
+                    queries, task=self.job.task(0), attempt=self.job.attempts[0], epoch=batch.epoch
                 )
                 path = self.job.plan.paths[self.job.name]
                 need = run.send(path.inputs(replayed, wm=batch.wm))

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from errata.processors.boxes.replay import Ask
+from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.wire import replay
-from errata.processors.wire.replay import Asker, Reply, pack, unpack
+from errata.processors.wire.replay import Reply, Requester, pack, unpack
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.audit import Audit
@@ -95,13 +95,15 @@ def test_blocks_of_two_answers_never_make_one():
         task = next(t for p in simulation.processes for t in p.tasks if t.name == "a.0")
         assert isinstance(task, ScopeTask)
         ranges = pl.DataFrame({"from_ms": [0], "to_ms": [9]})
-        waiting = task.replays.fetch([Ask("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5)
+        waiting = task.replays.fetch(
+            [ReplayQuery("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5
+        )
         next(waiting)
 
         def reply(answer: int, block: int) -> None:
             tuples = pack(pl.DataFrame({"answer": [answer], "block": [block]}))
-            asker = Asker("a.0", attempt=1, epoch=5)
-            content = Reply(asker, 1, answer, block, blocks=2, refused=None, tuples=tuples)
+            requester = Requester("a.0", attempt=1, epoch=5)
+            content = Reply(requester, 1, answer, block, blocks=2, refused=None, tuples=tuples)
             value = replay.encode(content, schema_id=1)
             simulation.cluster.send("tape.a.replay", partition=0, key=None, value=value)
 

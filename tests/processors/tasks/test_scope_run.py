@@ -95,8 +95,8 @@ def test_a_window_closes_while_others_have_input(order):
 def test_what_boxes_lack_that_do_not_wait_for_one_another_is_asked_together(order):
     run = scope_run(two_sums(), order)
     asked = next(epoch(run, inserted(1, 7), begun(run, 100), 100))  # the window closed long ago
-    assert [ask.arc for ask in asked] == ["a", "a"]
-    assert {key for ask in asked for key in ask.ranges["key"]} == {"1", "7"}
+    assert [query.arc for query in asked] == ["a", "a"]
+    assert {key for query in asked for key in query.ranges["key"]} == {"1", "7"}
 
 
 def test_the_planner_goes_by_the_graph_of_a_scope():

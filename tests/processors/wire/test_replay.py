@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from errata.processors.wire import replay
-from errata.processors.wire.replay import Asker, BlockError, Reply, Request, pack, unpack
+from errata.processors.wire.replay import BlockError, Reply, Request, Requester, pack, unpack
 
-ASKER = Asker("totals.3", attempt=4, epoch=1700)
+ASKER = Requester("totals.3", attempt=4, epoch=1700)
 REQUEST = Request(
     plan="0123456789abcdef",
-    asker=ASKER,
+    requester=ASKER,
     number=9,
     as_of=1699,
     partition=3,
