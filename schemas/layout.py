@@ -345,6 +345,9 @@ def _size(declared: dict[str, Any], place: str) -> int:
 
 def _is_variable_decimal(declared: dict[str, Any]) -> bool:
     """Whether a record is Debezium's record of a scale and an unscaled value."""
-    fields = [(field.get("name"), field.get("type")) for field in declared["fields"]]
-    named = declared.get("connect.name") == VARIABLE_DECIMAL
-    return named and fields == [("scale", "int"), ("value", "bytes")]
+    if declared.get("connect.name") != VARIABLE_DECIMAL:
+        return False
+    fields = declared.get("fields")
+    named = fields if isinstance(fields, list) else []
+    types = [(f.get("name"), f.get("type")) for f in named if isinstance(f, dict)]
+    return types == [("scale", "int"), ("value", "bytes")]

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Any, Protocol
 
 from errata.schemas.compatible import incompatibilities
@@ -104,7 +104,9 @@ class SchemaRegistry:
     """A `Registry` in the topic `_errata_schemas` (one partition, compacted).
 
     An id is a hash of the schema's content, so concurrent registrations agree. If two schemas have
-    the same id, the first in the log keeps it; the other takes the next free one.
+    the same id, the first in the log keeps it; the other takes the next free one. A record whose id
+    does not follow from its schema is skipped: the topic is compacted, so a foreign record may have
+    replaced the one that was there. Whoever needs the replaced schema registers it again.
 
     Args:
         cluster: Holds the topic, which must exist.
@@ -219,14 +221,24 @@ class SchemaRegistry:
             try:
                 entry = json.loads(value or b"")
                 schema_id, subject, schema = entry["id"], entry["subject"], entry["schema"]
+                is_entry = type(schema_id) is int and type(subject) is str and type(schema) is dict
+                is_entry = is_entry and schema_id in islice(ids(schema), MOST_IDS)
             except (ValueError, TypeError, KeyError, RecursionError):
-                schema_id = subject = schema = None
-            if type(schema_id) is int and type(subject) is str and type(schema) is dict:
+                is_entry = False
+            if is_entry:
                 self._schemas.setdefault(schema_id, schema)
                 self._subjects.add((subject, schema_id))
                 self._latest[subject] = schema_id
             else:
-                _LOG.warning("a malformed record in topic '%s' is skipped", SCHEMAS_TOPIC)
+                _LOG.warning(
+                    "a record in topic '%s' that is malformed, or of which the id does not follow "
+                    "from the schema, is skipped",
+                    SCHEMAS_TOPIC,
+                )
+
+
+MOST_IDS = 8
+"""Ids that a schema may have: more than eight schemas never have one hash."""
 
 
 def ids(schema: dict[str, Any]) -> Iterator[int]:

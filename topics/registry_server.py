@@ -227,7 +227,10 @@ def _avro(registered: Any, what: str) -> Any:
     kind = registered.schema_type or "AVRO"  # a registry omits the type of Avro schemas
     if kind != "AVRO":
         raise NotAvroError(what, kind=str(kind))
-    return json.loads(registered.schema_str)
+    try:
+        return json.loads(registered.schema_str)
+    except (ValueError, TypeError, RecursionError):
+        raise NotAvroError(what, kind="AVRO, with a text that is not JSON") from None
 
 
 def registry(cluster: Cluster, settings: Mapping[str, str | int] | None = None) -> JudgingRegistry:

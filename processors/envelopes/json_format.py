@@ -1,6 +1,7 @@
 """Records in JSON: one object each, or Kafka Connect's ``{"schema": ..., "payload": ...}``.
 
-An object that has a declared field twice is refused: two readers might see different values.
+An object that has a declared field twice is refused: two readers might see different values. So is
+one nested deeper than `MAX_NESTING`: parsers recurse, and end a process that has no stack left.
 Compiled code decodes objects into structs; a column collects one attribute of all structs. Values
 that JSON has no type for (decimals, times, uuids, bytes) stay text until they become a column, so
 that numbers are read digit by digit, never through a double.
@@ -43,6 +44,9 @@ from errata.processors.envelopes.texts import decode_utf8, parse, rescale
 from errata.processors.wire.dead_letter import UNDECODABLE
 from errata.schemas.decode import unscaled
 from errata.schemas.fields import Fields, FieldType
+
+MAX_NESTING = 100
+"""Most arrays and objects inside each other in a record."""
 
 _WRAPPED = b'{"schema":'
 _MOST_READERS = 100
@@ -94,6 +98,19 @@ class ByBlock:
 
     def read(self, values: Sequence[bytes]) -> Decoded:
         """Return the decoded records, in order, and the refused ones."""
+        deep = too_deep(values)
+        if not deep:
+            return self._read(values)
+        need = f"needs JSON nested at most {MAX_NESTING} deep, found more"
+        shallow = sorted(set(range(len(values))) - set(deep))
+        return join_parts(
+            [
+                Decoded(self.empty, [Refusal(row, UNDECODABLE, need) for row in deep]),
+                self._read([values[row] for row in shallow]).with_rows(np.array(shallow, np.int64)),
+            ]
+        )
+
+    def _read(self, values: Sequence[bytes]) -> Decoded:
         wrapped = pl.Series(values, dtype=pl.Binary).bin.starts_with(_WRAPPED)
         if not wrapped.any():
             return self._reader(b"").read(values)
@@ -377,6 +394,32 @@ class DuplicateFields:
         except UnicodeDecodeError as error:  # in a part that no struct reads
             return f"not UTF-8: {error.reason}"
         return f"field {repeated[0]!r} occurs twice" if repeated else None
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or one that does not end: else each quote would be tried, up to the end."""
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def too_deep(texts: Sequence[bytes]) -> list[int]:
+    """Return which texts nest arrays and objects deeper than `MAX_NESTING`.
+
+    Example:
+        >>> too_deep([b"[" * 101 + b"]" * 101, b"[" * 100 + b"]" * 100, b'"' + b"[" * 999 + b'"'])
+        [0]
+    """
+    if max(map(len, texts), default=0) <= MAX_NESTING:
+        return []
+    opened = decode_utf8(pl.Series(texts, dtype=pl.Binary)).str.count_matches(r"[\[{]")
+    suspects = (opened > MAX_NESTING).fill_null(True).arg_true()  # null: not UTF-8
+    return [row for row in suspects.to_list() if _nesting(texts[row]) > MAX_NESTING]
+
+
+def _nesting(text: bytes) -> int:
+    """Return how many arrays and objects are inside each other at most."""
+    brackets = np.frombuffer(_STRING.sub(b"", text).translate(None, _NOT_BRACKETS), np.uint8)
+    opens = (brackets == ord("[")) | (brackets == ord("{"))
+    return int(np.cumsum(np.where(opens, 1, -1)).max(initial=0))
 
 
 def decoded_each(

@@ -139,7 +139,22 @@ def test_a_record_that_takes_an_id_for_another_schema_misleads_nobody():
     taken = next(ids(A))
     send(cluster, json.dumps({"id": taken, "subject": "a", "schema": B}).encode())
     schemas = SchemaRegistry(cluster)
-    assert schemas.register("a", A) == next(islice(ids(A), 1, None))
+    assert schemas.register("a", A) == taken
+    assert SchemaRegistry(cluster).schema(taken) == A
+
+
+def test_a_schema_whose_record_a_foreign_one_replaced_is_registered_again():
+    """As the log cleaner leaves the topic: the last record of a key, here with swapped fields."""
+    wide = A | {"fields": [*A["fields"], {"name": "y", "type": "long"}]}
+    cluster, taken = in_memory(), next(ids(wide))
+    swapped = wide | {"fields": wide["fields"][::-1]}
+    send(cluster, json.dumps({"id": taken, "subject": "a", "schema": swapped}).encode())
+    reading = SchemaRegistry(cluster)
+    with pytest.raises(UnknownSchemaError):
+        reading.schema(taken)
+    assert reading.latest("a") is None
+    assert SchemaRegistry(cluster).register("a", wide) == taken
+    assert reading.schema(taken) == wide
 
 
 def test_ids_depend_on_content_alone_and_are_never_0():

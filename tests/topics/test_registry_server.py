@@ -165,6 +165,15 @@ def test_a_schema_of_another_kind_than_avro_is_told(monkeypatch):
         server.schema(9)
 
 
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, None])
+def test_an_avro_schema_that_is_no_json_is_refused(monkeypatch, text):
+    server = configured(monkeypatch)
+    server.register("a", A)
+    server._client.kept[9] = SimpleNamespace(schema_str=text, schema_type=None)
+    with pytest.raises(NotAvroError, match="schema 9 is of kind AVRO, with a text that is not"):
+        server.schema(9)
+
+
 def test_without_a_server_the_topic_is_used():
     assert isinstance(registry(MemoryCluster()), SchemaRegistry)
 

@@ -100,8 +100,21 @@ JSON = {
     "escaped digits": (with_(b"price", b'"\\u0031"'), "needs decimal"),
     "duplicate key": (OBJECT[:-1] + b', "price": 2}', "'price' occurs twice"),
     "duplicate of another spelling": (OBJECT[:-1] + b', "pr\\u0069ce": 2}', "occurs twice"),
-    "deep": (with_(b"more", b"[" * 100_000 + b"]" * 100_000), "recursion"),
-    "deep objects": (with_(b"more", b'{"a":' * 100_000 + b"1" + b"}" * 100_000), "recursion"),
+    "deep": (with_(b"more", b"[" * 100_000 + b"]" * 100_000), "at most 100 deep"),
+    "deep objects": (with_(b"more", b'{"a":' * 90_000 + b"1" + b"}" * 90_000), "at most 100 deep"),
+    "one too deep": (with_(b"more", b"[" * 100 + b"]" * 100), "at most 100 deep"),
+    "deep enough to end one of two parsers": (
+        with_(b"more", b"[" * 980 + b"]" * 980)[:-1] + b', "key": "b"}',
+        "at most 100 deep",
+    ),
+    "a deep schema block": (
+        b'{"schema":' + b'{"fields":[' * 900 + b"]}" * 900 + b', "payload": ' + OBJECT + b"}",
+        "at most 100 deep",
+    ),
+    "brackets in strings, and one field twice": (
+        with_(b"more", b'"' + b"[{" * 500 + b'"')[:-1] + b', "key": "b"}',
+        "'key' occurs twice",
+    ),
     "Avro": (GOOD, "JSON"),
 }
 
@@ -149,6 +162,14 @@ def test_all_hostile_records_of_a_batch_are_refused_one_by_one(format):
     found = decode("append", format, batch, registry=Registry(SCHEMAS), fields=FIELDS)
     assert rows(found) == [WANTED] * len(bad)
     assert [row for row, _ in why(found)] == list(range(0, 2 * len(bad), 2))
+
+
+def test_a_hundred_levels_are_read_and_brackets_in_strings_are_no_levels():
+    more = [b"[" * 99 + b"]" * 99, b'"' + b'[\\"{' * 500 + b'"', b"[" + b"[]," * 999 + b"[]]"]
+    batch = [with_(b"more", value) for value in more]
+    found = decode("append", "json", batch, registry=Registry(SCHEMAS), fields=FIELDS)
+    assert why(found) == []
+    assert rows(found) == [WANTED] * len(batch)
 
 
 def test_two_schemas_in_one_topic_are_each_read_by_their_own():
