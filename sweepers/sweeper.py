@@ -27,11 +27,12 @@ from errata.processors.tasks.replay_client import ReplayRefusedError
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.processors.wire import report as reports
-from errata.processors.wire.replay import BlockError, Reply, Request, pack, unpack
+from errata.processors.wire.replay import Reply, Request, pack
 from errata.processors.wire.report import Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
 from errata.sweepers.ranges import HistoryRemovedError, NotYetCompleteError
+from errata.sweepers.requests import Requests
 from errata.sweepers.segments import StoreError
 from errata.sweepers.store import Store
 from errata.topics import names
@@ -253,14 +254,8 @@ class Sweeper:
 
 LOOK_BACK = 100
 """Requests before the log's end that it reads at startup: they may have come while it was down."""
-
-
-@dataclass(frozen=True)
-class PendingRequest:
-    """A request that can't be answered yet."""
-
-    request: Request
-    ranges: pl.DataFrame
+ANSWERING_S = 0.2
+"""How long requests are answered before the arc is followed again."""
 
 
 class Service:
@@ -277,7 +272,7 @@ class Service:
         self.place = TopicPartition(topic, sweeper.partition)
         start = max(0, shared.cluster.end(self.place) - LOOK_BACK)
         self.reader = shared.cluster.reader({self.place: start})
-        self.pending: list[PendingRequest] = []
+        self.requests = Requests(shared, sweeper.arc, partition=sweeper.partition)
 
     def steps(self) -> Generator[bool, None, None]:
         """Follow the arc and answer requests for ever; yields whether there was work."""
@@ -289,43 +284,34 @@ class Service:
     def _listen(self) -> None:
         for records in self.reader.poll():
             for value in records.values:
-                request = replay.decode_request(value)
-                # A task with another plan has other frontiers.
-                if request is None or request.plan != self.shared.plan.fingerprint:
-                    continue
-                try:
-                    ranges = unpack(request.ranges)
-                except BlockError as error:
-                    log.warning("%s: a request of %s: %s", self.name, request.requester.task, error)
-                    continue
-                self.pending.append(PendingRequest(request, ranges))
+                self.requests.receive(value)
 
     def _answer(self) -> bool:
-        """Answer every request that can be answered; drop the requests of fenced attempts."""
-        view, left = self.shared.view, []
-        for pending in self.pending:
-            request = pending.request
-            if request.requester.attempt < view.of(request.requester.task).attempt:
-                continue
+        """Answer requests for `ANSWERING_S` at most; return whether any was answered."""
+        until_s, answered = time.monotonic() + ANSWERING_S, False
+        for pending in self.requests.due():
             try:
-                tuples = self.sweeper.answer(request.as_of, pending.ranges)
+                tuples = self.sweeper.answer(pending.request.as_of, pending.ranges)
             except HistoryRemovedError as error:
-                self._reply(request, [b""], refused=str(error))
-                continue
-            if tuples is None:
-                left.append(pending)
+                self._reply(pending.request, iter([b""]), count=1, refused=str(error))
             else:
-                self._reply(request, list(blocks(tuples)))
-        answered = len(left) < len(self.pending)
-        self.pending = left
+                if tuples is None:
+                    continue
+                self._reply(pending.request, blocks(tuples), count=block_count(tuples))
+            self.requests.done(pending)
+            answered = True
+            if time.monotonic() > until_s:
+                break
         return answered
 
-    def _reply(self, request: Request, parts: list[bytes], *, refused: str | None = None) -> None:
+    def _reply(
+        self, request: Request, parts: Iterator[bytes], *, count: int, refused: str | None = None
+    ) -> None:
         topic, answer = request.reply_topic, secrets.randbits(62)
         schema_id = self.shared.registry.register(f"{topic}-value", replay.REPLY_SCHEMA)
         for number, part in enumerate(parts):
             reply = Reply(
-                request.requester, request.number, answer, number, len(parts), refused, tuples=part
+                request.requester, request.number, answer, number, count, refused, tuples=part
             )
             self.shared.cluster.send(
                 topic,
@@ -342,10 +328,20 @@ class Service:
 
 def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
     """Yield a reply's tuples in parts of about `replay.BLOCK_BYTES`; at least one part."""
+    starts = _starts(tuples)
+    for start in starts:
+        yield pack(tuples.slice(start, starts.step))
+
+
+def block_count(tuples: pl.DataFrame) -> int:
+    """Return how many parts `blocks` yields."""
+    return len(_starts(tuples))
+
+
+def _starts(tuples: pl.DataFrame) -> range:
     size = max(1, int(tuples.estimated_size()))
     rows = max(1, replay.BLOCK_BYTES * tuples.height // size)
-    for start in range(0, max(1, tuples.height), rows):
-        yield pack(tuples.slice(start, rows))
+    return range(0, max(1, tuples.height), rows)
 
 
 class LocalSweepers:

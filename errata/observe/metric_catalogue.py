@@ -125,6 +125,13 @@ REFUSED = Metric(
     "Replay requests refused since their history is gone: the requesting task is rebuilt.",
     since_start=True,
 )
+IGNORED = Metric(
+    "errata_replays_ignored_total",
+    COUNTER,
+    ("network", "arc"),
+    "Records in the topic of replay requests that no task of the network can have sent.",
+    since_start=True,
+)
 SENT = Metric(
     "errata_answered_tuples_total",
     COUNTER,
@@ -171,5 +178,5 @@ TASK_METRICS = (
     ATTEMPTS, WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED,
     FALLBACKS, REBUILDS, LIVE, INDEX_FULL,
 )  # fmt: skip
-SWEEPER_METRICS = (ANSWERED, REFUSED, SENT, COPIED, BYTES, SEGMENTS, FULL)
+SWEEPER_METRICS = (ANSWERED, REFUSED, IGNORED, SENT, COPIED, BYTES, SEGMENTS, FULL)
 SHARED_METRICS = (INVALID_REPORTS, REGISTRY_UP, REGISTRY_FAILURES)

@@ -139,6 +139,7 @@ def _add_meter(samples: Samples, shared: Shared) -> None:
     for metric, counts in (
         (catalogue.ANSWERED, meter.answered),
         (catalogue.REFUSED, meter.refused),
+        (catalogue.IGNORED, meter.ignored),
         (catalogue.SENT, meter.tuples),
     ):
         for arc, count in counts.items():

@@ -17,12 +17,16 @@ import polars as pl
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
-from errata.processors.wire.replay import Reply, Request, Requester, pack, unpack
+from errata.processors.wire.replay import BlockError, Reply, Request, Requester, pack, unpack
 from errata.schemas.errors import ErrataError
+from errata.schemas.fields import Fields, physical
 from errata.topics.cluster import TopicPartition
 
-RESEND_S = 2.0
-"""Without a reply in this time the request is sent again: another sweeper may have taken over."""
+RESEND_S, LONGEST_RESEND_S = 2.0, 30.0
+"""Without a reply in this time the request is sent again, then after twice that time, and so on:
+another sweeper may have taken over, and sweepers drop requests that they can't answer for long."""
+MOST_ANSWERS = 4
+"""Incomplete answers to one request that are held; above it the oldest is dropped."""
 
 
 Fetch = Generator[bool, None, list[pl.DataFrame]]
@@ -46,23 +50,34 @@ class ReplayClient(Protocol):
 class _OpenRequest:
     """One open request and the blocks of its replies.
 
-    Two sweepers may answer, or one may answer twice: blocks of different answers don't mix.
+    Two sweepers may answer, or one may answer twice: blocks of different answers don't mix. The
+    first complete answer counts, to whichever sending of the request.
     """
 
+    request: Request
     query: ReplayQuery
-    partition: int
-    number: int
     sent_s: float
     resend_after_s: float = RESEND_S
-    blocks: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    whole: list[bytes] | None = None
+    answers: dict[int, dict[int, pl.DataFrame]] = field(default_factory=dict)
+    whole: list[pl.DataFrame] | None = None
 
-    def add(self, reply: Reply) -> None:
-        """Add one block of an answer."""
-        known = self.blocks.setdefault(reply.answer, {})
-        known[reply.block] = reply.tuples
+    def add(self, reply: Reply, fields: Fields) -> None:
+        """Add one block of an answer; one that does not hold the arc's fields is ignored."""
+        if self.whole is not None or not 0 <= reply.block < reply.blocks:
+            return
+        try:
+            tuples = unpack(reply.tuples)
+        except BlockError:
+            return
+        if dict(tuples.schema) != physical(fields):
+            return
+        known = self.answers.setdefault(reply.answer, {})
+        known[reply.block] = tuples
         if len(known) == reply.blocks:
             self.whole = [known[number] for number in range(reply.blocks)]
+            self.answers.clear()
+        elif len(self.answers) > MOST_ANSWERS:
+            del self.answers[next(iter(self.answers))]
 
 
 class TopicReplayClient:
@@ -98,7 +113,7 @@ class TopicReplayClient:
         """Send the requests, then wait for the answers."""
         requester = Requester(task, attempt, epoch)
         requests = [
-            self._send(query, partition, requester)
+            self._open(query, partition, requester)
             for query in queries
             for partition in self._partitions(query)
         ]
@@ -106,20 +121,15 @@ class TopicReplayClient:
             yield False
             self._collect(requests, requester)
             now = self.clock_s()
-            requests = [
-                self._send(
-                    each.query, each.partition, requester, resend_after_s=2 * each.resend_after_s
-                )
-                if each.whole is None and now - each.sent_s > each.resend_after_s
-                else each
-                for each in requests
-            ]
+            for each in requests:
+                if each.whole is None and now - each.sent_s > each.resend_after_s:
+                    self._send(each.request, each.query.arc)
+                    each.sent_s = now
+                    each.resend_after_s = min(2 * each.resend_after_s, LONGEST_RESEND_S)
         complete = iter(requests)
         return [
             pl.concat(
-                unpack(block)
-                for _ in self._partitions(query)
-                for block in next(complete).whole or []
+                block for _ in self._partitions(query) for block in next(complete).whole or []
             )
             for query in queries
         ]
@@ -129,16 +139,8 @@ class TopicReplayClient:
             return (self.partition,)
         return range(self.shared.plan.placement.partitions[query.arc])
 
-    def _send(
-        self,
-        query: ReplayQuery,
-        partition: int,
-        requester: Requester,
-        *,
-        resend_after_s: float = RESEND_S,
-    ) -> _OpenRequest:
+    def _open(self, query: ReplayQuery, partition: int, requester: Requester) -> _OpenRequest:
         self.number += 1
-        topic = self.shared.plan.deployment.requests(query.arc)
         request = Request(
             plan=self.shared.plan.fingerprint,
             requester=requester,
@@ -149,13 +151,17 @@ class TopicReplayClient:
             reply_partition=self.place.partition,
             ranges=pack(query.ranges),
         )
+        self._send(request, query.arc)
+        return _OpenRequest(request, query, self.clock_s())
+
+    def _send(self, request: Request, arc: str) -> None:
+        topic = self.shared.plan.deployment.requests(arc)
         schema_id = self.shared.registry.register(f"{topic}-value", replay.REQUEST_SCHEMA)
         value = replay.encode(request, schema_id=schema_id)
-        self.shared.cluster.send(topic, partition=partition, key=None, value=value)
-        return _OpenRequest(query, partition, self.number, self.clock_s(), resend_after_s)
+        self.shared.cluster.send(topic, partition=request.partition, key=None, value=value)
 
     def _collect(self, requests: list[_OpenRequest], requester: Requester) -> None:
-        by_number = {each.number: each for each in requests}
+        by_number = {each.request.number: each for each in requests}
         for records in self.reader.poll():
             for value in records.values:
                 reply = replay.decode_reply(value)
@@ -169,7 +175,7 @@ class TopicReplayClient:
                         f"task {requester.task} requested tuples of arc {request.query.arc!r} as "
                         f"of epoch {request.query.as_of}, and the sweeper refused: {reply.refused}"
                     )
-                request.add(reply)
+                request.add(reply, self.shared.plan.topology.arcs[request.query.arc].fields)
 
     def close(self) -> None:
         """Stop listening."""

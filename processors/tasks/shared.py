@@ -70,6 +70,8 @@ class Meter:
         """Answered replay requests, by connection point."""
         self.refused: Counter[str] = Counter()
         """Replay requests refused because history is gone, by connection point."""
+        self.ignored: Counter[str] = Counter()
+        """Records in the topics of replay requests that no task can have sent, by arc."""
         self.tuples: Counter[str] = Counter()
         """Tuples in replay replies, by connection point."""
 

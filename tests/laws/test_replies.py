@@ -12,6 +12,7 @@ from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.wire import replay
 from errata.processors.wire.replay import Reply, Requester, pack, unpack
+from errata.schemas.fields import physical
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.audit import Audit
@@ -100,20 +101,22 @@ def test_blocks_of_two_answers_never_make_one():
         )
         next(waiting)
 
-        def reply(answer: int, block: int) -> None:
-            tuples = pack(pl.DataFrame({"answer": [answer], "block": [block]}))
+        fields = simulation.plan.topology.arcs["scaled"].fields
+
+        def reply(answer: int, block: int, *, rows: int) -> None:
+            tuples = pack(pl.DataFrame(schema=physical(fields)).clear(rows))
             requester = Requester("a.0", attempt=1, epoch=5)
             content = Reply(requester, 1, answer, block, blocks=2, refused=None, tuples=tuples)
             value = replay.encode(content, schema_id=1)
             simulation.cluster.send("tape.a.replay", partition=0, key=None, value=value)
 
-        reply(1, 0)
-        reply(2, 1)
+        reply(1, 0, rows=1)
+        reply(2, 1, rows=10)
         assert next(waiting) is False
-        reply(2, 0)
+        reply(2, 0, rows=100)
         with pytest.raises(StopIteration) as stop:
             next(waiting)
-        assert stop.value.value[0].rows() == [(2, 0), (2, 1)]
+        assert stop.value.value[0].height == 110
         simulation.close()
 
 
