@@ -78,6 +78,9 @@ def deploy(
             typer.confirm(
                 f"Move network {plan.network!r} to version {plan.deployment.version}?", abort=True
             )
+        if old is not None:
+            for key in deployed.restore_records(cluster, plan.network):
+                typer.echo(f"errata: record {key!r} of the plan topic is written again", err=True)
         if old is None:
             plan = deployed.as_deployed(plan, deploy_first(plan, place, cluster, schemas))
         elif upgrade.changes:

@@ -92,10 +92,10 @@ def moment(watermark: int) -> int | None:
 
 @dataclass(frozen=True)
 class Complaint:
-    """What is wrong with a task's reports.
+    """What is wrong with a task's reports, or with a record of the plan topic.
 
     Args:
-        task: The task, as the key of its report names it.
+        task: The task, as the key of its report names it; or the plan topic.
         reason: What is wrong.
         since_ms: When the report was written, or when the task last reported; None if never.
     """
@@ -118,6 +118,10 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
         for task, invalid in sorted(view.invalid.items())
         if now_ms - invalid.time_ms < NAMED_MS
         or (task in view.ignored and view.validator.knows(task))
+    ]
+    listed += [
+        Complaint(view.plans.topic, record.reason, record.time_ms)
+        for _, record in sorted(view.unreadable.items())
     ]
     for task, since_ms in sorted(silent.items()):
         if since_ms is None:

@@ -22,7 +22,7 @@ from errata.observe.port import Pulse
 from errata.observe.samples import Samples
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import NewVersionError
-from errata.processors.reports.progress_view import View
+from errata.processors.reports.progress_view import UnreadableRecord, View
 from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.shared import Shared, scope_of
 from errata.processors.tasks.task import Task
@@ -222,12 +222,14 @@ class Inspector:
         self.shared, self.shares = shared, shares
         self._reports_end: int | None = None
         self._logged: dict[str, InvalidReport] = {}
+        self._logged_records: dict[bytes, UnreadableRecord] = {}
 
     def __call__(self, actors: Collection[Actor]) -> tuple[list[str], Samples]:
         """Return why the process is not ready, and its current metrics."""
         tasks = [actor for actor in actors if isinstance(actor, Task)]
         sweepers = [sweeper for actor in actors for sweeper in _sweepers(actor)]
         self._log_invalid_reports()
+        self._log_unreadable_records()
         samples = metrics.work(self.shared, [task.name for task in tasks], tasks, sweepers)
         return list(self._wait_reasons(tasks, sweepers)), samples
 
@@ -237,6 +239,13 @@ class Inspector:
             if self._logged.get(task) is not invalid:
                 self._logged[task] = invalid
                 log.warning("the report of %s is invalid and is ignored: %s", task, invalid.reason)
+
+    def _log_unreadable_records(self) -> None:
+        """Log each record of the plan topic that can't be read once; of one key only the last."""
+        for key, record in self.shared.view.unreadable.items():
+            if self._logged_records.get(key) is not record:
+                self._logged_records[key] = record
+                log.error("%s", record.reason)
 
     def _wait_reasons(
         self, tasks: Collection[Task], sweepers: Collection[Sweeper]

@@ -16,9 +16,12 @@ from errata.processors.plan.placement import Placement
 from errata.processors.plan.plan import Plan, load, without_counts
 from errata.processors.wire import plan_records
 from errata.processors.wire.plan_records import (
+    PLAN,
+    SWITCH,
     AnyPlanRecord,
     EndRecord,
     PlanRecord,
+    PlanRecordError,
     SwitchRecord,
 )
 from errata.schemas.errors import ErrataError
@@ -87,37 +90,96 @@ class Change:
         return f"{self.kind} {self.name!r}: {self.before} -> {self.after}"
 
 
+def decode_record(network: str, key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
+    """Decode a record of a network's plan topic; None if its key is unknown, or it has no value.
+
+    Raises:
+        PlanRecordError: If it can't be read, or holds a description that is none of the network.
+    """
+    record = plan_records.decode(key, value)
+    if isinstance(record, PlanRecord):
+        try:
+            if _deployed(record).plan.network != network:
+                raise ValueError("it describes another network")
+        except (ErrataError, *plan_records.MALFORMED, StopIteration) as error:
+            raise plan_records.unreadable(key or b"", error) from error
+    return record
+
+
 def read_plan(cluster: Cluster, network: str) -> Deployed | None:
-    """Return the deployed plan of a network; None if it is not deployed."""
+    """Return the deployed plan of a network; None if it is not deployed.
+
+    Of each key the newest readable record counts.
+
+    Raises:
+        PlanRecordError: If there are records of the plan, but none can be read.
+    """
+    readable, unreadable = _read_records(cluster, network)
+    record, announced = readable.get(PLAN), readable.get(SWITCH)
+    if not isinstance(record, PlanRecord):
+        if PLAN in unreadable:
+            raise PlanRecordError(
+                f"topic '{names.plan_topic(network)}' has a record of the plan of network "
+                f"{network!r}, but none that can be read; restore that topic from a backup, or "
+                "give the network up with `errata reset`, and check who may write there"
+            )
+        return None
+    deployed = _deployed(record)
+    newest = announced.version if isinstance(announced, SwitchRecord) else record.version
+    return replace(deployed, switching_to=newest if newest > record.version else None)
+
+
+def restore_records(cluster: Cluster, network: str) -> list[str]:
+    """Write the records of the plan topic again of which the newest can't be read.
+
+    The topic is compacted: in time only the newest record of a key is left. An announcement or an
+    end of a source of which no readable record is left is deleted.
+
+    Returns:
+        The keys of these records.
+    """
+    readable, unreadable = _read_records(cluster, network)
+    for key in sorted(unreadable):
+        value = plan_records.encode(readable[key])[1] if key in readable else None
+        cluster.send(names.plan_topic(network), partition=0, key=key, value=value)
+    cluster.flush()
+    return [key.decode(errors="replace") for key in sorted(unreadable)]
+
+
+def _read_records(cluster: Cluster, network: str) -> tuple[dict[bytes, AnyPlanRecord], set[bytes]]:
+    """Return the newest readable record of each key, and the keys of which the newest is not."""
     place = TopicPartition(names.plan_topic(network), 0)
-    deployed: PlanRecord | None = None
-    announced: SwitchRecord | None = None
+    readable: dict[bytes, AnyPlanRecord] = {}
+    unreadable = set[bytes]()
     try:
         reader = cluster.reader({place: 0})
     except MissingTopicError:
-        return None
+        return readable, unreadable
     try:
         for records in catch_up(cluster, reader, place):
             for key, value in zip(records.keys, records.values, strict=True):
-                record = plan_records.decode(key, value)
-                if isinstance(record, PlanRecord):
-                    deployed = record
-                elif isinstance(record, SwitchRecord):
-                    announced = record
+                try:
+                    record = decode_record(network, key, value)
+                except PlanRecordError:
+                    unreadable.add(key or b"")
+                    continue
+                if record is not None:
+                    readable[key or b""] = record
+                unreadable.discard(key or b"")
     finally:
         reader.close()
-    if deployed is None:
-        return None
-    newest = deployed.version if announced is None else announced.version
+    return readable, unreadable
+
+
+def _deployed(record: PlanRecord) -> Deployed:
     deployment = Deployment(
-        network,
-        deployed.deployment,
-        deployed.version,
-        deployed.first_epoch,
-        dict(deployed.generations),
+        str(record.plan["network"]),
+        record.deployment,
+        record.version,
+        record.first_epoch,
+        dict(record.generations),
     )
-    switching_to = newest if newest > deployed.version else None
-    return Deployed(deployment, deployed.plan, switching_to)
+    return Deployed(deployment, record.plan)
 
 
 def require_plan(cluster: Cluster, network: str, *, remedy: str = "run `errata up`") -> Deployed:

@@ -9,24 +9,38 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
 
 import polars as pl
 
+from errata.processors.plan.deployed import decode_record
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import Frontiers, Line, Watermarks
 from errata.processors.reports.validation import InvalidReport, ReportValidator
-from errata.processors.wire import plan_records
 from errata.processors.wire import report as reports
-from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord
+from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord, PlanRecordError
 from errata.processors.wire.report import FOREVER, NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
 from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition, catch_up
 from errata.topics.transactions import TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class UnreadableRecord:
+    """A record of the plan topic that can't be read, and so does not count.
+
+    Args:
+        reason: Why.
+        time_ms: When it was written.
+    """
+
+    reason: str
+    time_ms: int
 
 
 class View:
@@ -54,6 +68,8 @@ class View:
         self._last_valid: dict[str, Report] = {}
         self._arrived: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
+        self.unreadable: dict[bytes, UnreadableRecord] = {}
+        """By key of the plan topic: the newest record, if it can't be read."""
         self.version = 1
         """The newest deployed or announced version of the plan."""
 
@@ -89,7 +105,7 @@ class View:
         columns = records.keys, records.values, records.times_ms
         for key, value, time_ms in zip(*columns, strict=True):
             if records.source != self.source:
-                self._take_plan_record(plan_records.decode(key, value))
+                self._receive_plan_record(key, value, time_ms)
             elif key is not None and value is not None:
                 self._receive_report(key.decode(errors="replace"), value, time_ms)
 
@@ -117,6 +133,15 @@ class View:
     def _ignore(self, key: str, invalid: InvalidReport) -> None:
         self.ignored[key] = self.invalid[key] = invalid
         self.invalid_count += 1
+
+    def _receive_plan_record(self, key: bytes | None, value: bytes | None, time_ms: int) -> None:
+        try:
+            record = decode_record(self.plan.network, key, value)
+        except PlanRecordError as error:
+            self.unreadable[key or b""] = UnreadableRecord(str(error), time_ms)
+            return
+        self.unreadable.pop(key or b"", None)
+        self._take_plan_record(record)
 
     def _take_plan_record(self, record: AnyPlanRecord | None) -> None:
         if isinstance(record, EndRecord):

@@ -14,7 +14,10 @@ from typing import Any
 
 from errata.schemas.errors import ErrataError
 
-_PLAN, _SWITCH, _END = b"plan", b"switch", b"end."
+PLAN, SWITCH, _END = b"plan", b"switch", b"end."
+
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading a foreign value may raise."""
 
 
 class PlanRecordError(ErrataError):
@@ -71,7 +74,7 @@ def encode(record: AnyPlanRecord) -> tuple[bytes, bytes]:
     """Return the key and the value of a record of the plan topic."""
     if isinstance(record, EndRecord):
         return _END + record.source.encode(), _json(record.offsets)
-    return _PLAN if isinstance(record, PlanRecord) else _SWITCH, _json(vars(record))
+    return PLAN if isinstance(record, PlanRecord) else SWITCH, _json(vars(record))
 
 
 def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
@@ -80,13 +83,13 @@ def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
     Raises:
         PlanRecordError: If the key is known, and the value can't be read.
     """
-    if key is None or value is None or not (key in (_PLAN, _SWITCH) or key.startswith(_END)):
+    if key is None or value is None or not (key in (PLAN, SWITCH) or key.startswith(_END)):
         return None
     try:
         content = json.loads(value)
-        if key == _SWITCH:
+        if key == SWITCH:
             return SwitchRecord(_int(content["version"]))
-        if key != _PLAN:
+        if key != PLAN:
             source = key.removeprefix(_END).decode()
             return EndRecord(source, {int(p): _int(offset) for p, offset in content.items()})
         return PlanRecord(
@@ -96,12 +99,18 @@ def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
             generations={arc: _int(version) for arc, version in content["generations"].items()},
             plan=dict(content["plan"]),
         )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        name = key.decode(errors="replace")
-        raise PlanRecordError(
-            f"record {name!r} of the plan topic can't be read: {type(error).__name__}: {error}; "
-            "look at it with `errata print NET plan`, and check who may write to that topic"
-        ) from error
+    except MALFORMED as error:
+        raise unreadable(key, error) from error
+
+
+def unreadable(key: bytes, error: Exception) -> PlanRecordError:
+    """Return the error of a record that can't be read."""
+    return PlanRecordError(
+        f"record {key.decode(errors='replace')[:200]!r} of the plan topic can't be read: "
+        f"{type(error).__name__}: {str(error)[:200]}; the newest readable one counts: run `errata "
+        "deploy`, which writes it again before the log cleaner removes it, and check who may write "
+        "to that topic"
+    )
 
 
 def _int(value: Any) -> int:
