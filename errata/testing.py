@@ -99,6 +99,7 @@ class Driver:
                 topic=f"source.{name}",
                 partitions=1,
                 start=EARLIEST,
+                max_ahead_ms=None,  # there is no clock that it could be ahead of
             )
             for name, source in plan.topology.sources.items()
         }

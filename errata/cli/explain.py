@@ -78,6 +78,7 @@ def _source(network: Network, plan: CompiledPlan, name: str) -> dict[str, Any]:
         "partitions": source.partitions,
         "lateness_ms": source.lateness_ms,
         "idle_after_ms": source.idle_after_ms,
+        "max_ahead_ms": source.max_ahead_ms,
         "keep_ms": plan.kept_ms.get(name),
         "radius_ms": plan.radius_ms(name),
     }

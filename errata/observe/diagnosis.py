@@ -23,6 +23,8 @@ SLOW_MS = 5_000
 """A partition holds its peers back if its watermark stands this long while theirs rise."""
 NAMED_MS = 10_000
 """An invalid report is listed for this time, and until its task sends a valid one."""
+FEWEST_REFUSED = 10
+"""A source that refuses most of its records is listed from this number of refused ones on."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
         Complaint(view.plans.topic, record.reason, record.time_ms)
         for _, record in sorted(view.unreadable.items())
     ]
+    listed += watermarks_ahead(view, now_ms=now_ms)
+    listed += most_refused(view)
     for task, since_ms in sorted(silent.items()):
         if since_ms is None:
             listed.append(Complaint(task, "it has something to do and has never reported", None))
@@ -130,6 +134,52 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
             reason = f"it has something to do and has not reported for {now_ms - since_ms} ms"
             listed.append(Complaint(task, reason, since_ms))
     return listed
+
+
+def watermarks_ahead(view: View, *, now_ms: int) -> Iterator[Complaint]:
+    """Yield the ingest tasks whose watermark is further ahead of the clock than events may be."""
+    for source in view.plan.topology.sources.values():
+        for task in view.tasks(ingest_scope(source.arc.name)):
+            epoch, watermark = last_pair(view, task)
+            newest_ms, bound_ms = moment(watermark), source.max_ahead_ms
+            if newest_ms is None or bound_ms is None:
+                continue
+            if newest_ms + source.lateness_ms > now_ms + bound_ms:
+                reason = (
+                    f"its watermark is {duration_text(newest_ms - now_ms)} ahead of the clock: a "
+                    "record with a wrong event time has moved it, and tuples that are older than "
+                    f"it by more than keep= are refused (see `errata dead-letters`)"
+                )
+                yield Complaint(task, reason, epoch * INTERVAL_MS)
+
+
+def most_refused(view: View) -> Iterator[Complaint]:
+    """Yield the ingest tasks that have refused most of their records."""
+    for source in view.plan.topology.sources:
+        for task in view.tasks(ingest_scope(source)):
+            counts = {CountKey.parse(text): n for text, n in view.of(task).counts.items()}
+            reasons = {key.reason: count for key, count in counts.items() if key.reason}
+            refused, read = sum(reasons.values()), counts.get(CountKey("read"), 0)
+            if refused >= FEWEST_REFUSED and 2 * refused > read:
+                most = max(reasons, key=lambda reason: reasons[reason])
+                reason = (
+                    f"it has refused {refused} of {read} records, {reasons[most]} of them since: "
+                    f"{most} (see `errata dead-letters`)"
+                )
+                yield Complaint(task, reason, None)
+
+
+def duration_text(ms: int) -> str:
+    """Return a duration in its largest unit, rounded down.
+
+    Example:
+        >>> duration_text(90 * 86_400_000), duration_text(5_400_000), duration_text(59_000)
+        ('90 d', '1 h', '0 m')
+    """
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000)):
+        if ms >= size:
+            return f"{ms // size} {unit}"
+    return f"{ms // 60_000} m"
 
 
 def silent_filters(plan: CompiledPlan, counts: Iterable[Mapping[str, int]]) -> list[str]:

@@ -82,6 +82,7 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
     start = _start(box, typed)
     lateness = duration(typed, box, box.lateness, "lateness")
     idle_after = duration(typed, box, box.idle_after, "idle_after")
+    max_ahead = duration(typed, box, box.max_ahead, "max_ahead")
     keep = duration(typed, box, box.keep, "keep")
     if box.partition_by is not None:
         known(typed, box, tuple(box.partition_by), fields, "partition_by")
@@ -109,6 +110,7 @@ def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
         None if event_time is None else event_time.text,
         box.rekey,
         start,
+        max_ahead,
     )
 
 

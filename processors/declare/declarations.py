@@ -14,6 +14,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The form of names of boxes, arcs, fields and aliases."""
 Duration = str | int
 EARLIEST, LATEST = "earliest", "latest"
+MAX_AHEAD = "1h"
+"""How far an event time may be ahead of the clock, by default."""
 ON_CLOSE, ON_UPDATE = "on_close", "on_update"
 REST = "rest"
 """The predicate of a route's last output: all tuples that no other output took."""
@@ -86,6 +88,7 @@ class Source(Declaration):
     partitions: int | None
     lateness: Duration
     idle_after: Duration | None
+    max_ahead: Duration | None = MAX_AHEAD
     rekey: bool = False
     start: str | int = EARLIEST
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from errata.processors.declare.declarations import (
     EARLIEST,
+    MAX_AHEAD,
     NAME,
     REST,
     Aggregate,
@@ -374,6 +375,7 @@ class Network:
         partitions: int | None = None,
         lateness: Duration = 0,
         idle_after: Duration | None = None,
+        max_ahead: Duration | None = MAX_AHEAD,
         keep: Duration | None = None,
         rekey: bool = False,
         start: str | int = EARLIEST,
@@ -400,6 +402,9 @@ class Network:
             partitions: Partitions of the arc; default: as many as the topic has.
             lateness: How far the watermark stays behind the newest event time.
             idle_after: Silence after which a partition no longer holds the watermark back.
+            max_ahead: How far an event time may be after the time at which its record was written;
+                a record further ahead is a dead letter, since it would move the watermark there.
+                None: any event time counts.
             keep: How far behind the watermark tuples may still be revised; makes the arc a
                 connection point.
             rekey: Whether records of an identity may lie in several partitions of the topic; they
@@ -420,6 +425,7 @@ class Network:
             partitions=partitions,
             lateness=lateness,
             idle_after=idle_after,
+            max_ahead=max_ahead,
             keep=keep,
             rekey=rekey,
             start=start,

@@ -21,7 +21,7 @@ from errata.processors.declare.declarations import EARLIEST
 from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError
-from errata.processors.ingest.intake import NEWEST, Intake, owners
+from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
@@ -213,6 +213,7 @@ class IngestTask(Task):
         keys = list(chain.from_iterable(records.keys for records in held))
         try:
             decoded = self.intake.decode(values, keys)
+            decoded = refuse_ahead(decoded, self.source, held, now_ms=now)
             if self.held_tuples is not None:
                 newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
                 reconciled = self.held_tuples.reconcile(decoded.frame.with_columns(newest))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -23,14 +23,14 @@ from errata.processors.envelopes.make import make
 from errata.processors.expressions.expression import compile_event_time
 from errata.processors.ingest.identity_index import LONGEST_KEY, Index
 from errata.processors.plan.topology import Source
-from errata.processors.wire.dead_letter import TOO_LARGE, TOO_OLD, UNKNOWN_IDENTITY
+from errata.processors.wire.dead_letter import AHEAD, TOO_LARGE, TOO_OLD, UNKNOWN_IDENTITY
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
 from errata.schemas.avro import tuple_schema
 from errata.schemas.decode import Decoder
 from errata.schemas.encode import Encoder
 from errata.schemas.partition import partitions
-from errata.topics.cluster import TopicPartition
+from errata.topics.cluster import Records, TopicPartition
 
 
 class Intake:
@@ -139,6 +139,43 @@ class Intake:
 def key_encoder(arc: Arc) -> Encoder:
     """Return the encoder of an arc's identities as keys of an index."""
     return Encoder(tuple_schema("Key", {name: arc.fields[name] for name in arc.identity}))
+
+
+def refuse_ahead(
+    decoded: Decoded, source: Source, records: Sequence[Records], *, now_ms: int
+) -> Decoded:
+    """Refuse revisions whose event time is too far after the time at which they were written.
+
+    One such tuple would move the watermark so far that all later ones count as older than `keep`.
+    The time of writing is the record's timestamp: a topic that is read again is judged alike. Where
+    producers write that timestamp it may be as wrong as the event time, so the clock bounds it.
+
+    Args:
+        decoded: A batch; its rows are those of the records.
+        source: The source.
+        records: The records of the batch, in order.
+        now_ms: The clock.
+    """
+    if source.max_ahead_ms is None or decoded.frame.is_empty():
+        return decoded
+    written_ms = np.concatenate([np.fromiter(each.times_ms, np.int64) for each in records])
+    written_ms = np.where(written_ms > 0, np.minimum(written_ms, now_ms), now_ms)  # <= 0: unknown
+    latest_ms = pl.Series(written_ms + source.max_ahead_ms).gather(decoded.frame[ROW])
+    at = decoded.frame[frames.AFTER + source.arc.event_time]
+    ahead = (at > latest_ms).fill_null(False)
+    if not ahead.any():
+        return decoded
+    bad = decoded.frame.select(ROW).with_columns(
+        detail=pl.format(
+            "event time {} is after {}, the latest at the time of writing (max_ahead)",
+            at.cast(pl.Datetime("ms")).dt.to_string("iso:strict"),
+            latest_ms.cast(pl.Datetime("ms")).dt.to_string("iso:strict"),
+        )
+    )
+    bad = bad.filter(ahead).unique(subset=ROW, maintain_order=True)
+    refused = [Refusal(row, AHEAD, detail) for row, detail in bad.iter_rows()]
+    kept = decoded.frame.filter(~pl.col(ROW).is_in(bad[ROW].implode()))
+    return replace(decoded, frame=kept, refused=decoded.refused + refused)
 
 
 def owners(revisions: pl.DataFrame, count: int) -> pl.Series:

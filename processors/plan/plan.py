@@ -11,7 +11,7 @@ from typing import Any
 
 from errata.processors.plan.deployment import Deployment
 from errata.processors.plan.placement import Placement
-from errata.processors.plan.topology import Topology
+from errata.processors.plan.topology import MAX_AHEAD_MS, Topology
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
@@ -112,6 +112,7 @@ class Plan:
                     "idle_after_ms": s.idle_after_ms,
                     "event_time": s.event_time,
                     "rekey": s.rekey,
+                    **({} if s.max_ahead_ms == MAX_AHEAD_MS else {"max_ahead_ms": s.max_ahead_ms}),
                 }
                 for name, s in topology.sources.items()
             },

@@ -17,9 +17,13 @@ from errata.processors.declare.declarations import Sink
 from errata.processors.plan.arc_name import ArcName, exchange_of, read_by
 from errata.processors.propagation.graph import Graph
 from errata.processors.propagation.orders import STATIC, choose_order
+from errata.processors.windows.time_windows import duration_ms
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType
+
+MAX_AHEAD_MS = duration_ms(declared.MAX_AHEAD, what="max_ahead")
+"""A description names another bound only: the first version of plans had none."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Source:
             if a declared field is the event time.
         rekey: Whether records are first exchanged by identity.
         start: Where a first run begins: ``earliest``, ``latest`` or a record timestamp in ms.
+        max_ahead_ms: How far an event time may be after its record's timestamp; None: any counts.
     """
 
     arc: Arc
@@ -50,6 +55,7 @@ class Source:
     event_time: str | None = None
     rekey: bool = False
     start: str | int = declared.EARLIEST
+    max_ahead_ms: int | None = MAX_AHEAD_MS
 
 
 def ingest_scope(source: str) -> str:
@@ -321,4 +327,5 @@ def _source(arc: Arc, described: Mapping[str, Any]) -> Source:
         partitions=None,
         event_time=described["event_time"],
         rekey=described["rekey"],
+        max_ahead_ms=described.get("max_ahead_ms", MAX_AHEAD_MS),
     )

@@ -21,6 +21,7 @@ UNDECODABLE = "undecodable"
 UNKNOWN_IDENTITY = "unknown identity"
 BAD_EVENT_TIME = "event time"
 TOO_OLD = "older than keep"
+AHEAD = "ahead of the clock"
 TOO_LARGE = "too large"
 TRUNCATE = "truncate"
 

@@ -20,7 +20,7 @@ from errata.topics.memory import MemoryCluster
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 
-SECOND = 1_000
+SECOND, HOUR = 1_000, 3_600_000
 NOW_MS = 1_000 * SECOND
 ARC = "figure.prices"
 
@@ -228,6 +228,29 @@ def test_a_report_that_can_not_be_true_is_named_and_not_believed(
         assert task in complaints(world)
         world.report(task, 150)
     assert complaints(world) == {}
+
+
+@pytest.mark.parametrize(("watermark", "is_named"), [(NOW_MS + HOUR, False), (4 * 10**12, True)])
+def test_a_watermark_far_ahead_of_the_clock_is_named(world, watermark, is_named) -> None:
+    world.ingest(0, 100, watermark)
+    world.ingest(1, 100, 5_000)
+    for partition in (0, 1):
+        scope(world, partition, 100)
+    named = complaints(world)
+    assert list(named) == ["ingest.prices.0"] * is_named
+    assert all("is 46296 d ahead of the clock" in reason for reason in named.values())
+
+
+def test_a_source_that_refuses_most_records_is_named_with_the_reason(world: World) -> None:
+    for partition, refused in ((0, 50), (1, 51)):
+        scope(world, partition, 100)
+        counts = {"read": 100, "dead_letters": refused, "refused.older than keep": refused - 1}
+        counts["refused.undecodable"] = 1
+        world.report(f"ingest.prices.{partition}", 100, counts=counts)
+    assert complaints(world) == {
+        "ingest.prices.1": "it has refused 51 of 100 records, 50 of them since: older than keep "
+        "(see `errata dead-letters`)"
+    }
 
 
 def test_a_report_that_is_not_believed_is_named_for_a_while_though_better_ones_follow(
