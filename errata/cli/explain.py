@@ -163,7 +163,7 @@ def _topics(plan: CompiledPlan) -> list[dict[str, Any]]:
         {
             "topic": spec.name,
             "partitions": spec.partitions if spec.partitions == other.partitions else None,
-            "cleanup": spec.config["cleanup.policy"],
+            "cleanup": spec.config.get("cleanup.policy"),  # None: the broker's default
         }
         for spec, other in zip(one, two, strict=True)
     ]
@@ -251,7 +251,11 @@ def _print(explained: dict[str, Any]) -> None:
         "topics",
         ["topic", "cleanup", "partitions"],
         (
-            (topic["topic"], topic["cleanup"], topic["partitions"] or "as the source's topic")
+            (
+                topic["topic"],
+                topic["cleanup"] or "as the broker",
+                topic["partitions"] or "as the source's topic",
+            )
             for topic in explained["topics"]
         ),
     )

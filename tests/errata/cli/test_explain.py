@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 
@@ -51,6 +53,20 @@ def test_declared_partitioning_is_told_as_such(tmp_path: Path, errata: Errata) -
     assert found["sources"]["prices"]["partition_by_from"] == "declared"
     topics = {topic["topic"]: topic["partitions"] for topic in found["topics"]}
     assert topics["figure.prices"] == 1
+
+
+@pytest.mark.parametrize(
+    ("envelope", "cleanup"), [("native", None), ("debezium", None), ("upsert", "compact")]
+)
+def test_the_topic_of_a_sink_is_listed(
+    tmp_path: Path, errata: Errata, envelope: str, cleanup: str | None
+) -> None:
+    file = write_network(tmp_path)
+    file.write_text(file.read_text() + f"sums.sink('results', envelope='{envelope}')\n")
+    found = json.loads(errata("explain", "tape.py", "--json").out)
+    topics = {topic["topic"]: topic["cleanup"] for topic in found["topics"]}
+    assert topics["results"] == cleanup
+    assert "results" in errata("explain", "tape.py").out
 
 
 def test_people_get_tables(tmp_path: Path, errata: Errata) -> None:
