@@ -19,9 +19,8 @@ import typer.main
 
 from errata.cli import entry  # noqa: F401  (declares every command)
 from errata.cli.app import app
-from errata.observe.metric_catalogue import SHARED_METRICS, SWEEPER_METRICS, TASK_METRICS
+from errata.observe.metric_catalogue import SHARED_METRICS, SWEEPER_METRICS, TASK_METRICS, Metric
 from errata.observe.port import LIBRARY_METRICS, PROCESS_METRICS
-from errata.observe.samples import Metric
 from errata.run.exit_status import DEBUG
 from errata.run.supervisor_port import UP_METRICS
 from errata.settings.catalogue import SETTINGS

@@ -10,8 +10,8 @@ import typer
 
 from errata.cli.app import NetworkArgument, command
 from errata.deploy.deployment import prepare
+from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse, listening, serving
-from errata.observe.samples import Samples
 from errata.run.stopping import Stop
 from errata.run.supervisor import Supervisor, network_commands
 from errata.run.supervisor_port import UpPort, ports_after, shown

@@ -11,8 +11,8 @@ from time import time
 
 from errata.observe import metric_catalogue as catalogue
 from errata.observe.diagnosis import moment
+from errata.observe.metric_catalogue import Samples
 from errata.observe.network_progress import newest_epoch, waiting_behind
-from errata.observe.samples import Samples
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.scope_task import ScopeTask

@@ -19,7 +19,7 @@ from typing import ClassVar
 from confluent_kafka import libversion
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, PROCESS_COLLECTOR
 
-from errata.observe.samples import COUNTER, GAUGE, Metric, Samples, text_of
+from errata.observe.metric_catalogue import COUNTER, GAUGE, Metric, Samples, text_of
 from errata.schemas.errors import ErrataError
 from errata.version import VERSION
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
+from errata.observe.metric_catalogue import COUNTER, GAUGE, Metric, Samples
 from errata.observe.port import Address, PortError, Pulse, Response, metrics_of, ready, respond
-from errata.observe.samples import COUNTER, GAUGE, Metric, Samples
 from errata.run.supervisor import Supervisor
 
 RUNNING = Metric("errata_process_running", GAUGE, ("process",), "1 if the process runs, else 0.")

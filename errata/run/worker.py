@@ -18,8 +18,8 @@ from time import monotonic
 from errata.deploy import rights
 from errata.deploy.deployment import prepare
 from errata.observe import metrics
+from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse
-from errata.observe.samples import Samples
 from errata.processors.declare.network import Network
 from errata.processors.plan.deployed import NewVersionError
 from errata.processors.reports.progress_view import UnreadableRecord, View

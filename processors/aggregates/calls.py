@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import NoReturn
 
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.count import ROWS, VALUES, Count
 from errata.processors.aggregates.extreme import First, reversed_order
 from errata.processors.aggregates.holistic import (
     MAX_VALUES,
@@ -20,6 +19,9 @@ from errata.processors.aggregates.holistic import (
 )
 from errata.processors.aggregates.ladder import Key
 from errata.processors.aggregates.sums import (
+    ROWS,
+    VALUES,
+    Count,
     DecimalAverage,
     DoubleAverage,
     DoubleSum,

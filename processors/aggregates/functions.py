@@ -29,9 +29,9 @@ from errata.processors.aggregates.calls import (
     volatility_of,
 )
 from errata.processors.aggregates.compensating import Compensating
-from errata.processors.aggregates.count import TRUE, Count, Logical
 from errata.processors.aggregates.extreme import Max, Min
 from errata.processors.aggregates.holistic import MostCommon, TopK
+from errata.processors.aggregates.sums import TRUE, Count, Logical
 
 
 @dataclass(frozen=True)

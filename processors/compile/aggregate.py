@@ -23,7 +23,6 @@ from errata.processors.boxes.distinct import Distinct
 from errata.processors.boxes.modes import UPSTREAM
 from errata.processors.boxes.sliding import SlidingInOrder
 from errata.processors.boxes.states import END, START, Emission, Result, State
-from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
@@ -32,6 +31,7 @@ from errata.processors.compile.typed import (
     fault,
     known,
     positive,
+    repartitioned,
     visible,
 )
 from errata.processors.declare import declarations as declared

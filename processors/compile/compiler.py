@@ -16,7 +16,6 @@ from errata.processors.boxes.map import Map
 from errata.processors.boxes.replay import ReplayPath
 from errata.processors.boxes.where import Where
 from errata.processors.compile.aggregate import type_aggregate, type_distinct
-from errata.processors.compile.exchanges import passing
 from errata.processors.compile.join import type_join, type_lookup
 from errata.processors.compile.lag import type_lag
 from errata.processors.compile.loop import type_iterate
@@ -29,6 +28,7 @@ from errata.processors.compile.typed import (
     bad_name,
     duration,
     fault,
+    passing,
     positive,
     visible,
 )
@@ -43,8 +43,8 @@ from errata.processors.expressions.expression import (
 )
 from errata.processors.expressions.opaque import Opaque
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.deployment import Deployment
 from errata.processors.plan.placement import Placement
+from errata.processors.plan.plan import Deployment
 from errata.processors.plan.topology import Topology
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError

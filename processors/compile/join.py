@@ -12,7 +12,6 @@ from dataclasses import replace
 from errata.processors.boxes.forward import Forward
 from errata.processors.boxes.join import Join, Side
 from errata.processors.boxes.lookup import Lookup
-from errata.processors.compile.exchanges import passing, repartitioned
 from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
@@ -21,7 +20,9 @@ from errata.processors.compile.typed import (
     duration,
     fault,
     known,
+    passing,
     positive,
+    repartitioned,
     upward,
     visible,
 )

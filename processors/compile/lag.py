@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from errata.processors.boxes.lag import Lag
-from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
@@ -14,6 +13,7 @@ from errata.processors.compile.typed import (
     fault,
     known,
     positive,
+    repartitioned,
     visible,
 )
 from errata.processors.declare import declarations as declared

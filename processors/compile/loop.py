@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from errata.processors.boxes.base import Box
 from errata.processors.boxes.iterate import Body, Iterate
-from errata.processors.compile.exchanges import repartitioned
-from errata.processors.compile.typed import Typed, carried, duration, fault, positive
+from errata.processors.compile.typed import Typed, carried, duration, fault, positive, repartitioned
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.network import Network
 from errata.processors.plan.arc_name import ArcName

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 import polars as pl
 
 from errata.processors.boxes.forward import Forward
-from errata.processors.compile.exchanges import repartitioned
 from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
@@ -24,6 +23,7 @@ from errata.processors.compile.typed import (
     fault,
     known,
     positive,
+    repartitioned,
 )
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.faults import Fault

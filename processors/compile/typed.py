@@ -1,14 +1,22 @@
-"""The result of typing a network: its arcs, boxes and sources, and their faults."""
+"""The result of typing a network: its arcs, boxes and sources, and their faults.
+
+Typing a box may put an exchange before it: a topic that brings the tuples of an arc to the tasks
+that own their new partitions. Any task that computes a tuple's new partition writes to
+``<box>.exchange``, to any partition of it. The box itself reads the exchange, nets by identity per
+epoch, and is the only writer of its arc (``docs/protocol.md#2-revisions``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from errata.processors.boxes.base import Box
+from errata.processors.boxes.forward import Forward
 from errata.processors.declare import declarations as declared
 from errata.processors.declare.declarations import NAME
 from errata.processors.declare.faults import Fault
+from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source, sources_by_arc
 from errata.processors.windows.time_windows import duration_ms
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
@@ -127,3 +135,49 @@ def upward(typed: Typed, arc: str) -> dict[str, Chain]:
         (arc,) = box.inputs
         chains[arc] = chain
     return chains
+
+
+def passing(typed: Typed, arc: Arc, *, partitions: int | None = None) -> Arc:
+    """Put an exchange before an arc whose box computes its partition fields; return its arc.
+
+    The box writes the exchange; a `Forward` reads it and writes the arc.
+
+    Args:
+        typed: The result so far; gets the exchange.
+        arc: The arc.
+        partitions: Partitions of both; None: as many as the box's input has.
+    """
+    exchange = replace(arc, name=exchange_of(arc.name), keep_ms=None, exchange=True)
+    typed.arcs[exchange.name] = exchange
+    typed.exchanged[exchange.name] = partitions
+    return exchange
+
+
+def repartitioned(
+    typed: Typed,
+    box: str,
+    above: Arc,
+    *,
+    by: tuple[str, ...],
+    partitions: int | tuple[str, ...] | None,
+) -> Arc:
+    """Put an exchange between an arc and a box that reads it; return the exchange's arc.
+
+    In a loop there is one partition, and no exchange: the arc itself is returned.
+
+    Args:
+        typed: The result so far; gets the exchange.
+        box: The reading box.
+        above: The arc.
+        by: Fields by which the exchange is partitioned.
+        partitions: Its partitions; None: as many as the arc has; names: as many as the widest of
+            these arcs.
+    """
+    if typed.is_loop:
+        return above
+    name = exchange_of(box)
+    arc = replace(above, name=name, partition_by=by, keep_ms=None, exchange=True)
+    typed.arcs[name] = arc
+    typed.boxes[name] = Forward(arc, above.name)
+    typed.exchanged[name] = partitions
+    return arc

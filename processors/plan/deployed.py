@@ -11,9 +11,8 @@ from uuid import uuid4
 
 from errata.processors.plan.arc_name import owner_of
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.deployment import Deployment
 from errata.processors.plan.placement import Placement
-from errata.processors.plan.plan import Plan, load, without_counts
+from errata.processors.plan.plan import Deployment, Plan, load, without_counts
 from errata.processors.wire import plan_records
 from errata.processors.wire.plan_records import (
     PLAN,

@@ -66,7 +66,7 @@ FUNCTIONS = [
     ),
     Mutant(
         "nulls are counted",
-        "processors/aggregates/count.py",
+        "processors/aggregates/sums.py",
         "groups, _ = drop_nulls(groups, values.to_series(0))",
         "_, groups = drop_nulls(values.to_series(0), groups)",
         network=RANDOM,
@@ -87,7 +87,7 @@ FUNCTIONS = [
     ),
     Mutant(
         "what is true is not counted down when it leaves",
-        "processors/aggregates/count.py",
+        "processors/aggregates/sums.py",
         "count_rows(groups.filter(truths), states.height),",
         "count_rows(groups.filter(truths & (sign > 0)), states.height),",
         network=RANDOM,

@@ -15,8 +15,7 @@ from errata.deploy.versions import (
 )
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.deployed import Deployed, PlanMismatchError, added, as_deployed
-from errata.processors.plan.deployment import Deployment
-from errata.processors.plan.plan import Plan
+from errata.processors.plan.plan import Deployment, Plan
 from errata.processors.tasks.rebuild import CannotRebuildError
 
 Declare = Callable[[Network, Stream], object]

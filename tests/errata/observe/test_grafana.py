@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from errata.cli.reference import METRICS
-from errata.observe.samples import HISTOGRAM
+from errata.observe.metric_catalogue import HISTOGRAM
 
 BOARD: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parents[3] / "docker" / "grafana" / "errata.json").read_text()

@@ -9,8 +9,8 @@ from prometheus_client import PROCESS_COLLECTOR
 from errata import Network, tumbling
 from errata.cli.reference import METRICS, metrics_page
 from errata.observe import metrics
+from errata.observe.metric_catalogue import text_of
 from errata.observe.port import LIBRARY_METRICS
-from errata.observe.samples import text_of
 from errata.testing import Driver
 from tests.errata.exposed import Labels, exposed
 

@@ -10,8 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from errata.observe.metric_catalogue import COUNTER, Metric, Samples
 from errata.observe.port import REFRESH_S, STUCK_S, PortError, Pulse, listening, serving
-from errata.observe.samples import COUNTER, Metric, Samples
 from errata.run.supervisor import Supervisor
 from errata.run.supervisor_port import UpPort, ports_after
 from tests.errata.exposed import exposed

@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from errata.processors.aggregates.bag import BagOfValues
 from errata.processors.aggregates.calls import Call
 from errata.processors.aggregates.compensating import Compensating, part_dtype, part_types
 from errata.processors.aggregates.functions import aggregate_function
+from errata.processors.aggregates.holistic import BagOfValues
 from errata.processors.aggregates.ladder import Key
 from errata.schemas.fields import FieldType
 

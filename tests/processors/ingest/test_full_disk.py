@@ -12,7 +12,7 @@ import lmdb
 import pytest
 
 from errata import Network
-from errata.observe.samples import text_of
+from errata.observe.metric_catalogue import text_of
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError, Index, StoredIndexError
 from errata.processors.ingest.ingest_task import IngestTask

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.reports.tracker import CyclicTasksError, Tracker
+from errata.processors.reports.frontiers import CyclicTasksError, Tracker
 
 Graph = dict[str, list[str]]
 

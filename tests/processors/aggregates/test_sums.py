@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from errata.processors.aggregates.count import ROWS, TRUE, VALUES, Count
+from errata.processors.aggregates.sums import ROWS, TRUE, VALUES, Count
 
 GROUPS = pl.Series([0, 2, 0], dtype=pl.UInt32)
 VALUES_OF_X = pl.DataFrame({"x": ["a", None, None]})

@@ -7,10 +7,11 @@ from fractions import Fraction
 import polars as pl
 import pytest
 
-from errata.processors.aggregates.bag import COUNTS, VALUES
 from errata.processors.aggregates.calls import Call
 from errata.processors.aggregates.functions import aggregate_function
 from errata.processors.aggregates.holistic import (
+    COUNTS,
+    VALUES,
     Mode,
     Percentile,
 )
