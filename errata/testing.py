@@ -99,7 +99,6 @@ class Driver:
                 topic=f"source.{name}",
                 partitions=1,
                 start=EARLIEST,
-                max_ahead_ms=None,  # there is no clock that it could be ahead of
             )
             for name, source in plan.topology.sources.items()
         }
@@ -134,7 +133,7 @@ class Driver:
         self.ingests = {
             name: IngestTask(
                 shared,
-                source,
+                replace(source, max_ahead_ms=None),  # there is no clock to be ahead of
                 partition=0,
                 folder=folder / f"index.{name}",
                 clock_ms=self._clock,

@@ -181,6 +181,7 @@ class RandomNetwork(Looping):
             lateness=self.times.lateness,
             idle_after=IDLE_AFTER_MS,
             keep=self.times.keep,
+            max_ahead=None,  # event times have nothing to do with the clock
             **options,
         )
         return Flow(stream, {name: kind(text) for name, text in FIELDS.items()}, ("key",))

@@ -1,7 +1,6 @@
 """An event time far ahead of the clock is a dead letter, and moves no watermark."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from errata.processors.declare.faults import NetworkError
 from errata.processors.plan.plan import load
 from errata.processors.wire.dead_letter import AHEAD
 from errata.testing import Driver
-from tests.plans import with_topology
 
 HOUR, NOW = 3_600_000, 1_790_000_000_000
 FAR = 4_070_908_800_000  # 2099
@@ -34,15 +32,11 @@ class Clocked(Driver):
     written_ms, now_ms = NOW, NOW
 
     def _build(self) -> None:
-        sources = {
-            name: replace(source, max_ahead_ms=HOUR)
-            for name, source in self.plan.topology.sources.items()
-        }
-        self.plan = with_topology(self.plan, sources=sources)
         self.cluster.clock_ms = lambda: self.written_ms
         super()._build()
         for ingest in self.ingests.values():
             ingest.clock_ms = lambda: self.now_ms
+            ingest.source = self.plan.topology.sources[ingest.arc.name]
 
     def trade(self, key: str, at: int) -> None:
         row = {"key": key, "at": at, "price": 1}
