@@ -175,9 +175,8 @@ class Requests:
     def _is_early(self, request: Request) -> bool:
         """Whether a request is of an attempt, or for an epoch, that no report has named yet."""
         view = self._shared.view
-        newest = max(view.of(task).done for task in view.plan.placement.ingest_tasks())
         attempt = view.of(request.requester.task).attempt
-        return request.requester.attempt > attempt or request.as_of > newest
+        return request.requester.attempt > attempt or request.as_of > view.newest_epoch()
 
     def _is_over(self, pending: PendingRequest) -> bool:
         """Whether a request has expired, or is of a fenced attempt."""

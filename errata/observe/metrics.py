@@ -12,7 +12,7 @@ from time import time
 from errata.observe import metric_catalogue as catalogue
 from errata.observe.diagnosis import moment
 from errata.observe.metric_catalogue import Samples
-from errata.observe.network_progress import newest_epoch, waiting_behind
+from errata.observe.network_progress import waiting_behind
 from errata.processors.ingest.ingest_task import IngestTask
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.scope_task import ScopeTask
@@ -44,7 +44,7 @@ def work(
         sweepers: The sweepers that it runs.
     """
     samples = Samples()
-    newest, now_ms = newest_epoch(shared.view), int(time() * 1000)
+    newest, now_ms = shared.view.newest_epoch(), int(time() * 1000)
     for name in names:
         _add_counts(samples, shared, name)
         _add_progress(samples, shared, name, newest, now_ms)

@@ -140,15 +140,6 @@ class Progress(View):
         self.written_ms: dict[str, int] = {}
         self.reader: Reader = _TimedReader(self.reader, self.written_ms)
 
-    def newest_epoch(self) -> int:
-        """Return the largest epoch that any ingest task has reported; -1 before the first."""
-        return newest_epoch(self)
-
-
-def newest_epoch(view: View) -> int:
-    """Return the largest epoch that any ingest task has reported; -1 before the first."""
-    return max(view.of(task).done for task in view.plan.placement.ingest_tasks())
-
 
 def current(cluster: Cluster, plan: CompiledPlan) -> Progress:
     """Return what all tasks have reported up to now."""

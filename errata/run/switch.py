@@ -127,7 +127,7 @@ class Switch:
         return [task for s in plan.topology.all_scopes for task in plan.placement.tasks(s)]
 
     def _last_epoch(self) -> int:
-        return max(self.old.view.of(task).done for task in self.old.plan.placement.ingest_tasks())
+        return self.old.view.newest_epoch()
 
     def _take_over(
         self,

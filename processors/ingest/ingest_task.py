@@ -123,11 +123,11 @@ class IngestTask(Task):
         if behind and not self.is_waiting:
             yield from self._catch_up()
         elif busy and (due or self._rows() >= ROWS_A_BATCH):
-            epoch = max(self.epoch_of(), self.report.done + 1, self._largest())
+            epoch = max(self.epoch_of(), self.report.done + 1, self.view.newest_epoch())
             yield from self._take(epoch, now)
-        elif self._largest() > self.report.done and not busy:
+        elif self.view.newest_epoch() > self.report.done and not busy:
             # Follow the peers' epochs, never exceed them: two idle tasks would push each other on.
-            yield from self.commit([], replace(self.report, done=self._largest()))
+            yield from self.commit([], replace(self.report, done=self.view.newest_epoch()))
         elif behind:
             yield False  # the index must first read the deletes that tombstones would remove
         else:
@@ -145,10 +145,6 @@ class IngestTask(Task):
 
     def _rows(self) -> int:
         return sum(map(len, self.held))
-
-    def _largest(self) -> int:
-        """Return the largest epoch in any ingest report."""
-        return max(self.view.of(task).done for task in self.plan.placement.ingest_tasks())
 
     def _interval_ms(self) -> int:
         """Return the time between stamps; it grows while readers lag, so that they batch more."""

@@ -171,6 +171,10 @@ class View:
 
     # ---------------------------------------------------------------- readers and writers
 
+    def newest_epoch(self) -> int:
+        """Return the largest epoch that any ingest task has reported; -1 before the first."""
+        return max(self.of(task).done for task in self.plan.placement.ingest_tasks())
+
     def tasks(self, scope: str) -> list[str]:
         """Return the tasks of a scope, one per partition."""
         return self.plan.placement.tasks(scope)
