@@ -217,6 +217,7 @@ class SchemaRegistry:
             self._take(records.values)
 
     def _take(self, values: list[bytes | None]) -> None:
+        skipped = 0
         for value in values:
             try:
                 entry = json.loads(value or b"")
@@ -230,11 +231,14 @@ class SchemaRegistry:
                 self._subjects.add((subject, schema_id))
                 self._latest[subject] = schema_id
             else:
-                _LOG.warning(
-                    "a record in topic '%s' that is malformed, or of which the id does not follow "
-                    "from the schema, is skipped",
-                    SCHEMAS_TOPIC,
-                )
+                skipped += 1
+        if skipped:
+            _LOG.warning(
+                "%d records in topic '%s' that are malformed, or of which the id does not follow "
+                "from the schema, are skipped",
+                skipped,
+                SCHEMAS_TOPIC,
+            )
 
 
 MOST_IDS = 8

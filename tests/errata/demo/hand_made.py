@@ -15,6 +15,7 @@ from errata.demo.audit.verdict import DOWNSTREAM, SOURCE, TOPICS, TRADES, UPSTRE
 from errata.processors.wire import dead_letter, report
 from errata.schemas.avro import revision_schema
 from errata.schemas.fields import FieldType
+from errata.topics.registry import ids
 
 NOON = datetime(2026, 7, 15, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -54,7 +55,7 @@ SCHEMA_OF = {
     UPSTREAM: arc_schema("totals_upstream", TOTAL),
     DOWNSTREAM: arc_schema("totals_downstream", TOTAL),
 }
-IDS = {topic: number for number, topic in enumerate(SCHEMA_OF, start=1)}
+IDS = {topic: next(ids(schema)) for topic, schema in SCHEMA_OF.items()}
 
 
 def trade(key: str, at: datetime, notional: str, factor: str | None = None) -> dict[str, Any]:
@@ -119,9 +120,9 @@ class HandMade:
 
     def logs(self) -> Logs:
         logs: Logs = {topic: [] for topic in (SCHEMAS, *TOPICS)}
-        for topic, schema in SCHEMA_OF.items():
+        for offset, (topic, schema) in enumerate(SCHEMA_OF.items()):
             told = {"id": IDS[topic], "subject": f"{topic}-value", "schema": schema}
-            logs[SCHEMAS].append(Entry(0, IDS[topic], topic.encode(), json.dumps(told).encode()))
+            logs[SCHEMAS].append(Entry(0, offset, topic.encode(), json.dumps(told).encode()))
         for topic, records in self.records.items():
             offsets: dict[int, int] = {}
             for partition, record in records:
