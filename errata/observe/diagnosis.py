@@ -148,7 +148,7 @@ def watermarks_ahead(view: View, *, now_ms: int) -> Iterator[Complaint]:
                 reason = (
                     f"its watermark is {duration_text(newest_ms - now_ms)} ahead of the clock: a "
                     "record with a wrong event time has moved it, and tuples that are older than "
-                    f"it by more than keep= are refused (see `errata dead-letters`)"
+                    "it by more than keep= are refused (see `errata dead-letters`)"
                 )
                 yield Complaint(task, reason, epoch * INTERVAL_MS)
 

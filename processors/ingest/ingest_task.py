@@ -119,15 +119,16 @@ class IngestTask(Task):
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
         behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
+        newest = self.view.newest_epoch()
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
         if behind and not self.is_waiting:
             yield from self._catch_up()
         elif busy and (due or self._rows() >= ROWS_A_BATCH):
-            epoch = max(self.epoch_of(), self.report.done + 1, self.view.newest_epoch())
+            epoch = max(self.epoch_of(), self.report.done + 1, newest)
             yield from self._take(epoch, now)
-        elif self.view.newest_epoch() > self.report.done and not busy:
+        elif newest > self.report.done and not busy:
             # Follow the peers' epochs, never exceed them: two idle tasks would push each other on.
-            yield from self.commit([], replace(self.report, done=self.view.newest_epoch()))
+            yield from self.commit([], replace(self.report, done=newest))
         elif behind:
             yield False  # the index must first read the deletes that tombstones would remove
         else:
