@@ -1,8 +1,13 @@
 """A folder of immutable columnar files, and the manifest that lists the valid ones.
 
 A file is valid once a manifest that names it has been renamed into place, so after a crash at any
-moment a reader finds either the old state or the new one. The folder is never the only copy:
-damaged or foreign files are removed, and the owner reads its topic again.
+moment a reader finds either the old state or the new one.
+
+A file is a row of blocks, each an Arrow file of its own with a checksum in the manifest. A block is
+read into memory as a whole and its checksum compared, so damage is noticed before any of it is
+used. Files are not mapped: a damaged or truncated one could end the process. The blocks that were
+read last are kept, up to `CACHE_BYTES` in a process. The folder is never the only copy: the owner
+of a damaged or foreign one removes it, and reads its topic again.
 """
 
 from __future__ import annotations
@@ -10,23 +15,28 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
+from errata.processors.wire.replay import BlockError, pack, unpack
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
-from errata.sweepers.ranges import EARLIEST_MS, times
+from errata.sweepers.ranges import EARLIEST_MS, Ranges, times
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
-MAPPED_SEGMENTS = 64
+BLOCK_ROWS = 8_192
+CACHE_BYTES = 128_000_000
+"""Size of the blocks that a process keeps in memory."""
 
 EPOCH, ENTERS = "@epoch", "@enters"  # the two columns of a change beside the arc's fields
 
@@ -51,6 +61,31 @@ class StoreError(ErrataError):
         )
 
 
+class DamagedCopyError(ErrataError):
+    """A file of the copy is missing, cut short, or has other bytes than were written."""
+
+    def __init__(self, file: Path, *, what: str) -> None:
+        super().__init__(f"{file.name} in {file.parent} is damaged: {what}")
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True):
+    """What the manifest records about one block of a file.
+
+    Args:
+        offset: Where it begins, in bytes.
+        size: Its size in bytes.
+        checksum: CRC-32 of its bytes.
+        first_ms: Smallest event time in it.
+        last_ms: Largest event time in it.
+    """
+
+    offset: int
+    size: int
+    checksum: int
+    first_ms: int
+    last_ms: int
+
+
 class Segment(msgspec.Struct, frozen=True):
     """What the manifest records about one file, so that it need not be opened.
 
@@ -61,6 +96,7 @@ class Segment(msgspec.Struct, frozen=True):
         first_ms: Smallest event time in it.
         last_ms: Largest event time in it.
         last_epoch: Largest epoch in it.
+        blocks: Its blocks, each of `BLOCK_ROWS` rows but the last.
     """
 
     file: str
@@ -69,6 +105,7 @@ class Segment(msgspec.Struct, frozen=True):
     first_ms: int
     last_ms: int
     last_epoch: int
+    blocks: tuple[Block, ...]
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -95,6 +132,34 @@ class Manifest(msgspec.Struct, frozen=True):
     segments: tuple[Segment, ...] = ()
 
 
+class Cache:
+    """The blocks that were read last, by file, offset and checksum.
+
+    Args:
+        limit_bytes: Size of the blocks at most; the last one read is kept in any case.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes, self._bytes = limit_bytes, 0
+        self._frames: OrderedDict[tuple[Path, Block], pl.DataFrame] = OrderedDict()
+
+    def get(self, file: Path, block: Block, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """Return a block; `read` reads it if it is not here."""
+        key = file, block
+        if key in self._frames:
+            self._frames.move_to_end(key)
+            return self._frames[key]
+        frame = self._frames[key] = read()
+        self._bytes += block.size
+        while self._bytes > self._limit_bytes and len(self._frames) > 1:
+            (_, oldest), _ = self._frames.popitem(last=False)
+            self._bytes -= oldest.size
+        return frame
+
+
+_CACHE = Cache(CACHE_BYTES)
+
+
 class Segments:
     """The files of one copy.
 
@@ -114,7 +179,7 @@ class Segments:
         self.manifest = Manifest(
             Form(VERSION, arc.name, fields, arc.identity, arc.event_time, arc.event_time_shift_ms)
         )
-        self._mapped = lru_cache(maxsize=MAPPED_SEGMENTS)(self._map)
+        self._unscrubbed: Iterator[tuple[Segment, Block]] = iter(())
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if (folder / MANIFEST).exists() or any(folder.glob("segment-*.arrow")):
@@ -126,42 +191,93 @@ class Segments:
             raise StoreError(folder, fault) from fault
 
     def _open(self) -> None:
-        """Load the state of an earlier process if all of it is intact and belongs to this arc."""
-        try:
-            stored = msgspec.json.decode((self.folder / MANIFEST).read_bytes(), type=Manifest)
-            if stored.form != self.manifest.form:
-                self.rebuilt = "it is a copy of another arc or of another version of this one"
-                return
-            for segment in stored.segments:
-                # Arrow's footer comes last, so a truncated file can't be opened
-                if self._map(segment).height != segment.rows:
-                    self.rebuilt = f"{segment.file} is damaged"
-                    return
-        except (OSError, msgspec.DecodeError, pa.ArrowException) as fault:
-            # pyarrow reports a malformed file as an OSError without a number
-            if isinstance(fault, OSError) and fault.errno not in (None, errno.ENOENT):
-                raise
-            self.rebuilt = f"it is damaged: {fault}"
-            return
-        self.manifest = stored
+        """Load the state of an earlier process if its files are there and belong to this arc.
 
-    def map(self, segment: Segment) -> pl.DataFrame:
-        """Return a segment's changes in event-time order, memory-mapped from disk.
-
-        Decimals are returned as polars decimals of scale 0; their physical type is Int128.
-
-        Raises:
-            StoreError: If the file can't be read.
+        The content of a block is checked when it is read.
         """
         try:
-            return self._mapped(segment)
-        except OSError as fault:
-            raise StoreError(self.folder, fault) from fault
+            stored = _decode_manifest((self.folder / MANIFEST).read_bytes())
+        except (OSError, msgspec.DecodeError, ValueError) as fault:
+            if isinstance(fault, OSError) and fault.errno != errno.ENOENT:
+                raise
+            self.rebuilt = f"it is damaged: {MANIFEST}: {fault}"
+            return
+        if stored.form != self.manifest.form:
+            self.rebuilt = "it is a copy of another arc or of another version of this one"
+            return
+        for segment in stored.segments:
+            file, size = self.folder / segment.file, sum(block.size for block in segment.blocks)
+            if not file.exists() or file.stat().st_size != size:
+                self.rebuilt = f"it is damaged: {segment.file} is missing or cut short"
+                return
+        self.manifest = stored
 
-    def _map(self, segment: Segment) -> pl.DataFrame:
-        with pa.memory_map(str(self.folder / segment.file)) as file:
-            table = pa.ipc.open_file(file).read_all()
-        return cast(pl.DataFrame, pl.from_arrow(table, rechunk=False))
+    def read(self, segment: Segment, ranges: Ranges | None = None) -> pl.DataFrame:
+        """Return changes of a segment in event-time order.
+
+        Args:
+            segment: The segment.
+            ranges: Only blocks that may hold changes of these are read; None for all.
+
+        Raises:
+            DamagedCopyError: If a block is damaged.
+        """
+        wanted = [
+            self._block(segment, block)
+            for block in segment.blocks
+            if ranges is None or ranges.touch(block.first_ms, block.last_ms)
+        ]
+        return pl.concat(wanted, rechunk=False) if wanted else pl.DataFrame()  # without columns
+
+    def rows(self, segment: Segment, rows: npt.NDArray[np.int64]) -> pl.DataFrame:
+        """Return some changes of a segment, by ascending row.
+
+        Raises:
+            DamagedCopyError: If a block is damaged.
+        """
+        numbers = rows // BLOCK_ROWS
+        gathered: pl.DataFrame = pl.concat(
+            self._block(segment, segment.blocks[number])[rows[numbers == number] % BLOCK_ROWS]
+            for number in np.unique(numbers).tolist()
+        )
+        return gathered
+
+    def scrub(self) -> None:
+        """Check the next block on the disk; all of them are checked in turn.
+
+        Raises:
+            DamagedCopyError: If it is damaged.
+        """
+        of_all = (
+            (segment, block) for segment in self.manifest.segments for block in segment.blocks
+        )
+        segment, block = next(self._unscrubbed, (None, None))
+        if segment is None or block is None:
+            self._unscrubbed = iter(list(of_all))
+        elif segment in self.manifest.segments:
+            self._bytes_of(segment, block)
+
+    def _block(self, segment: Segment, block: Block) -> pl.DataFrame:
+        file = self.folder / segment.file
+        return _CACHE.get(file, block, lambda: self._unpacked(segment, block))
+
+    def _unpacked(self, segment: Segment, block: Block) -> pl.DataFrame:
+        try:
+            return unpack(self._bytes_of(segment, block))
+        except BlockError as error:
+            raise DamagedCopyError(self.folder / segment.file, what=str(error)) from error
+
+    def _bytes_of(self, segment: Segment, block: Block) -> bytes:
+        path = self.folder / segment.file
+        try:
+            with path.open("rb") as file:
+                content = os.pread(file.fileno(), block.size, block.offset)
+        except OSError as error:
+            raise DamagedCopyError(path, what=str(error)) from error
+        if zlib.crc32(content) != block.checksum:
+            where = f"bytes {block.offset} to {block.offset + block.size}"
+            raise DamagedCopyError(path, what=f"{where} have another checksum")
+        return content
 
     def commit(self, frames: Iterable[pl.DataFrame], manifest: Manifest) -> None:
         """Write frames of changes as segments and add them to `manifest`, in one atomic step.
@@ -183,23 +299,26 @@ class Segments:
                 next_file=manifest.next_file + len(new),
                 segments=manifest.segments + tuple(new),
             )
-            encoded = msgspec.json.encode(manifest)
+            encoded = _encode_manifest(manifest)
             self._replace(MANIFEST, lambda file: file.write(encoded))
         except OSError as fault:
             with suppress(OSError):
                 self._remove_unlisted()
             raise StoreError(self.folder, fault) from fault
-        if not set(self.manifest.segments) <= set(manifest.segments):
-            self._mapped.cache_clear()  # a removed file keeps its space while it is mapped
         self.manifest = manifest
         with suppress(OSError):  # costs only space; the next opening tries again
             self._remove_unlisted()
 
     def _written(self, name: str, frame: pl.DataFrame) -> Segment:
-        # pyarrow, which memory-maps the files, has no 128-bit integers
-        stored = frame.with_columns(pl.col(pl.Int128).cast(pl.Decimal(38, 0)))
-        self._replace(name, stored.write_ipc)
-        at = times(frame, self._arc)
+        at, blocks, offset = times(frame, self._arc), list[Block](), 0
+        packed = [pack(frame.slice(row, BLOCK_ROWS)) for row in range(0, frame.height, BLOCK_ROWS)]
+        for number, content in enumerate(packed):
+            of_block = at[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS]
+            first_ms, last_ms = int(of_block[0]), int(of_block[-1])
+            size = len(content)
+            blocks.append(Block(offset, size, zlib.crc32(content), first_ms, last_ms))
+            offset += size
+        self._replace(name, lambda file: file.writelines(packed))
         return Segment(
             file=name,
             rows=frame.height,
@@ -207,6 +326,7 @@ class Segments:
             first_ms=int(at[0]),
             last_ms=int(at[-1]),
             last_epoch=cast(int, frame[EPOCH].max()),
+            blocks=tuple(blocks),
         )
 
     def _replace(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
@@ -225,6 +345,15 @@ class Segments:
             if path.name not in listed:
                 path.unlink(missing_ok=True)
 
-    def close(self) -> None:
-        """Release the mapped files; safe to call twice."""
-        self._mapped.cache_clear()
+
+def _encode_manifest(manifest: Manifest) -> bytes:
+    """Return a manifest with its checksum in the first line."""
+    encoded = msgspec.json.encode(manifest)
+    return f"{zlib.crc32(encoded):08x}\n".encode() + encoded
+
+
+def _decode_manifest(stored: bytes) -> Manifest:
+    checksum, _, encoded = stored.partition(b"\n")
+    if checksum != f"{zlib.crc32(encoded):08x}".encode():
+        raise ValueError("it has another checksum, or none (an older version wrote it)")
+    return msgspec.json.decode(encoded, type=Manifest)

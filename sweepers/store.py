@@ -39,9 +39,10 @@ from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
 class Store:
     """An indexed copy of one arc partition, in its own folder.
 
-    Memory: the tail (below `segment_rows` changes, plus one append) and a bounded number of mapped
-    files; a rewrite holds the identities and epochs of all changes while it runs. Only one process
-    at a time may use a folder.
+    Memory: the tail (below `segment_rows` changes, plus one append) and blocks of the files
+    (`segments.CACHE_BYTES` in a process); a rewrite holds the identities and epochs of all changes
+    while it runs. Only one process at a time may use a folder. Whatever reads the files may raise
+    `DamagedCopyError`: the copy is to be read from the topic again then.
 
     Args:
         folder: Created if missing. Damaged files and those of another arc are removed, since the
@@ -212,9 +213,13 @@ class Store:
         if len(kept) < len(self._durable.segments):
             self._commit(iter(()), segments=tuple(kept))
 
-    def close(self) -> None:
-        """Release files; the unsealed part is read from the topic again. Safe to call twice."""
-        self._segments.close()
+    def scrub(self) -> None:
+        """Check the next block of the sealed part on the disk.
+
+        Raises:
+            DamagedCopyError: If it is damaged.
+        """
+        self._segments.scrub()
 
     @property
     def _schema(self) -> pl.Schema:
@@ -263,7 +268,9 @@ class Store:
         """Yield the frames that may hold tuples of the ranges."""
         for segment in self._durable.segments:
             if ranges.touch(segment.first_ms, segment.last_ms):
-                yield self._segments.map(segment)
+                part = self._segments.read(segment, ranges)
+                if part.height:
+                    yield part
         yield from self._tail
 
     def _cut(self, changes: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -292,13 +299,16 @@ class Store:
 
     def _kept(self, floor: int) -> Iterator[pl.DataFrame]:
         """Yield the sealed changes that still matter as of a floor, in event-time order."""
-        frames = [self._segments.map(segment) for segment in self._durable.segments]
-        if not frames:
+        segments = self._durable.segments
+        if not segments:
             return
         columns = dict.fromkeys([*self._arc.identity, self._arc.event_time, EPOCH, ENTERS])
         index = pl.concat(
-            frame.select(*columns, pl.lit(number).alias("@segment")).with_row_index("@row")
-            for number, frame in enumerate(frames)
+            self._segments.read(segment)
+            .select(*columns, pl.lit(number).alias("@segment"))
+            .gather_every(1)  # a copy: a slice would hold the whole block
+            .with_row_index("@row")
+            for number, segment in enumerate(segments)
         )
         settled = pl.col(EPOCH) <= floor
         kept = self._in_order([self._alive(index.filter(settled)), index.filter(~settled)])
@@ -306,5 +316,10 @@ class Store:
         for piece in self._cut(kept.select("@segment", "@row")):
             rows = piece.partition_by("@segment", as_dict=True)
             yield self._in_order(
-                [frames[cast(int, number)][part["@row"]] for (number,), part in rows.items()]
+                [
+                    self._segments.rows(
+                        segments[cast(int, number)], part["@row"].sort().cast(pl.Int64).to_numpy()
+                    )
+                    for (number,), part in rows.items()
+                ]
             )

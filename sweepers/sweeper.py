@@ -33,7 +33,7 @@ from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
 from errata.sweepers.ranges import HistoryRemovedError, NotYetCompleteError
 from errata.sweepers.requests import Requests
-from errata.sweepers.segments import StoreError
+from errata.sweepers.segments import DamagedCopyError, StoreError
 from errata.sweepers.store import Store
 from errata.topics import names
 from errata.topics.cluster import LostOffsetError, Records, TopicPartition
@@ -105,7 +105,7 @@ class Sweeper:
         self.retry_ms = 0
 
     def _start_over(self, reason: str) -> None:
-        """Drop the copy: the topic no longer holds the records that follow it."""
+        """Drop the copy: it is damaged, or the topic no longer holds the records that follow it."""
         log.warning("%s: its copy is dropped and read from the topic again: %s", self.name, reason)
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -135,6 +135,9 @@ class Sweeper:
             return False
         try:
             busy = self._follow()
+        except DamagedCopyError as error:
+            self._start_over(str(error))
+            return True
         except StoreError as error:
             if not error.is_full:
                 raise
@@ -203,6 +206,9 @@ class Sweeper:
             tuples = self.store.as_of(as_of, ranges)
         except NotYetCompleteError:
             return None
+        except DamagedCopyError as error:
+            self._start_over(str(error))
+            return None
         except HistoryRemovedError:
             meter.refused[self.arc.name] += 1
             raise
@@ -216,6 +222,7 @@ class Sweeper:
         if now - self.reported_ms < REPORT_MS:
             return
         self.reported_ms = now
+        self.store.scrub()
         self.store.raise_floor(max(self.store.floor, self._oldest_requested()))
         if done == self.reported:
             return
@@ -249,7 +256,6 @@ class Sweeper:
     def close(self) -> None:
         """Stop reading and release the files."""
         self.input.close()
-        self.store.close()
 
 
 LOOK_BACK = 100

@@ -6,12 +6,14 @@ import errno
 import math
 import os
 import random
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -21,8 +23,9 @@ from hypothesis import strategies as st
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
+from errata.sweepers import segments
 from errata.sweepers.ranges import EpochOrderError, HistoryRemovedError, NotYetCompleteError
-from errata.sweepers.segments import StoreError
+from errata.sweepers.segments import DamagedCopyError, StoreError
 from errata.sweepers.store import Store
 
 Tuple = dict[str, Any]
@@ -189,6 +192,13 @@ def folder() -> Iterator[Path]:
         yield Path(path) / "copy"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    """So that a file of the tests has several blocks."""
+    with mock.patch.object(segments, "BLOCK_ROWS", 4):
+        yield
+
+
 @pytest.mark.parametrize("arc", [TRADES, TOTALS], ids=["trades", "totals"])
 @settings(max_examples=25)
 @given(
@@ -215,7 +225,6 @@ def test_oracle_as_of_equals_a_fold_over_seals_rewrites_crashes_and_forgetting(
                 assert store.resume == resume_of(store.upto)
                 store.drop_before(oldest_ms)
             check(store, arc, made, oldest_ms, seed)
-        store.close()
 
 
 def trade(n: int, at: int, *, key: str | None = None) -> Tuple:
@@ -380,8 +389,18 @@ def overwritten(path: Path) -> None:
     path.write_bytes(b"\x07" * path.stat().st_size)
 
 
-@pytest.mark.parametrize("damage", [cut_short, emptied, overwritten, Path.unlink])
-@pytest.mark.parametrize("victim", ["manifest.json", "segment-1.arrow"])
+@pytest.mark.parametrize(
+    ("victim", "damage"),
+    [
+        ("manifest.json", cut_short),
+        ("manifest.json", emptied),
+        ("manifest.json", overwritten),
+        ("manifest.json", Path.unlink),
+        ("segment-1.arrow", cut_short),
+        ("segment-1.arrow", emptied),
+        ("segment-1.arrow", Path.unlink),
+    ],
+)
 def test_damaged_copy_is_emptied_and_says_so(
     tmp_path: Path, damage: Callable[[Path], None], victim: str
 ) -> None:
@@ -444,10 +463,79 @@ def test_full_disk_is_told_and_leaves_the_store_as_it_was(
     assert Store(tmp_path, arc=TRADES).as_of(2, None).height == 45
 
 
-def test_close_twice_is_safe_and_loses_nothing_sealed(tmp_path: Path) -> None:
-    store = Store(tmp_path, arc=TRADES, segment_rows=2)
-    store.append(inserts(2, epoch=0), upto=0, resume=1)
-    store.as_of(0, None)
-    store.close()
-    store.close()
-    assert Store(tmp_path, arc=TRADES).as_of(0, None).height == 2
+@pytest.mark.parametrize("name", [b"upto", b"resume", b"floor", b"oldest_ms", b"rows"])
+def test_a_changed_digit_of_the_manifest_is_noticed(tmp_path: Path, name: bytes) -> None:
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    store.append(inserts(60, epoch=0), upto=0, resume=9)
+    manifest = tmp_path / "manifest.json"
+    before = manifest.read_bytes()
+    manifest.write_bytes(re.sub(b'("%s":-?)[0-9]' % name, rb"\g<1>7", before, count=1))
+    assert manifest.read_bytes() != before
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    assert store.rebuilt == (
+        "it is damaged: manifest.json: it has another checksum, or none (an older version wrote it)"
+    )
+
+
+def flipped(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    for _ in range(rng.choice([1, 1, 3, 20])):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+
+
+def zeroed(path: Path, rng: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    start = rng.randrange(len(content))
+    end = min(len(content), start + 4096)
+    content[start:end] = bytes(end - start)
+    path.write_bytes(content)
+
+
+def shortened(path: Path, rng: random.Random) -> None:
+    os.truncate(path, rng.randrange(path.stat().st_size))
+
+
+def scrub_all(store: Store) -> None:
+    for _ in range(40):  # more than there are blocks
+        store.scrub()
+
+
+@pytest.mark.parametrize("number", range(50))
+@pytest.mark.parametrize("is_running", [True, False])
+def test_random_damage_is_noticed_or_without_effect(
+    tmp_path: Path, number: int, is_running: bool
+) -> None:
+    rng = random.Random(number)
+    store = Store(tmp_path, arc=TRADES, segment_rows=10)
+    store.append(inserts(60, epoch=0), upto=0, resume=9)
+    whole = store.as_of(0, None).sort("key")
+    victim = rng.choice(sorted(tmp_path.iterdir()))
+    before = victim.read_bytes()
+    rng.choice([flipped, zeroed, shortened])(victim, rng)
+    is_damaged = victim.read_bytes() != before
+    if not is_running:
+        segments._CACHE._frames.clear()
+        store = Store(tmp_path, arc=TRADES, segment_rows=10)
+        if store.rebuilt is not None:
+            assert is_damaged
+            return
+    if is_damaged and victim.name != "manifest.json":
+        with pytest.raises(DamagedCopyError, match=victim.name):
+            scrub_all(store)
+    with suppress(DamagedCopyError):
+        assert store.as_of(0, None).sort("key").equals(whole)
+
+
+def test_blocks_of_all_copies_of_a_process_are_bounded(tmp_path: Path) -> None:
+    cache = segments.Cache(100)
+    block = [segments.Block(0, size, n, 0, 0) for n, size in enumerate([40, 40, 40, 500, 10])]
+    reads = []
+
+    def read(number: int) -> pl.DataFrame:
+        reads.append(number)
+        return pl.DataFrame({"n": [number]})
+
+    for number in (0, 1, 0, 2, 0, 1, 3, 4, 3):
+        assert cache.get(tmp_path, block[number], lambda n=number: read(n))["n"].item() == number
+    assert reads == [0, 1, 2, 1, 3, 4, 3]

@@ -1,9 +1,13 @@
 """A sweeper whose place in the topic is gone starts over."""
 
+from pathlib import Path
+
 import polars as pl
+import pytest
 
 from errata import Network, tumbling
-from errata.sweepers.sweeper import Sweeper
+from errata.sweepers import segments
+from errata.sweepers.sweeper import REPORT_MS, Sweeper
 from errata.testing import Driver
 from errata.topics.cluster import LostOffsetError
 
@@ -70,3 +74,47 @@ def test_versions_that_the_cleaner_took_before_they_were_read_do_not_live_on(tmp
         assert (prices(0, 10), prices(20, 30), prices(40, 50)) == ([], [], [7])
         assert late.store.floor == 3
         late.close()
+
+
+@pytest.mark.parametrize("found_by", ["a request", "the scrub", "a rewrite"])
+def test_a_damaged_copy_is_read_from_the_topic_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, found_by: str
+) -> None:
+    net = Network("rotten")
+    fields = {"key": "string", "at": "timestamp-millis", "price": "long"}
+    trades = net.source("trades", fields=fields, identity=["key"], event_time="at", keep="1d")
+    trades.aggregate("sums", by=[], window=tumbling("10m"), total="sum(price)")
+    with Driver(net, mode="upstream") as driver:
+        for minute in range(6):
+            row = {"key": f"k{minute % 3}", "at": minute * MINUTE, "price": minute}
+            driver.send("trades", {"op": "insert", "after": row})
+            driver.close_epoch()
+        now = [0]
+        sweeper = Sweeper(
+            driver.shared,
+            "trades",
+            partition=0,
+            folder=tmp_path / "copy",
+            clock_ms=lambda: now[0],
+            segment_rows=2,
+        )
+        sweeper.follow()
+        done = sweeper.store.upto
+        asked = pl.DataFrame({"from_ms": [0], "to_ms": [10 * MINUTE]})
+        segments._CACHE._frames.clear()
+        for file in (tmp_path / "copy").glob("segment-*"):
+            file.write_bytes(bytes(file.stat().st_size))
+        if found_by == "a request":
+            assert sweeper.answer(done, asked) is None
+        elif found_by == "a rewrite":
+            sweeper.store.scrub = lambda: None
+            sweeper.store.raise_floor = lambda epoch: list(sweeper.store._kept(epoch))
+        else:
+            sweeper.store.raise_floor = lambda epoch: None
+        for _ in range(30):
+            now[0] += REPORT_MS
+            sweeper.follow()
+        assert "its copy is dropped and read from the topic again: segment-" in caplog.text
+        assert caplog.text.count("read from the topic again") == 1
+        assert sorted(sweeper.answer(done, asked)["price"]) == [3, 4, 5]
+        sweeper.close()
