@@ -8,6 +8,7 @@ arc, and commits them to the index after the commit to Kafka.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import polars as pl
 
 from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
-from errata.processors.ingest.identity_index import FullIndexError, Index
+from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError, Index
 from errata.processors.ingest.intake import Intake, Reconciled
 from errata.processors.plan.topology import Source
 from errata.processors.tasks.shared import Shared
@@ -47,6 +48,7 @@ class HeldTuples:
         self, shared: Shared, source: Source, *, intake: Intake, task: str, folder: Path
     ) -> None:
         self.view, self.plan = shared.view, shared.plan
+        self._compaction_lag_ms = shared.compaction_lag_ms
         self.arc, self.intake, self.task, self.folder = source.arc, intake, task, folder
         self.codec = shared.codec(self.arc.name)
         self.spread = Spread(self.arc, self.plan.placement.partitions[self.arc.name])
@@ -70,25 +72,73 @@ class HeldTuples:
             FullIndexError: If the disk has no room for a first index.
         """
         label = f"{self.codec.topic} {self.task} {self.plan.shape}"
-        self._index = index = Index(self.folder, label=label)
+        self._index = Index(self.folder, label=label)
+        try:
+            with self._writing():
+                self._check(report)
+        except FullIndexError:
+            if report.done < 0:
+                raise
+            self.is_behind = True  # it may be; it is checked again before it catches up
+            return
+        if self.is_behind:
+            yield from self.catch_up(report)
+
+    def _check(self, report: Report) -> None:
+        """Make a first index, empty an outdated one, and note whether it is behind."""
+        index, self.is_behind = self.index, True
         if index.is_new and report.done < 0:
             index.begin(put=([], []), delete=[], done=-1, positions={})
             index.commit()
-        elif index.is_new and not self.arc.is_connection_point:
+        elif index.is_new:
+            self._require_history()
+        elif index.done != report.done and self._is_outdated(index):
+            log.warning("%s: its index is older than what compaction keeps: read again", self.task)
+            self._require_history()
+            index.empty()
+        if index.emptied:
+            log.warning("%s: its index is read from the arc again: %s", self.task, index.emptied)
+            index.emptied = ""
+        self.is_behind = index.done != report.done
+
+    def lose(self, error: DamagedIndexError) -> None:
+        """Empty a damaged index, to be read from the arc again by `catch_up`.
+
+        Raises:
+            LostIndexError: If the arc keeps no history.
+        """
+        log.warning("%s: its index is read from the arc again: %s", self.task, error)
+        self._require_history()
+        self.index.empty()
+        self.is_behind = True
+
+    def _require_history(self) -> None:
+        if not self.arc.is_connection_point:
             raise LostIndexError(
                 f"{self.task}: its index is lost, and source {self.arc.name!r} keeps no history "
                 "from which to rebuild it; restore the state folder, or declare the source with "
                 'keep="..."'
             )
-        self.is_behind = index.done != report.done
-        if self.is_behind:
-            yield from self.catch_up(report)
+
+    def _is_outdated(self, index: Index) -> bool:
+        """Whether deletes that it has not read may be gone from the arc by now."""
+        age_ms = time.time_ns() // 1_000_000 - index.written_ms
+        return self.arc.is_connection_point and age_ms > self._compaction_lag_ms // 2
 
     def catch_up(self, report: Report) -> Iterator[bool]:
         """Apply the revisions that were committed since the index was last up to date.
 
-        Without disk space the index stays behind.
+        Without disk space the index stays behind; one that turns out to be damaged is emptied, and
+        stays behind until the next call.
         """
+        try:
+            with suppress(FullIndexError), self._writing():
+                yield from self._catch_up(report)
+        except DamagedIndexError as error:
+            self.lose(error)
+
+    def _catch_up(self, report: Report) -> Iterator[bool]:
+        self._check(report)
         index = self.index
         since, parts, cluster = index.positions, [self.codec.empty], self.view.cluster
         reached: dict[TopicPartition, int] = {}
@@ -102,9 +152,8 @@ class HeldTuples:
             parts.append(self.view.covered(written))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
         last = frames.last(pl.concat(parts), self.arc.identity)
-        with suppress(FullIndexError), self._writing():
-            self.intake.change(index, last, done=report.done, positions=reached)
-            self._commit()
+        self.intake.change(index, last, done=report.done, positions=reached)
+        self._commit()
 
     def reconcile(self, revisions: pl.DataFrame) -> Reconciled:
         """Reconcile a batch of source revisions with the index; see `intake.reconcile`."""
@@ -135,9 +184,12 @@ class HeldTuples:
 
     def commit(self) -> None:
         """Commit the changes to the index, after Kafka; without disk space it falls behind."""
-        with suppress(FullIndexError), self._writing():
-            self.is_behind = True
-            self._commit()
+        try:
+            with suppress(FullIndexError), self._writing():
+                self.is_behind = True
+                self._commit()
+        except DamagedIndexError as error:
+            self.lose(error)
 
     def _commit(self) -> None:
         self.index.commit()

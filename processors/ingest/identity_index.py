@@ -1,7 +1,10 @@
 """An index on disk of the tuples that a source's arc holds, by identity; one task owns it.
 
-Changes of the current batch are made in a transaction of the index. It is committed after Kafka's
-transaction, and aborted with it. The index is a copy of the arc; a lost one is rebuilt from it.
+It is a RocksDB. The changes of a batch are collected while Kafka's transaction is open, and written
+in one step after it. The index is a copy of the arc, never the only one: a lost or damaged one is
+read from the arc again. RocksDB keeps a checksum of each block of a file and of each record of its
+log, so damage is noticed when it is read. After a crash, or a power cut, it holds a prefix of what
+was written: an older state of the index, from which it catches up.
 """
 
 from __future__ import annotations
@@ -10,23 +13,42 @@ import errno
 import json
 import os
 import shutil
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import compress, repeat
+from operator import is_not
 from pathlib import Path
 
-import lmdb
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    WriteBatch,
+)
 
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import TopicPartition
 
 LONGEST_KEY = 500
-"""Most bytes of an identity: the store's limit for keys, less its own overhead."""
+"""Most bytes of an identity."""
+
+CACHE_BYTES = 64_000_000
+"""Size of the blocks that all indexes of a process keep in memory."""
+FLUSH_BYTES = 16_000_000
+"""Changes after which they are moved from the log to a file, so that there is one log at a time: of
+two, one might be lost unnoticed."""
+_FILTER_BITS = 10  # a key: 99 % of the new identities are found to be new without reading a block
 
 _META = b"\x00meta"
-_MAP_BYTES = 1 << 40  # address space, not disk: the file grows with its content
-_LOCK_BYTES = 8_192
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
+_DAMAGE = ("Corruption", "No such file", "Invalid argument", "Not implemented")
+
+_cache = Cache(CACHE_BYTES)
 
 
 class StoredIndexError(ErrataError):
@@ -37,56 +59,88 @@ class FullIndexError(StoredIndexError):
     """The disk has no room for a write; the content of the index is unchanged."""
 
 
+class DamagedIndexError(StoredIndexError):
+    """A file of the index is missing, or has other bytes than were written."""
+
+
 class Index:
     """Encoded tuples by encoded identity.
 
+    The files are opened when they are needed first, and again after a fault.
+
     Args:
         folder: Its folder; created if missing. Nothing else may use it.
-        label: Name of the content; an index with another label is emptied.
+        label: Name of the content; an index with another label is emptied, and so is a damaged one.
     """
 
     def __init__(self, folder: Path, *, label: str) -> None:
         self.folder, self.label = folder, label
-        try:
-            self._open()
-            meta = self._meta()
-            if meta.get("label", label) != label:
-                self._wipe()
-        except lmdb.CorruptedError:
-            self._wipe()
-        except (lmdb.Error, OSError) as error:
-            raise self._error(error) from error
-        self.transaction: lmdb.Transaction | None = None
+        self.emptied = ""
+        """Why it was emptied when it was opened; "" if it was not."""
+        self._store: Rdict | None = None
+        self._batch: WriteBatch | None = None
+        self._unflushed = 0
 
-    def _open(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = self.folder / "lock.mdb"
-        if not lock.exists() or lock.stat().st_size < _LOCK_BYTES:
-            # The store maps this file; without disk space the system kills the process.
-            lock.write_bytes(bytes(_LOCK_BYTES))
-        # A killed process loses nothing; after a power cut the index is rebuilt from the arc.
-        self.store = lmdb.open(
-            str(self.folder), map_size=_MAP_BYTES, sync=False, metasync=False, max_dbs=0
-        )
+    @property
+    def store(self) -> Rdict:
+        """The open store.
 
-    def _wipe(self) -> None:
-        store = getattr(self, "store", None)
-        if store is not None:
-            store.close()
+        Raises:
+            FullIndexError: If the disk has no room for it.
+            StoredIndexError: If the folder can't be used.
+        """
+        if self._store is None:
+            try:
+                store = self._opened()
+            except DamagedIndexError as error:
+                self.emptied = str(error)
+                self.empty()
+                store = self._opened()
+            if _meta_of(store).get("label", self.label) != self.label:
+                self.empty()
+                store = self._opened()
+            self._store = store
+        return self._store
+
+    def _opened(self) -> Rdict:
+        with self._faults():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if any(self.folder.iterdir()) and not (self.folder / "CURRENT").exists():
+                raise self._error(Exception("Corruption: it lacks the file CURRENT"))
+            self._store = Rdict(str(self.folder), _options())
+            _meta_of(self._store)
+            return self._store
+
+    def empty(self) -> None:
+        """Remove the content."""
+        self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._open()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Raise faults of the store as errors; the store is closed then, and opened again later."""
+        try:
+            yield
+        except StoredIndexError:
+            raise
+        except Exception as error:  # the store raises nothing more special
+            self.close()
+            raise self._error(error) from error
 
     def _error(self, error: Exception) -> StoredIndexError:
-        is_full = any(text in str(error) for text in _FULL)
-        return (FullIndexError if is_full else StoredIndexError)(
-            f"index of {self.label} in {self.folder.name!r}: {error}; make room, or restart with "
-            "another state folder (ERRATA_STATE): the index is then read from the arc"
+        text, kind = str(error), StoredIndexError
+        if any(full in text for full in _FULL):
+            kind = FullIndexError
+        elif any(damage in text for damage in _DAMAGE):
+            kind = DamagedIndexError
+        return kind(
+            f"index of {self.label} in {self.folder.name!r}: {text[:300]}; make room, or restart "
+            "with another state folder (ERRATA_STATE): the index is then read from the arc"
         )
 
     def _meta(self) -> dict[str, object]:
-        with self.store.begin() as transaction:
-            value = transaction.get(_META)
-        return json.loads(value) if value else {}
+        with self._faults():
+            return _meta_of(self.store)
 
     @property
     def is_new(self) -> bool:
@@ -99,6 +153,11 @@ class Index:
         return int(str(self._meta().get("done", -1)))
 
     @property
+    def written_ms(self) -> int:
+        """When it was last written, by the clock of its process; 0 at first."""
+        return int(str(self._meta().get("written_ms", 0)))
+
+    @property
     def positions(self) -> dict[TopicPartition, int]:
         """By partition of the arc, the offset from which a new attempt must read to catch up."""
         stored = self._meta().get("positions", [])
@@ -106,10 +165,15 @@ class Index:
         return {TopicPartition(topic, partition): offset for topic, partition, offset in stored}
 
     def get(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Return the identities that are in the index, and the tuple of each."""
-        with self.store.begin() as transaction, transaction.cursor() as cursor:
-            pairs = cursor.getmulti(keys)
-        return list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs))
+        """Return the identities that are in the index, and the tuple of each.
+
+        Raises:
+            DamagedIndexError: If a block that it needs is damaged.
+        """
+        with self._faults():
+            values: list[bytes | None] = self.store[list(keys)] if keys else []  # type: ignore[assignment]
+        present = list(map(is_not, values, repeat(None)))
+        return list(compress(keys, present)), list(compress(values, present))  # type: ignore[arg-type]
 
     def begin(
         self,
@@ -119,54 +183,76 @@ class Index:
         done: int,
         positions: Mapping[TopicPartition, int],
     ) -> None:
-        """Make changes in a transaction, pending `commit`.
+        """Collect changes, pending `commit`; those of an earlier call are dropped.
 
         Args:
             put: Identities and their tuples, of the same length.
             delete: Deleted identities.
             done: The epoch that the changes complete.
             positions: By partition of the arc, the offset from which to catch up.
-
-        Raises:
-            FullIndexError: If the disk has no room for them.
         """
-        self.abort()
-        try:
-            self.transaction = self.store.begin(write=True)
-            deque(map(self.transaction.delete, delete), maxlen=0)
-            with self.transaction.cursor() as cursor:
-                cursor.putmulti(list(zip(*put, strict=True)))
-            meta = {
-                "label": self.label,
-                "done": done,
-                "positions": [[p.topic, p.partition, o] for p, o in positions.items()],
-            }
-            self.transaction.put(_META, json.dumps(meta).encode())
-        except (lmdb.Error, OSError) as error:
-            self.abort()
-            raise self._error(error) from error
+        batch = WriteBatch(raw_mode=True)
+        deque(map(batch.delete, delete), maxlen=0)
+        deque(map(batch.put, *put), maxlen=0)
+        meta = {
+            "label": self.label,
+            "done": done,
+            "positions": [[p.topic, p.partition, o] for p, o in positions.items()],
+            "written_ms": time.time_ns() // 1_000_000,
+        }
+        batch.put(_META, json.dumps(meta).encode())
+        self._batch = batch
 
     def commit(self) -> None:
-        """Commit the changes.
+        """Write the changes in one step.
 
         Raises:
-            FullIndexError: If the disk has no room; the changes are undone and can be retried.
+            FullIndexError: If the disk has no room; the changes are dropped.
+            StoredIndexError: If the disk fails.
         """
-        if self.transaction is not None:
-            try:
-                self.transaction.commit()
-            except (lmdb.Error, OSError) as error:
-                raise self._error(error) from error
-            finally:
-                self.transaction = None
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        with self._faults():
+            size = batch.size_in_bytes()
+            self.store.write(batch)
+            self._unflushed += size
+            if self._unflushed >= FLUSH_BYTES:
+                self.store.flush()
+                self._unflushed = 0
 
     def abort(self) -> None:
-        """Undo the changes."""
-        if self.transaction is not None:
-            self.transaction.abort()
-            self.transaction = None
+        """Drop the changes."""
+        self._batch = None
 
     def close(self) -> None:
-        """Undo open changes and close the files; safe to call twice."""
+        """Drop open changes and close the files; safe to call twice."""
         self.abort()
-        self.store.close()
+        store, self._store = self._store, None
+        if store is not None:
+            with suppress(Exception):  # of a store that has failed before
+                store.close()
+
+
+def _meta_of(store: Rdict) -> dict[str, object]:
+    value = store.get(_META)
+    return json.loads(value) if value else {}
+
+
+def _options() -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(_FILTER_BITS, False)
+    blocks.set_block_cache(_cache)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_write_buffer_size(4 * FLUSH_BYTES)  # flushed before by `commit`
+    # A killed process may leave a part of its last record; any other damage is an error.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_keep_log_file_num(1)
+    options.set_max_log_file_size(1_000_000)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_max_open_files(256)
+    return options

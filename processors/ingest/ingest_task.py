@@ -20,7 +20,7 @@ from errata.processors.compile.sources_and_sinks import NEWEST_MS, originals
 from errata.processors.declare.declarations import EARLIEST
 from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
-from errata.processors.ingest.identity_index import FullIndexError
+from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source
@@ -215,6 +215,11 @@ class IngestTask(Task):
                 newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
                 reconciled = self.held_tuples.reconcile(decoded.frame.with_columns(newest))
                 emissions = self.held_tuples.change(reconciled, epoch=epoch, report=self.report)
+        except DamagedIndexError as error:
+            assert self.held_tuples is not None
+            self.held_tuples.lose(error)
+            yield True
+            return
         except (RegistryAwayError, FullIndexError) as error:
             # These records and later ones wait; epochs advance as if nothing had arrived.
             self.wait(str(error))

@@ -18,7 +18,7 @@ from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.compile.sources_and_sinks import NEWEST_MS
 from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
-from errata.processors.ingest.identity_index import FullIndexError
+from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source
@@ -97,6 +97,10 @@ class OwnerTask(Task):
             rows, revisions, refused = self._owned_revisions(passed)
             reconciled = self.held_tuples.reconcile(revisions)
             emissions = self.held_tuples.change(reconciled, epoch=epoch, report=self.report)
+        except DamagedIndexError as error:
+            self.held_tuples.lose(error)
+            yield True
+            return
         except (RegistryAwayError, FullIndexError) as error:
             self.wait(str(error))
             yield False

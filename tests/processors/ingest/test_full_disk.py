@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import lmdb
 import pytest
 
 from errata import Network
@@ -138,7 +137,7 @@ def test_a_first_index_on_a_full_disk_is_refused_and_the_process_is_not_killed(
     fill(small_disk)
     program = (
         "import sys, pathlib\nfrom errata.processors.ingest import identity_index as i\n"
-        "i.Index(pathlib.Path(sys.argv[1]), label='x')"
+        "i.Index(pathlib.Path(sys.argv[1]), label='x').is_new"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program, str(small_disk / "new" / "index")],
@@ -199,22 +198,20 @@ def test_no_delete_is_buried_that_an_index_has_yet_to_read(
 
 
 def test_another_fault_of_the_disk_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise lmdb.DiskError("Input/output error")
+    class Broken:
+        def write(self, batch: object) -> None:
+            raise Exception("IO error: Input/output error")  # as the store does
 
-    class Transaction:
-        commit = broken
+        def __getitem__(self, keys: list[bytes]) -> Any:
+            return real[keys]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
 
     with Driver(network()) as driver:
         index = holdings(driver.ingests["one"]).index
-        begin = index.begin
-
-        def started(**given: Any) -> None:
-            begin(**given)
-            index.abort()
-            monkeypatch.setattr(index, "transaction", Transaction())
-
-        monkeypatch.setattr(index, "begin", started)
+        real = index.store
+        monkeypatch.setattr(index, "_store", Broken())
         driver.send("one", put(1, 1))
         with pytest.raises(StoredIndexError, match="Input/output error") as error:
             driver.close_epoch()
