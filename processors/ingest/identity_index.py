@@ -39,10 +39,11 @@ LONGEST_KEY = 500
 
 CACHE_BYTES = 64_000_000
 """Size of the blocks that all indexes of a process keep in memory."""
-FLUSH_BYTES = 16_000_000
+FLUSH_BYTES = 8_000_000
 """Changes after which they are moved from the log to a file, so that there is one log at a time: of
 two, one might be lost unnoticed."""
 _FILTER_BITS = 10  # a key: 99 % of the new identities are found to be new without reading a block
+_FILTER_SHARE = 0.1  # the same for those in memory: its size as a share of the buffer
 
 _META = b"\x00meta"
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
@@ -247,7 +248,10 @@ def _options() -> Options:
     options.create_if_missing(True)
     options.set_block_based_table_factory(blocks)
     options.set_compression_type(DBCompressionType.none())
-    options.set_write_buffer_size(4 * FLUSH_BYTES)  # flushed before by `commit`
+    options.set_write_buffer_size(2 * FLUSH_BYTES)  # flushed before by `commit`
+    options.set_memtable_prefix_bloom_ratio(_FILTER_SHARE)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_level_zero_file_num_compaction_trigger(8)
     # A killed process may leave a part of its last record; any other damage is an error.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_keep_log_file_num(1)
