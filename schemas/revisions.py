@@ -95,6 +95,12 @@ def between(
     return frame.filter((pl.col("b") | pl.col("a")) & ~same).select(op, *absent)
 
 
+def replacing(tuples: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return a replace of each tuple by itself, with the columns of a frame of revisions."""
+    sides = [pl.col(name).alias(side + name) for side in (BEFORE, AFTER) for name in tuples.columns]
+    return tuples.select(pl.lit(REPLACE, pl.UInt8).alias("op"), *sides).select(columns)
+
+
 def identities(revisions: pl.DataFrame, identity: Sequence[str]) -> pl.DataFrame:
     """Return the identity of each revision, from whichever side it has."""
     return revisions.select(

@@ -217,7 +217,7 @@ class Driver:
         elif self.job.done[0] > NOTHING and not has_states:
             reason = f"checkpoint {self.checkpoint.folder} has no states for the reported epochs"
         if reason:
-            rebuild.check(self.shared.plan, self.scope, why=reason)
+            rebuild.require_history(self.shared.plan, self.scope, why=reason)
             self.number += has_states
             log.warning(
                 "box %r: %s; rebuilding them from the whole of arc %r",

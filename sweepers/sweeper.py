@@ -28,7 +28,7 @@ from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.processors.wire import report as reports
 from errata.processors.wire.replay import Reply, Request, pack
-from errata.processors.wire.report import Report
+from errata.processors.wire.report import PENDING, Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
 from errata.sweepers.ranges import HistoryRemovedError, NotYetCompleteError
@@ -81,7 +81,7 @@ class Sweeper:
         self.folder, self.segment_rows = folder, segment_rows
         self._open()
         self.reported_ms = 0
-        self.reported = -1
+        self.reported = self.renewed = -1
 
     def _open(self) -> None:
         self.store = Store(self.folder, arc=self.arc, segment_rows=self.segment_rows)
@@ -152,6 +152,8 @@ class Sweeper:
 
     def _follow(self) -> bool:
         self.shared.view.poll()
+        if self._waits_for_lost():
+            return False
         read = 0
         if self.unappended is None:
             try:
@@ -182,6 +184,17 @@ class Sweeper:
         self._report()
         return read > 0
 
+    def _waits_for_lost(self) -> bool:
+        """Whether a writer of the arc has yet to write lost records again.
+
+        Once it has, the copy is read from the topic again, and has no history from before.
+        """
+        rebuilt = self.shared.view.rebuilt(self.arc.name, self.partition)
+        if 0 <= self.store.upto < rebuilt < PENDING and self.renewed < rebuilt:
+            self._start_over("the brokers have lost records, which are written again")
+            self.renewed = self.incomplete_upto = rebuilt
+        return rebuilt == PENDING
+
     def _unsettled(self) -> bool:
         """Whether it has read records whose earlier versions compaction may have removed."""
         return self.incomplete_upto >= 0
@@ -199,7 +212,7 @@ class Sweeper:
         Raises:
             HistoryRemovedError: If a complete answer is no longer possible.
         """
-        if self.full or self._unsettled():
+        if self.full or self._unsettled() or self._waits_for_lost():
             return None
         meter = self.shared.meter
         try:

@@ -39,6 +39,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def first(self) -> Records:
+        """Return the first record alone."""
+        columns = self.offsets, self.keys, self.values, self.times_ms
+        return Records(self.source, *(column[:1] for column in columns))  # type: ignore[arg-type]
+
 
 class FencedError(ErrataError):
     """A newer attempt of the same task has started; this one must end without writing more."""
@@ -65,14 +70,15 @@ class MovingLeaderError(ClusterError):
 
 
 class LostOffsetError(ClusterError):
-    """A log no longer has the requested offset: removed by retention, or the topic is new."""
+    """A log does not have the requested offset: it starts later, or it ends before."""
 
     def __init__(self, source: TopicPartition, offset: int) -> None:
         self.source, self.offset = source, offset
         super().__init__(
             f"partition {source.partition} of topic '{source.topic}' has to be read from offset "
             f"{offset}, but its log does not have it: records were deleted before they were read, "
-            "or the topic was created again; rebuild the reader, and keep records longer"
+            "the brokers lost records, or the topic was created again; rebuild the reader, and "
+            "keep records longer"
         )
 
 
@@ -121,8 +127,16 @@ class Transactions(Protocol):
             FencedError: If a newer attempt has started.
         """
 
-    def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Add a group's positions to the transaction (for Kafka's own tools; never read back)."""
+    def offsets(
+        self, group: str, positions: Mapping[TopicPartition, int], *, note: str = ""
+    ) -> None:
+        """Add a group's positions to the transaction, for Kafka's own tools; see `Cluster.note`.
+
+        Args:
+            group: The group.
+            positions: The offset of each input partition.
+            note: Text that is committed with them.
+        """
 
     def commit(self) -> None:
         """Commit; return only when the outcome is certain.
@@ -161,6 +175,13 @@ class Cluster(Protocol):
         """Return the offset of the first record with this record timestamp or a later one.
 
         Returns the log's end if there is none.
+        """
+
+    def note(self, group: str, places: Collection[TopicPartition]) -> str:
+        """Return the note of a group's last committed positions of these partitions; "" if none.
+
+        Raises:
+            ClusterError: If the group's coordinator does not answer, or refuses.
         """
 
     def partitions(self, topic: str) -> int:

@@ -41,7 +41,7 @@ from errata.topics.cluster import (
     check_sizes,
 )
 from errata.topics.groups import SESSION_MS, Membership
-from errata.topics.refused import DESCRIBE, READ, TOPIC, WRITE, Right
+from errata.topics.refused import DESCRIBE, GROUP, READ, TOPIC, WRITE, Right
 from errata.topics.transactions import TIMEOUT_S, KafkaTransactions
 
 LONGEST_S = 5.0
@@ -225,6 +225,22 @@ class KafkaCluster:
         if listed.offset == OFFSET_INVALID:  # librdkafka 2.16 signals a timeout this way
             raise self._connection.failure(_label(source), TimeoutError())
         return int(listed.offset)
+
+    def note(self, group: str, places: Collection[TopicPartition]) -> str:
+        """Return the note of a group's last committed positions of these partitions; "" if none.
+
+        Raises:
+            ClusterError: If the group's coordinator does not answer, or refuses.
+        """
+        consumer: Any = self._connection.client(Consumer, {}, {"group.id": group})
+        try:
+            committed = consumer.committed([Position(*place) for place in places], TIMEOUT_S)
+        except KafkaException as error:
+            right = Right(READ, GROUP, group)
+            raise self._connection.failure(f"group '{group}'", error, right=right) from None
+        finally:
+            consumer.close()
+        return next((each.metadata for each in committed if each.metadata), "")
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
@@ -429,7 +445,9 @@ class KafkaReader:
         source = TopicPartition(event.topic() or "", event.partition() or 0)
         if error.code() == KafkaError._PARTITION_EOF:
             self._positions[source] = max(self._positions[source], event.offset())
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET and self._positions[source]:
+        elif error.code() == KafkaError._LOG_TRUNCATION or (
+            error.code() == KafkaError._AUTO_OFFSET_RESET and self._positions[source]
+        ):
             raise LostOffsetError(source, self._positions[source])
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             # The log's start is requested only where it is not 0: the request takes half a second.

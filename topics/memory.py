@@ -18,6 +18,7 @@ from errata.topics.cluster import (
     ClusterError,
     DoubtfulCommitError,
     FencedError,
+    LostOffsetError,
     MissingTopicError,
     Records,
     TopicPartition,
@@ -62,10 +63,12 @@ class MemoryLog:
 
     def __init__(self, source: TopicPartition) -> None:
         self.source = source
-        self.end = 0
+        self.start = self.end = 0
         self._batches: list[_Batch] = []
         self._open: dict[Transaction, int] = {}  # the first offset of each here
         self._old_tombstones: set[int] = set()
+        self.losses: list[int] = []
+        """The offsets from which it has lost its records, oldest first."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -91,7 +94,7 @@ class MemoryLog:
 
     def close(self, transaction: Transaction) -> None:
         """End a transaction in this log: its control record takes an offset that no reader sees."""
-        del self._open[transaction]
+        self._open.pop(transaction, None)
         self.end += 1
 
     def read(self, position: int, limit: int) -> tuple[Records, int]:
@@ -123,7 +126,19 @@ class MemoryLog:
 
     def trim(self, offset: int) -> None:
         """Remove the records before an offset, as retention does."""
+        self.start = max(self.start, offset)
         self._batches = [b.only([o >= offset for o in b.offsets]) for b in self._batches]
+
+    def lose(self, offset: int) -> None:
+        """Remove the records from an offset on; the next one gets this offset."""
+        self._batches = [
+            replace(shorter, end=min(shorter.end, offset))
+            for batch in self._batches
+            if (shorter := batch.only([o < offset for o in batch.offsets])).offsets
+        ]
+        self._open = {each: first for each, first in self._open.items() if first < offset}
+        self.end = min(self.end, offset)
+        self.losses.append(offset)
 
     def compact(self, horizon: int) -> None:
         """Compact: keep the last committed record of each key below `horizon` (an offset).
@@ -176,6 +191,7 @@ class MemoryCluster:
 
     Attributes:
         groups: Committed positions by group.
+        notes: The notes that were committed with them.
 
     Example:
         >>> cluster = MemoryCluster()
@@ -201,6 +217,7 @@ class MemoryCluster:
         self.clock_ms = clock_ms
         self.on_step = on_step
         self.groups: dict[str, dict[TopicPartition, int]] = {}
+        self.notes: dict[str, str] = {}
         self._logs: dict[str, list[MemoryLog]] = {}
         self._attempts: dict[str, MemoryTransactions] = {}
         self._late: set[str] = set()
@@ -253,6 +270,10 @@ class MemoryCluster:
         """Return the offset of the first record of this time or later; the log's end if none."""
         return self.log(source).offset_at(time_ms)
 
+    def note(self, group: str, places: Collection[TopicPartition]) -> str:
+        """Return the note of a group's last committed positions; "" if there is none."""
+        return self.notes.get(group, "")
+
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has."""
         if topic not in self._logs:
@@ -273,6 +294,16 @@ class MemoryCluster:
     def trim(self, source: TopicPartition, offset: int) -> None:
         """Remove a partition's records before an offset, as retention does."""
         self.log(source).trim(offset)
+
+    def lose(self, source: TopicPartition, offset: int) -> None:
+        """Remove a partition's records from an offset on, as an unclean election does.
+
+        Running attempts that wrote there can't write there again: their sequence numbers go on
+        after records that the broker does not have.
+        """
+        self.log(source).lose(offset)
+        for attempt in self._attempts.values():
+            attempt.notice(source, offset)
 
     def late_end_txn(self, transactional_id: str) -> None:
         """Let a retried commit reach the broker in the middle of this id's next `produce`.
@@ -318,17 +349,28 @@ class MemoryReader:
     def __init__(self, cluster: MemoryCluster, positions: Mapping[TopicPartition, int]) -> None:
         self._cluster = cluster
         self._positions: dict[TopicPartition, int] = {}
+        self._noticed: dict[TopicPartition, int] = {}
         for source, offset in positions.items():
             self.add(source, offset)
 
     def poll(self, *, limit: int = 50_000, timeout_s: float = 0.0) -> list[Records]:
-        """Return the records that can be read now, one `Records` for each partition."""
+        """Return the records that can be read now, one `Records` for each partition.
+
+        Raises:
+            LostOffsetError: If a log ends before the position, or has done so since the last call,
+                or starts behind it and it is not 0.
+        """
         self._cluster.step("poll")
         batches = []
         for source, position in list(self._positions.items()):
             if limit <= 0:
                 break
-            records, after = self._cluster.log(source).read(position, limit)
+            log = self._cluster.log(source)
+            lost = log.losses[self._noticed[source] :]
+            if position > min([log.end, *lost]) or 0 < position < log.start:
+                raise LostOffsetError(source, position)
+            self._noticed[source] += len(lost)
+            records, after = log.read(position, limit)
             # Partitions that were read go to the end of the queue, so that none starves.
             del self._positions[source]
             self._positions[source] = after
@@ -343,7 +385,7 @@ class MemoryReader:
 
     def add(self, source: TopicPartition, offset: int) -> None:
         """Read another partition too, from this offset."""
-        self._cluster.log(source)  # raises if it does not exist
+        self._noticed[source] = len(self._cluster.log(source).losses)
         self._positions[source] = offset
 
     def close(self) -> None:
@@ -360,6 +402,9 @@ class MemoryTransactions:
         self._written: dict[TopicPartition, MemoryLog] = {}
         self._ends: dict[TopicPartition, int] = {}
         self._positions: dict[str, dict[TopicPartition, int]] = {}
+        self._notes: dict[str, str] = {}
+        self._last: dict[TopicPartition, int] = {}
+        self._out_of_order: set[TopicPartition] = set()
         self._doubtful = False
         self._closed = False
 
@@ -368,7 +413,7 @@ class MemoryTransactions:
         self._step("begin")
         self._transaction = Transaction()
         self._ends = {}
-        self._positions = {}
+        self._positions, self._notes = {}, {}
 
     def produce(
         self,
@@ -395,10 +440,13 @@ class MemoryTransactions:
         ends, self._ends = self._ends, {}
         return ends
 
-    def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Add a consumer group's positions to the transaction."""
+    def offsets(
+        self, group: str, positions: Mapping[TopicPartition, int], *, note: str = ""
+    ) -> None:
+        """Add a consumer group's positions to the transaction, with a note."""
         self._step("offsets")
         self._positions[group] = dict(positions)
+        self._notes[group] = note
 
     def commit(self) -> None:
         """Commit, unless a late commit has already ended the transaction."""
@@ -409,12 +457,18 @@ class MemoryTransactions:
         self._finish("committed")
         for group, positions in self._positions.items():
             self._cluster.groups.setdefault(group, {}).update(positions)
+        self._cluster.notes.update(self._notes)
         self._cluster.step("committed")
 
     def close(self) -> None:
         """Abort an open transaction; safe to call twice."""
         self._closed = True
         self._finish("aborted")
+
+    def notice(self, source: TopicPartition, end: int) -> None:
+        """Note that a log has lost its records from an offset on."""
+        if self._last.get(source, 0) > end:
+            self._out_of_order.add(source)
 
     def _append(
         self,
@@ -425,6 +479,9 @@ class MemoryTransactions:
     ) -> None:
         for partition, part_keys, part_values in _by_partition(partitions, keys, values):
             source = TopicPartition(topic, partition)
+            if source in self._out_of_order:
+                self.close()
+                raise self._doubt("the broker does not have its last records")
             log = self._written[source] = self._cluster.log(source)
             log.append(
                 part_keys,
@@ -432,7 +489,7 @@ class MemoryTransactions:
                 time_ms=self._cluster.clock_ms(),
                 transaction=self._transaction,
             )
-            self._ends[source] = log.end
+            self._ends[source] = self._last[source] = log.end
 
     def _finish(self, state: str) -> None:
         transaction, self._transaction = self._transaction, None

@@ -26,7 +26,11 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def passing(*, retention_ms: int = 7 * DAY_MS) -> dict[str, str]:
+PASSING_MS = 7 * DAY_MS
+"""How long an arc without history keeps its records."""
+
+
+def passing(*, retention_ms: int = PASSING_MS) -> dict[str, str]:
     """Settings of an arc without history, or an exchange: records are deleted by age."""
     return _settings("delete", retention_ms=retention_ms, segment_ms=retention_ms // 4)
 

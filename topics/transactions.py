@@ -199,8 +199,10 @@ class KafkaTransactions:
         self._awaited.clear()
         return ends
 
-    def offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Add a group's positions to the transaction (for Kafka's own tools; never read back).
+    def offsets(
+        self, group: str, positions: Mapping[TopicPartition, int], *, note: str = ""
+    ) -> None:
+        """Add a group's positions to the transaction, each with a note.
 
         Skipped once a connection has broken: in librdkafka 2.16 the call ignores its time limit
         (its issue 5456), and never returns after the group's coordinator has left the cluster
@@ -214,7 +216,7 @@ class KafkaTransactions:
             consumer.close()
         with self._step("adding offsets"), ended_if_hung("adding offsets", HUNG_S):
             self._producer.send_offsets_to_transaction(
-                [Position(*source, offset) for source, offset in positions.items()],
+                [Position(*source, offset, note or None) for source, offset in positions.items()],
                 self._groups[group],
                 TIMEOUT_S,
             )

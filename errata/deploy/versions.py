@@ -171,7 +171,9 @@ def next_version(old: CompiledPlan, new: CompiledPlan) -> CompiledPlan:
     _check_topics(old, new)
     for scope in new.topology.scopes.values():
         if scope.on_spark:
-            rebuild.check(new, scope, why="a new version makes the states of Spark's jobs anew")
+            rebuild.require_history(
+                new, scope, why="a new version makes the states of Spark's jobs anew"
+            )
     version = old.deployment.version + 1
     both = [arc for arc in new.topology.topics if arc in old.topology.topics]
     changed = {

@@ -14,7 +14,7 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, CountKey
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, PENDING, CountKey
 from errata.processors.wire.task_id import TaskId
 
 STALE_MS = 1_500
@@ -23,6 +23,10 @@ SLOW_MS = 5_000
 """A partition holds its peers back if its watermark stands this long while theirs rise."""
 NAMED_MS = 10_000
 """An invalid report is listed for this time, and until its task sends a valid one."""
+LOST = (
+    "the brokers have lost records that it had committed; it writes them again, and the tasks that "
+    "read them wait for that (its log names partitions and offsets)"
+)
 FEWEST_REFUSED = 10
 """A source that refuses most of its records is listed from this number of refused ones on."""
 
@@ -124,6 +128,11 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
     listed += [
         Complaint(view.plans.topic, record.reason, record.time_ms)
         for _, record in sorted(view.unreadable.items())
+    ]
+    listed += [
+        Complaint(task, LOST, None)
+        for task, report in sorted(view.reports.items())
+        if report.rebuilt == PENDING
     ]
     listed += watermarks_ahead(view, now_ms=now_ms)
     listed += most_refused(view)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -27,6 +28,8 @@ from errata.schemas.encode import Encoder
 from errata.topics.cluster import Cluster, LostOffsetError, Records, TopicPartition
 from errata.topics.registry import Registry
 
+CHECKED_S = 1.0
+"""How often the end of a log is looked up again while it is read."""
 MOST_ROWS = 300_000
 """Most records that are kept for a slow cursor."""
 
@@ -292,13 +295,15 @@ def history(
     cluster: Cluster, codec: ArcCodec, place: TopicPartition, offset: int
 ) -> Generator[bool, None, pl.DataFrame]:
     """Read a partition from an offset to its current end; returns all visible revisions."""
-    end = cluster.end(place)
+    end, checked_s = cluster.end(place), monotonic()
     parts = [codec.empty]
     if offset < end:
         reader = cluster.reader({place: offset})
         try:
             while reader.position(place) < end:
                 parts += [codec.decode(records) for records in reader.poll()]
+                if monotonic() > checked_s + CHECKED_S:  # the brokers may have lost the last ones
+                    end, checked_s = min(end, cluster.end(place)), monotonic()
                 yield False
         finally:
             reader.close()
@@ -374,23 +379,30 @@ class ArcInput:
     def take(self, upto: int) -> pl.DataFrame:
         """Return the covered revisions of the epochs up to `upto`; exact copies are dropped.
 
-        Copies come from rewritten shadowed records, and from a job on Spark that reruns a task.
+        Copies come from rewritten shadowed records, which the brokers may have lost since, and from
+        a job on Spark that reruns a task.
         """
         pending = pl.concat(self.pending) if self.pending else self.codec.empty
         covered = self.view.covered(pending)
         taken = covered.filter(pl.col("epoch") <= upto)
-        if covered.height < pending.height or self._repeats:
+        has_copies = covered.height < pending.height or self._repeats
+        if has_copies or self.view.rebuilt(self.codec.arc.name, self.place.partition) >= 0:
             content = [name for name in taken.columns if name != "offset"]
             taken = taken.unique(subset=content, keep="first", maintain_order=True)
         return taken
 
     def drop(self, done: int) -> int:
-        """Forget epochs up to `done`; return the offset at which a new attempt must resume."""
+        """Forget epochs up to `done`; return the offset at which a new attempt must resume.
+
+        It is not beyond the last committed record: if the brokers lose the end of its transaction,
+        the next record gets that offset.
+        """
         self.done = done
         left = [frame.filter(pl.col("epoch") > done) for frame in self.pending]
         self.pending = [frame for frame in left if frame.height]
         oldest = [cast(int, frame["offset"].min()) for frame in self.pending]
-        return min(oldest, default=self.cursor.position)
+        _, end = self.view.complete(self.codec.arc.name, self.place.partition)
+        return min([*oldest, self.cursor.position, end])
 
     def close(self) -> None:
         """Stop reading."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,13 +17,16 @@ import polars as pl
 
 from errata.processors.arcs.arc_topic import history
 from errata.processors.arcs.partitioner import Emission, Spread
+from errata.processors.boxes.base import difference
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError, Index
 from errata.processors.ingest.intake import Intake, Reconciled
 from errata.processors.plan.topology import Source
+from errata.processors.tasks.lost_records import LostRecordsError
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import Report
+from errata.processors.wire.report import PENDING, Report
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
+from errata.schemas.fields import physical
 from errata.topics.cluster import TopicPartition
 
 log = logging.getLogger("errata")
@@ -41,15 +44,25 @@ class HeldTuples:
         source: The source.
         intake: Reconciles batches.
         task: Name of the task.
+        input: The partition whose records can be read again if the index has not seen them; None
+            if they can't.
         folder: Folder of the index.
     """
 
     def __init__(
-        self, shared: Shared, source: Source, *, intake: Intake, task: str, folder: Path
+        self,
+        shared: Shared,
+        source: Source,
+        *,
+        intake: Intake,
+        task: str,
+        input: TopicPartition | None = None,
+        folder: Path,
     ) -> None:
         self.view, self.plan = shared.view, shared.plan
         self._compaction_lag_ms = shared.compaction_lag_ms
         self.arc, self.intake, self.task, self.folder = source.arc, intake, task, folder
+        self.input = input
         self.codec = shared.codec(self.arc.name)
         self.spread = Spread(self.arc, self.plan.placement.partitions[self.arc.name])
         self._index: Index | None = None
@@ -88,8 +101,13 @@ class HeldTuples:
         """Make a first index, empty an outdated one, and note whether it is behind."""
         index, self.is_behind = self.index, True
         if index.is_new and report.done < 0:
-            index.begin(put=([], []), delete=[], done=-1, positions={})
+            resume = self._resume(report)
+            index.begin(put=([], []), delete=[], done=-1, positions={}, resume=resume)
             index.commit()
+        elif report.rebuilt == PENDING:
+            # The arc does not have all that the index lacks: it is in the source.
+            if index.is_new or (index.done != report.done and index.resume is None):
+                raise self._cannot_restore("its index is lost too")
         elif index.is_new:
             self._require_history()
         elif index.done != report.done and self._is_outdated(index):
@@ -99,7 +117,7 @@ class HeldTuples:
         if index.emptied:
             log.warning("%s: its index is read from the arc again: %s", self.task, index.emptied)
             index.emptied = ""
-        self.is_behind = index.done != report.done
+        self.is_behind = index.done != report.done and report.rebuilt != PENDING
 
     def lose(self, error: DamagedIndexError) -> None:
         """Empty a damaged index, to be read from the arc again by `catch_up`.
@@ -152,20 +170,93 @@ class HeldTuples:
             parts.append(self.view.covered(written))
         # A tuple that moved between partitions was deleted in one and inserted in the other.
         last = frames.last(pl.concat(parts), self.arc.identity)
-        self.intake.change(index, last, done=report.done, positions=reached)
+        resume = self._resume(report)
+        self.intake.change(index, last, done=report.done, positions=reached, resume=resume)
         self._commit()
+
+    def position(self, report: Report) -> int:
+        """Return the offset of the input from which a new attempt reads."""
+        if report.rebuilt == PENDING and self.index.resume is not None:
+            return self.index.resume
+        return self._resume(report) or 0
+
+    def _resume(self, report: Report) -> int | None:
+        return None if self.input is None else report.resume.get(self.input, 0)
+
+    def restored(self, report: Report, *, epoch: int) -> Generator[bool, None, list[Emission]]:
+        """Return the emissions that write lost records again; the index goes on, pending `commit`.
+
+        They are the difference between the tuples that the arc's topic still has and those in the
+        index. Tuples too old to be revised are left out: retention may have removed them.
+
+        Raises:
+            LostRecordsError: If the arc keeps no history.
+        """
+        if self.arc.keep_ms is None:
+            raise self._cannot_restore("the source keeps no history")
+        since_ms = report.watermark - self.arc.keep_ms
+        nothing = pl.DataFrame(schema=physical(self.arc.fields))
+        held = pl.concat([nothing, *self.intake.held(self.index, since_ms=since_ms)])
+        places, lost = self.spread.places(held), dict[int, pl.DataFrame]()
+        for partition in range(self.spread.partition_count):
+            place = TopicPartition(self.codec.topic, partition)
+            written = yield from history(self.view.cluster, self.codec, place, 0)
+            committed = self.view.covered(written.filter(pl.col("task") == self.task))
+            there = frames.fold(committed, self.arc.identity, list(self.arc.fields))
+            there = there.filter(self.arc.event_times(there) >= since_ms)
+            lost[partition] = difference(self.arc, there, held.filter(places == partition))
+        # A tuple that moved may have lost its delete in the partition that it left. Its last
+        # revision has to be in the other one, so it is written there once more.
+        identity = list(self.arc.identity)
+        deleted = pl.concat(each.filter(pl.col("op") == frames.DELETE) for each in lost.values())
+        moved = frames.identities(deleted, identity)
+        moved = held.with_columns(places.alias("@place")).join(
+            moved, on=identity, how="semi", nulls_equal=True
+        )
+        emissions = list[Emission]()
+        for partition, revisions in lost.items():
+            stay = moved.filter(pl.col("@place") == partition).drop("@place")
+            stay = stay.join(
+                frames.identities(revisions, identity), on=identity, how="anti", nulls_equal=True
+            )
+            every = pl.concat([revisions, frames.replacing(stay, revisions.columns)])
+            here = pl.Series([partition], dtype=pl.Int32).new_from_index(0, every.height)
+            emissions.append(Emission(self.arc.name, epoch, every, here))
+        emissions = [emission for emission in emissions if emission.revisions.height]
+        positions = dict.fromkeys(self.index.positions, 0)  # what it had read may be lost
+        positions |= {place: offset for place, (offset, _) in report.ends.items()}
+        self.index.begin(
+            put=([], []),
+            delete=[],
+            done=epoch,
+            positions=positions,
+            resume=self.position(report),
+        )
+        count = sum(emission.revisions.height for emission in emissions)
+        log.warning("task %s: %d lost revisions are written again", self.task, count)
+        return emissions
+
+    def _cannot_restore(self, why: str) -> LostRecordsError:
+        return LostRecordsError(
+            f"{self.task}: the brokers have lost committed records of {self.codec.topic}, and they "
+            f"can't be written again, since {why}; restore the topic, or run `errata reset` and "
+            "start again"
+        )
 
     def reconcile(self, revisions: pl.DataFrame) -> Reconciled:
         """Reconcile a batch of source revisions with the index; see `intake.reconcile`."""
         return self.intake.reconcile(self.index, revisions)
 
-    def change(self, reconciled: Reconciled, *, epoch: int, report: Report) -> list[Emission]:
+    def change(
+        self, reconciled: Reconciled, *, epoch: int, report: Report, resume: int | None
+    ) -> list[Emission]:
         """Apply an epoch's changes to the index, pending `commit`; return the arc's emissions.
 
         Args:
             reconciled: The changes.
             epoch: The epoch.
             report: The newest report: a later catch-up reads the arc from its ends.
+            resume: The offset of the input after the epoch's records; None if it is not known.
 
         Raises:
             FullIndexError: If the disk has no room for them.
@@ -179,6 +270,7 @@ class HeldTuples:
                 keys=reconciled.keys,
                 done=epoch,
                 positions=positions,
+                resume=resume,
             )
         return self.spread.emissions(reconciled.revisions, epoch)
 

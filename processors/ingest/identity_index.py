@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from operator import is_not
 from pathlib import Path
 
@@ -165,6 +165,12 @@ class Index:
         assert isinstance(stored, list)
         return {TopicPartition(topic, partition): offset for topic, partition, offset in stored}
 
+    @property
+    def resume(self) -> int | None:
+        """The offset of the input up to which its records are in the index; None: not known."""
+        stored = self._meta().get("resume")
+        return None if stored is None else int(str(stored))
+
     def get(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Return the identities that are in the index, and the tuple of each.
 
@@ -176,6 +182,18 @@ class Index:
         present = list(map(is_not, values, repeat(None)))
         return list(compress(keys, present)), list(compress(values, present))  # type: ignore[arg-type]
 
+    def parts(self, rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield all identities and their tuples, in parts of some rows at most.
+
+        Raises:
+            DamagedIndexError: If a block is damaged.
+        """
+        with self._faults():
+            entries = ((key, value) for key, value in self.store.items() if key != _META)
+            while part := list(islice(entries, rows)):
+                keys, tuples = map(list, zip(*part, strict=True))
+                yield keys, tuples
+
     def begin(
         self,
         *,
@@ -183,6 +201,7 @@ class Index:
         delete: Sequence[bytes],
         done: int,
         positions: Mapping[TopicPartition, int],
+        resume: int | None,
     ) -> None:
         """Collect changes, pending `commit`; those of an earlier call are dropped.
 
@@ -191,6 +210,8 @@ class Index:
             delete: Deleted identities.
             done: The epoch that the changes complete.
             positions: By partition of the arc, the offset from which to catch up.
+            resume: The offset of the input up to which its records are in the index; None if it
+                is not known.
         """
         batch = WriteBatch(raw_mode=True)
         deque(map(batch.delete, delete), maxlen=0)
@@ -199,6 +220,7 @@ class Index:
             "label": self.label,
             "done": done,
             "positions": [[p.topic, p.partition, o] for p, o in positions.items()],
+            "resume": resume,
             "written_ms": time.time_ns() // 1_000_000,
         }
         batch.put(_META, json.dumps(meta).encode())

@@ -8,7 +8,7 @@ decodes, and passes the records on to the owners of their identities (`owner_tas
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -24,7 +24,9 @@ from errata.processors.ingest.identity_index import DamagedIndexError, FullIndex
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
+from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, Floor
@@ -73,7 +75,12 @@ class IngestTask(Task):
         self.held_tuples: HeldTuples | None = None
         if not source.rekey:
             self.held_tuples = HeldTuples(
-                shared, source, intake=self.intake, task=self.name, folder=folder
+                shared,
+                source,
+                intake=self.intake,
+                task=self.name,
+                input=self.place,
+                folder=folder,
             )
         self.reader: Reader | None = None
 
@@ -103,11 +110,17 @@ class IngestTask(Task):
             yield from self.held_tuples.open(self.report)
             self.wait(self.held_tuples.full)
         resume = self.report.resume.get(self.place, 0)
+        if self.held_tuples is not None and not self.held_tuples.is_behind:
+            resume = self.held_tuples.position(self.report)
         self.reader = self.cluster.reader({self.place: resume})
         self.held: list[Records] = []
         self.stamped_ms = self.last_record_ms = self.clock_ms()
         self.newest_ms = self.report.watermark
         yield True
+
+    def require_restorable(self, lost: Sequence[Loss]) -> None:
+        """Check that the arc keeps its history."""
+        lost_records.require_history(self.shared, lost, self.outputs)
 
     # ---------------------------------------------------------------- a step
 
@@ -123,6 +136,8 @@ class IngestTask(Task):
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
         if behind and not self.is_waiting:
             yield from self._catch_up()
+        elif self.has_lost_records and not behind:
+            yield from self._restore(max(self.epoch_of(), self.report.done + 1, newest))
         elif busy and (due or self._rows() >= ROWS_A_BATCH):
             epoch = max(self.epoch_of(), self.report.done + 1, newest)
             yield from self._take(epoch, now)
@@ -214,7 +229,12 @@ class IngestTask(Task):
             if self.held_tuples is not None:
                 newest = pl.lit(self.newest_ms, pl.Int64).alias(NEWEST)
                 reconciled = self.held_tuples.reconcile(decoded.frame.with_columns(newest))
-                emissions = self.held_tuples.change(reconciled, epoch=epoch, report=self.report)
+                emissions = self.held_tuples.change(
+                    reconciled,
+                    epoch=epoch,
+                    report=self.report,
+                    resume=self.reader.position(self.place),
+                )
         except DamagedIndexError as error:
             assert self.held_tuples is not None
             self.held_tuples.lose(error)
@@ -276,6 +296,16 @@ class IngestTask(Task):
         yield from self.held_tuples.catch_up(self.report)
         self.wait(self.held_tuples.full)
         yield not self.waits_for
+
+    def _restore(self, epoch: int) -> Iterator[bool]:
+        """Write the records again that the brokers have lost, in an epoch of their own."""
+        assert self.held_tuples is not None
+        emissions = yield from self.held_tuples.restored(self.report, epoch=epoch)
+        resume = {self.place: self.held_tuples.position(self.report)}
+        report = replace(self.report, done=epoch, rebuilt=epoch, resume=resume)
+        yield from self.commit(emissions, report)
+        self.held_tuples.commit()
+        self.wait(self.held_tuples.full)
 
     def _forward(self, given: pl.DataFrame, held: list[Records], epoch: int) -> list[Emission]:
         """Return the records of these revisions, each addressed to the owners of its identities."""

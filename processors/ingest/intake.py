@@ -9,7 +9,7 @@ identity apply in their order. All work is by column.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -31,6 +31,8 @@ from errata.schemas.decode import Decoder
 from errata.schemas.encode import Encoder
 from errata.schemas.partition import partitions
 from errata.topics.cluster import Records, TopicPartition
+
+_PART_ROWS = 50_000
 
 
 class Intake:
@@ -102,6 +104,12 @@ class Intake:
         )
         return reconcile(self.arc, revisions, held)
 
+    def held(self, index: Index, *, since_ms: int) -> Iterator[pl.DataFrame]:
+        """Yield all tuples of an index from an event time on, in parts."""
+        for _, contents in index.parts(_PART_ROWS):
+            tuples = self.decoder.decode(contents)
+            yield tuples.filter(self.arc.event_times(tuples) >= since_ms)
+
     def change(
         self,
         index: Index,
@@ -110,6 +118,7 @@ class Intake:
         keys: pl.Series | None = None,
         done: int,
         positions: dict[TopicPartition, int],
+        resume: int | None,
     ) -> None:
         """Apply revisions to the index, in an open transaction; see `Index.begin`."""
         if keys is None:
@@ -130,6 +139,7 @@ class Intake:
             delete=deleted,
             done=done,
             positions=positions,
+            resume=resume,
         )
 
     def _keys(self, tuples: pl.DataFrame) -> list[bytes]:

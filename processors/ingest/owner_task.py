@@ -8,7 +8,7 @@ partition and offset, as if they came from one partition, and is the only writer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,9 @@ from errata.processors.ingest.identity_index import DamagedIndexError, FullIndex
 from errata.processors.ingest.intake import NEWEST, Intake, owners
 from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import Source
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
+from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.task_id import ScopeId
@@ -72,12 +74,17 @@ class OwnerTask(Task):
         )
         yield True
 
+    def require_restorable(self, lost: Sequence[Loss]) -> None:
+        """Check that the arc keeps its history."""
+        lost_records.require_history(self.shared, lost, self.outputs)
+
     def step(self) -> Iterator[bool]:
         """Process and commit the oldest complete epoch."""
         assert self.input is not None
         self.view.poll()
         self.input.poll()
-        epochs = self.input.epochs(self.input.frontier())
+        frontier = self.input.frontier()
+        epochs = self.input.epochs(frontier)
         if self.held_tuples.is_behind and not self.is_waiting:
             yield from self.held_tuples.catch_up(self.report)
             self.wait(self.held_tuples.full)
@@ -86,6 +93,8 @@ class OwnerTask(Task):
             yield False  # the index must first read the deletes that tombstones would remove
         elif epochs and not self.is_waiting:
             yield from self._take(self.input, epochs[0])
+        elif self.has_lost_records and frontier >= self.restored_from:
+            yield from self._restore(self.input, frontier)
         else:
             yield from self.compaction.write_tombstones()
 
@@ -96,7 +105,9 @@ class OwnerTask(Task):
         try:
             rows, revisions, refused = self._owned_revisions(passed)
             reconciled = self.held_tuples.reconcile(revisions)
-            emissions = self.held_tuples.change(reconciled, epoch=epoch, report=self.report)
+            emissions = self.held_tuples.change(
+                reconciled, epoch=epoch, report=self.report, resume=None
+            )
         except DamagedIndexError as error:
             self.held_tuples.lose(error)
             yield True
@@ -123,6 +134,16 @@ class OwnerTask(Task):
         resume = {source.place: source.drop(epoch)}
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead_letters)
+        self.held_tuples.commit()
+        self.wait(self.held_tuples.full)
+
+    def _restore(self, source: ArcInput, epoch: int) -> Iterator[bool]:
+        """Write the records again that the brokers have lost, in an epoch without input."""
+        emissions = yield from self.held_tuples.restored(self.report, epoch=epoch)
+        resume = {source.place: source.drop(epoch)}
+        yield from self.commit(
+            emissions, replace(self.report, done=epoch, rebuilt=epoch, resume=resume)
+        )
         self.held_tuples.commit()
         self.wait(self.held_tuples.full)
 

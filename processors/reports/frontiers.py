@@ -264,7 +264,7 @@ class Frontiers:
             return
         scope = TaskId.parse(task).scope
         self._stale.add(task)
-        if before.ends != now.ends:
+        if (before.ends, before.rebuilt) != (now.ends, now.rebuilt):
             self._stale |= self._readers[task]
         if scope.is_ingest and (before.watermarks, before.floors) != (
             now.watermarks,
@@ -300,14 +300,17 @@ class Frontiers:
         return self.closing(task, after=done)
 
     def _has_unprocessed(self, task: str) -> bool:
-        """Whether some input of a task has records that it has not processed."""
-        scope, done = TaskId.parse(task).scope, self.of(task).done
+        """Whether some input of a task has records that it has not processed.
+
+        Epochs decide: offsets are given out anew after a loss of records.
+        """
+        done = self.of(task).done
         for arc, number in self._reads[task]:
             place = TopicPartition(self.plan.deployment.topic(arc), number)
-            resume = self.of(str(scope.task(number))).resume.get(place, 0)
             for writer in self.plan.placement.writers(arc, number):
-                end, epoch = self.of(writer).ends.get(place, (0, NEVER))
-                if epoch > done and end > resume:
+                report = self.of(writer)
+                _, epoch = report.ends.get(place, (0, NEVER))
+                if max(epoch, report.rebuilt) > done:
                     return True
         return False
 

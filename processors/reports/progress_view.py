@@ -7,6 +7,7 @@ where a reader of an arc starts that wants future epochs only, not its history (
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ from errata.schemas import framing
 from errata.topics import names
 from errata.topics.cluster import Cluster, MovingLeaderError, Records, TopicPartition, catch_up
 from errata.topics.transactions import TIMEOUT_S
+
+MOST_UNPROVEN = 20
+"""Invalid reports of a task that are held: among them may be its own, if records are lost."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,15 @@ class View:
         self.watermarks = Watermarks(plan, self.of)
         self.ignored: dict[str, InvalidReport] = {}
         """By task: an invalid report, until the task writes a valid one."""
+        self.unproven: dict[str, deque[Report]] = {}
+        """By task: the newest invalid reports since the last valid one, oldest first."""
         self.invalid: dict[str, InvalidReport] = {}
         """By task: the last invalid report."""
         self.invalid_count = 0
         """Number of invalid reports."""
         self.validator = ReportValidator(plan, cluster.ends)
+        self.newest_ms = 0
+        """When the newest report was written, by the brokers' clock."""
         self._last_valid: dict[str, Report] = {}
         self._arrived: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
@@ -102,6 +110,8 @@ class View:
         self.reader.close()
 
     def _take(self, records: Records) -> None:
+        if records.source == self.source:
+            self.newest_ms = max(self.newest_ms, records.times_ms[-1])
         columns = records.keys, records.values, records.times_ms
         for key, value, time_ms in zip(*columns, strict=True):
             if records.source != self.source:
@@ -132,6 +142,8 @@ class View:
 
     def _ignore(self, key: str, invalid: InvalidReport) -> None:
         self.ignored[key] = self.invalid[key] = invalid
+        if invalid.report is not None:
+            self.unproven.setdefault(key, deque(maxlen=MOST_UNPROVEN)).append(invalid.report)
         self.invalid_count += 1
 
     def _receive_plan_record(self, key: bytes | None, value: bytes | None, time_ms: int) -> None:
@@ -153,6 +165,7 @@ class View:
         """Apply a valid report, unless a newer one of the same task is known."""
         self.validator.note(report)
         self.ignored.pop(report.task, None)
+        self.unproven.pop(report.task, None)
         known, task = self.of(report.task), TaskId.parse_or_none(report.task)
         if (report.attempt, report.done) < (known.attempt, known.done):
             return
@@ -210,6 +223,13 @@ class View:
         writers = self.writers(arc, partition)
         end = max(self.of(writer).ends.get(place, (0, 0))[0] for writer in writers)
         return min(self.frontier(writer) for writer in writers), end
+
+    def rebuilt(self, arc: str, partition: int) -> int:
+        """Return the last epoch in which a writer of an arc's partition wrote lost records again.
+
+        A reader that has not reached it is rebuilt there. `PENDING` if it is still to come.
+        """
+        return max(self.of(writer).rebuilt for writer in self.writers(arc, partition))
 
     # ---------------------------------------------------------------- watermarks
 

@@ -8,7 +8,7 @@ finds them written.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from errata.processors.plan.plan import Plan
 from errata.processors.wire.report import Report
@@ -65,7 +65,7 @@ class ReportValidator:
         unseen = {
             place
             for report in reports
-            for place, end in self._claims(report)
+            for place, end in self.claims(report)
             if end > self._end(place)
         }
         if unseen:
@@ -73,7 +73,7 @@ class ReportValidator:
 
     def note(self, report: Report) -> None:
         """Note that the records that a valid report, or one of this process, claims exist."""
-        for place, end in self._claims(report):
+        for place, end in self.claims(report):
             self._ends[place] = max(end, self._end(place))
 
     def why_invalid(self, report: Report, *, before: Report) -> str | None:
@@ -101,7 +101,7 @@ class ReportValidator:
                 for place in claimed:
                     if place not in allowed:
                         yield f"it names {text_of(place)}, which its task does not {action}"
-        for place, end in self._claims(report):
+        for place, end in self.claims(report):
             if end > self._end(place):
                 wrote = f"it has written up to offset {end} of {text_of(place)}"
                 yield f"{wrote}, which ends at {self._end(place)}"
@@ -115,7 +115,14 @@ class ReportValidator:
             if offset < before.ends.get(place, (0, 0))[0]:
                 yield f"the end of what it wrote to {text_of(place)} goes back to {offset}"
 
-    def _claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
+    def claims_too_much(self, report: Report, *, before: Report) -> bool:
+        """Whether nothing else is wrong with a report than records beyond the ends of logs."""
+        shorter = {at: min(end, self._end(at)) for at, end in self.claims(report)}
+        ends = {at: (shorter.get(at, end), epoch) for at, (end, epoch) in report.ends.items()}
+        fits = replace(report, ends=ends)
+        return fits != report and self.why_invalid(fits, before=before) is None
+
+    def claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
         """Yield the task's own output partitions in a report, and where its records end there."""
         if self.knows(report.task) and not TaskId.parse(report.task).scope.is_sweeper:
             written, _ = self._partitions_of(report.task)

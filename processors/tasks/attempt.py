@@ -8,13 +8,15 @@ from time import monotonic
 
 from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Emission
+from errata.processors.reports.validation import text_of
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
-from errata.processors.wire.report import INTERVAL_MS, Report
+from errata.processors.wire.report import INTERVAL_MS, Report, seal
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
-from errata.topics.cluster import TopicPartition, Transactions
+from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
 
 RecordsByTopic = Mapping[str, Sequence[tuple[bytes | None, bytes]]]
 """Keys and values of records for partition 0 of some topics."""
@@ -29,6 +31,7 @@ class Attempt:
         transactions: Its transactions; None before the attempt begins.
 
     Attributes:
+        checked_s: When the logs were last compared with the report, by the monotonic clock.
         report: The last committed report; an empty one before the attempt begins.
         is_committing: Whether a transaction is open that commits without waiting for other tasks.
     """
@@ -40,6 +43,17 @@ class Attempt:
         self.transactions = transactions
         self.report = Report(self.name)
         self.is_committing = False
+        self.checked_s = 0.0
+        self._unwritten: set[TopicPartition] = set()
+
+    def found(self, report: Report) -> None:
+        """Note that the logs have just been compared with the last report."""
+        self.checked_s, self._unwritten = monotonic(), set(report.ends)
+
+    @property
+    def group(self) -> str:
+        """The consumer group to which the offsets of its input are committed."""
+        return f"{self.shared.plan.network}.{self.name}"
 
     def open(self) -> Transactions:
         """Return the transactions; the attempt must have begun."""
@@ -74,6 +88,7 @@ class Attempt:
             The record keys of each emission; [] for an emission whose arc has no topic.
         """
         transactions = self.open()
+        yield from self._check_first(emissions)
         transactions.begin()
         self.is_committing = True
         epochs: dict[TopicPartition, int] = {}
@@ -85,6 +100,11 @@ class Attempt:
         yield True
         ends = dict(self.report.ends)
         for place, offset in transactions.flush().items():
+            if offset <= ends.get(place, (0, 0))[0]:
+                raise DoubtfulCommitError(
+                    f"task {self.name}: {text_of(place)} ends before its last record; start a new "
+                    "attempt"
+                )
             if place in epochs:
                 ends[place] = (offset, epochs[place])
         committed = dict(report.committed)
@@ -105,6 +125,29 @@ class Attempt:
         schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
         value = framing.frame([reports.encode(report)], schema_id)
         self.open().produce(topic, partitions=[0], keys=[self.name.encode()], values=value)
+
+    def _check_first(self, emissions: Sequence[Emission]) -> Iterator[bool]:
+        """Check that partitions that this attempt writes first have what older ones wrote there.
+
+        Afterwards the broker refuses to go on after records that it has lost.
+
+        Raises:
+            DoubtfulCommitError: If one does not: a new attempt writes its records again.
+        """
+        if not self._unwritten:
+            return
+        first = self._unwritten & {
+            TopicPartition(self.shared.plan.deployment.topic(emission.arc), partition)
+            for emission in emissions
+            for partition in emission.partitions.unique().to_list()
+        }
+        self._unwritten -= first
+        if not first or monotonic() < self.checked_s + lost_records.FRESH_S:
+            return
+        old = {place: end for place, end in self.report.ends.items() if place in first}
+        lost = yield from lost_records.find(self.shared, replace(self.report, ends=old))
+        if lost:
+            raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 
     def _produce(
         self, transactions: Transactions, emission: Emission, epochs: dict[TopicPartition, int]
@@ -168,8 +211,7 @@ def commit_reports(
     began_s = monotonic()
     for attempt, report in reports:
         if sends_offsets and report.resume:
-            group = f"{attempt.shared.plan.network}.{attempt.name}"
-            transactions.offsets(group, report.resume)
+            transactions.offsets(attempt.group, report.resume, note=seal(report))
     transactions.commit()
     first = reports[0][0]
     first.shared.meter.committed(first.name, seconds=monotonic() - began_s)

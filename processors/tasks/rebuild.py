@@ -4,35 +4,119 @@ Connection points keep superseded records for the compaction lag only. No sweepe
 whose last report is older as of the epochs that it missed. The task logs a warning, recomputes its
 boxes from its inputs as of the frontier, and emits the difference to what it emitted last.
 
+An input without history, such as an exchange, is recomputed from the nearest connection points
+above it, in all their partitions. Of an output without history it is not known what was emitted:
+the task reports the epoch in which it was rebuilt (`Report.rebuilt`), and its readers are rebuilt
+in that epoch, too. So a rebuild goes down the network to the next arcs that keep their history.
+
 Refused tuples become dead letters, except those that the task also refuses when it recomputes as of
 its last report: these are dead letters already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from errata.processors.boxes import base as differences
-from errata.processors.boxes.base import Refused
+from errata.processors.boxes.base import Box, Refused
 from errata.processors.plan.compiled import CompiledPlan
-from errata.processors.plan.topology import Scope
+from errata.processors.plan.topology import MAX_AHEAD_MS, Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
 from errata.processors.wire.report import CountKey
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
+from errata.topics.settings import PASSING_MS
 
 
 class CannotRebuildError(ErrataError):
-    """A task is behind, and an arc that it must reread keeps no history."""
+    """A task is behind, and its state can't be recomputed."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """How the content of an arc is recomputed.
+
+    Args:
+        anchors: The nearest connection points above the arc, or the arc itself if it is one.
+        between: The boxes from there to the arc, in topological order.
+    """
+
+    anchors: tuple[str, ...]
+    between: tuple[Box, ...]
+
+    def content(
+        self, anchors: Mapping[str, pl.DataFrame], arc: str, *, wm: Callable[[str], int]
+    ) -> pl.DataFrame:
+        """Return the tuples of an arc in all partitions.
+
+        Args:
+            anchors: The tuples of each anchor, in all partitions.
+            arc: The arc.
+            wm: Returns the watermark of the scope that a box runs in.
+        """
+        contents = dict(anchors)
+        for box in self.between:
+            above = [contents[name] for name in box.inputs]
+            contents[box.arc.name], _ = box.applied(*above, wm=wm(box.arc.name))
+        return contents[arc]
+
+
+def path_to(plan: CompiledPlan, arc: str) -> Path:
+    """Return how an arc's content is recomputed.
+
+    Raises:
+        CannotRebuildError: If no connection point is above it on some way.
+    """
+    anchors: dict[str, None] = {}
+    between = set[str]()
+
+    def walk(name: str) -> None:
+        if plan.topology.arcs[name].is_connection_point:
+            anchors[name] = None
+        elif name in plan.boxes and name not in plan.topology.spark:
+            between.add(name)
+            for above in plan.boxes[name].inputs:
+                walk(above)
+        else:
+            raise CannotRebuildError(
+                f"{arc!r} can't be recomputed: {name!r} keeps no history; give it keep="
+            )
+
+    walk(arc)
+    return Path(tuple(anchors), tuple(box for name, box in plan.boxes.items() if name in between))
 
 
 def check(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
-    """Check that all arcs that a rebuild reads keep their history.
+    """Check that a scope's inputs can be recomputed, and that what it has emitted is known.
 
     Raises:
-        CannotRebuildError: If an input or an output of the scope is not a connection point.
+        CannotRebuildError: If an input comes from no connection point, or the scope writes to a
+            sink behind an exchange, which can't be read again.
+    """
+    try:
+        for arc in scope.inputs:
+            path_to(plan, arc)
+    except CannotRebuildError as error:
+        raise CannotRebuildError(
+            f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but {error}"
+        ) from None
+    if blind := [arc for arc in plan.topology.emitted(scope) if arc not in scope.outputs]:
+        raise CannotRebuildError(
+            f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but what it has "
+            f"sent to the sink of {', '.join(blind)} is not known; run the network under another "
+            "name, with another topic for this sink"
+        )
+
+
+def require_history(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
+    """Check that the inputs and outputs of a job on Spark keep their history.
+
+    Raises:
+        CannotRebuildError: If one is not a connection point.
     """
     without_history = [
         a for a in (*scope.inputs, *scope.outputs) if not plan.topology.arcs[a].is_connection_point
@@ -42,6 +126,40 @@ def check(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
             f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but "
             f"{', '.join(without_history)} keep no history; run the network under another "
             "name, with keep= on these arcs"
+        )
+
+
+def passes_on(plan: CompiledPlan, arc: str) -> bool:
+    """Whether an output keeps no history and is read by tasks.
+
+    What it held is not known then. It is not revised: its readers are rebuilt in the same epoch.
+    """
+    return not plan.topology.arcs[arc].is_connection_point and bool(plan.topology.readers(arc))
+
+
+def check_emitted(arc: Arc, written: pl.DataFrame, *, wrote: bool, settled_ms: int) -> None:
+    """Check that a topic still has what a task has emitted and may have to revise.
+
+    A topic without history loses records by age. A tuple is written after its event time, but for
+    `max_ahead`; so those that can still be revised are there if they are young enough.
+
+    Args:
+        arc: The arc.
+        written: The revisions in its topic, with their ``offset``.
+        wrote: Whether the task has ever written to it.
+        settled_ms: Event time in ms; tuples before it can't be revised any more.
+
+    Raises:
+        CannotRebuildError: If some may be gone.
+    """
+    has_all = not wrote or (not written.is_empty() and written["offset"].min() == 0)
+    if arc.is_connection_point or has_all:
+        return
+    oldest_ms = time.time_ns() // 1_000_000 - PASSING_MS + MAX_AHEAD_MS
+    if settled_ms < oldest_ms:
+        raise CannotRebuildError(
+            f"{arc.name!r} keeps no history, and its topic may lack records by their age: what was "
+            "emitted is not known; give it keep= and run the network under another name"
         )
 
 

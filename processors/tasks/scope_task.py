@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +15,16 @@ from errata.processors.arcs.arc_topic import ArcInput, history
 from errata.processors.arcs.partitioner import Emission, Spread
 from errata.processors.boxes.replay import ReplayQuery
 from errata.processors.plan.topology import Scope
-from errata.processors.tasks import rebuild
+from errata.processors.tasks import lost_records, rebuild
 from errata.processors.tasks.attempt import RecordsByTopic
+from errata.processors.tasks.contents import Contents
 from errata.processors.tasks.dead_letters import (
     dead_letter_records,
     dead_letters_of_tuples,
     fail_on_refused,
     tally_dead_letters,
 )
+from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.replay_client import Fetch, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
@@ -29,15 +32,22 @@ from errata.processors.tasks.task import Task
 from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
+from errata.schemas.errors import ErrataError
 from errata.schemas.fields import physical
-from errata.topics.cluster import FencedError, LostOffsetError, TopicPartition
+from errata.topics.cluster import FencedError, LostOffsetError, Records, TopicPartition
 
 log = logging.getLogger("errata")
+
+_READ_AGAIN = "the brokers have lost records of its input, which are written again"
 
 ROWS_A_COMMIT = 100_000
 EPOCHS_A_COMMIT = 100
 REPORTS_A_LAG = 4
 """Reports that an idle task writes per compaction lag (how long superseded records are kept)."""
+
+
+class BehindError(ErrataError):
+    """A task has not read revisions before compaction could remove some of them."""
 
 
 class ScopeTask(Task):
@@ -63,7 +73,14 @@ class ScopeTask(Task):
 
     def start(self) -> Iterator[bool]:
         """Rebuild the open windows as of the last committed epoch, from the connection points."""
+        yield from self.read_reports()  # with its own first one, which tells the time
         self._open_inputs(done=self.report.done, resume=self.report.resume)
+        if self.has_lost_records:
+            yield from self._rebuild("the brokers have lost records that it had written")
+            return
+        if self._must_rebuild():
+            yield from self._rebuild(_READ_AGAIN)
+            return
         done, wm = self.report.done, self.report.watermark
         live = {name: box.no_live() for name, box in self.run.stateful.items()}
         if done >= 0:
@@ -76,7 +93,7 @@ class ScopeTask(Task):
             ]
             try:
                 answers = iter((yield from self._answers(queries, done)))
-            except (LostOffsetError, ReplayRefusedError) as error:
+            except (BehindError, LostOffsetError, ReplayRefusedError) as error:
                 yield from self._rebuild(str(error))
                 return
             for name in kept:
@@ -86,13 +103,36 @@ class ScopeTask(Task):
         self.memory = Memory.of(self.run.stateful, live, done=done, watermark=wm)
         yield True
 
-    def _open_inputs(self, *, done: int, resume: Mapping[TopicPartition, int]) -> None:
+    def _open_inputs(
+        self, *, done: int, resume: Mapping[TopicPartition, int], is_rebuilt: bool = False
+    ) -> None:
         for reader in self.inputs.values():
             reader.close()
         for arc in self.scope.inputs:
             codec = self.shared.codec(arc)
             offset = resume.get(TopicPartition(codec.topic, self.partition), 0)
-            self.inputs[arc] = ArcInput(self.view, codec, self.partition, done=done, resume=offset)
+            keeps = self.plan.topology.arcs[arc].is_connection_point
+            watch = self._check_age if keeps and done >= 0 and not is_rebuilt else None
+            self.inputs[arc] = ArcInput(
+                self.view, codec, self.partition, done=done, resume=offset, watch=watch
+            )
+
+    def _check_age(self, records: Records, revisions: pl.DataFrame) -> None:
+        """Check that compaction can't have removed some of the revisions that are read now.
+
+        Raises:
+            BehindError: If revisions that follow the last report are older than it leaves them.
+        """
+        horizon_ms = self.view.newest_ms - self.shared.compaction_lag_ms  # by the brokers' clock
+        old = bisect_left(records.times_ms, horizon_ms)
+        if old == 0:
+            return
+        unread = revisions.filter(pl.col("offset") <= records.offsets[old - 1])
+        if (unread["epoch"] > self.report.done).any():
+            raise BehindError(
+                f"it has not read revisions of {records.source.topic} that are older than "
+                "superseded ones are kept"
+            )
 
     def close(self) -> None:
         """Close all connections."""
@@ -146,12 +186,15 @@ class ScopeTask(Task):
         6. Keep the memory of the last epoch.
         """
         self.view.poll()
+        if self._must_rebuild():
+            yield from self._rebuild(_READ_AGAIN)
+            return
         try:
             for reader in self.inputs.values():
                 reader.poll()
             frontier = min(reader.frontier() for reader in self.inputs.values())
             results = yield from self._process(frontier)
-        except (LostOffsetError, ReplayRefusedError) as error:
+        except (BehindError, LostOffsetError, ReplayRefusedError) as error:
             yield from self._rebuild(str(error))
             return
         if not results:
@@ -238,27 +281,25 @@ class ScopeTask(Task):
             raise FencedError(f"task {self.name}: a newer attempt has taken over; {why}")
         rebuild.check(self.plan, self.scope, why=why)
         log.warning("task %s is behind: %s; it is rebuilt at the frontier", self.name, why)
-        self._open_inputs(done=-1, resume={})
-        while (epoch := min(i.frontier() for i in self.inputs.values())) <= self.report.done:
-            self.view.poll()
-            for reader in self.inputs.values():
-                reader.poll()
-            yield False
-        wm = self.view.watermark(self.name, upto=epoch)
-        recomputed, result = self._recomputed(epoch, wm)
-        if result.refused:
-            _, before = self._recomputed(self.report.done, self.report.watermark)
-            result = rebuild.only_new_refusals(result, before)
+        content = Contents(self.shared, self.scope, partition=self.partition)
+        try:
+            while (epoch := self._rebuilt_at(content)) is None:
+                yield False
+            wm = self.view.watermark(self.name, upto=epoch)
+            recomputed, result = self._recomputed(content, epoch, wm)
+            if result.refused:
+                done, wm_done = self.report.done, self.report.watermark
+                _, before = self._recomputed(content, done, wm_done)
+                result = rebuild.only_new_refusals(result, before)
+        finally:
+            content.close()
         if self.shared.on_error == STOP:
             fail_on_refused(self.plan, result)
         emissions = []
-        for name in self.scope.outputs:
-            codec, arc = self.shared.codec(name), self.plan.topology.arcs[name]
-            place = TopicPartition(codec.topic, self.partition)
-            written = yield from history(self.cluster, codec, place, 0)
-            covered = self.view.covered(written.filter(pl.col("task") == self.name))
-            emitted = frames.fold(covered, arc.identity, list(arc.fields))
-            settled_ms = self.report.settled_ms
+        known = [arc for arc in self.scope.outputs if not rebuild.passes_on(self.plan, arc)]
+        for name in known:
+            arc, settled_ms = self.plan.topology.arcs[name], self.report.settled_ms
+            emitted = yield from self._emitted(name, settled_ms)
             changed = rebuild.difference(arc, emitted, recomputed[name], settled=settled_ms)
             emissions += self._emissions(name, changed, epoch)
             if box := self.run.stateful.get(name):
@@ -266,16 +307,65 @@ class ScopeTask(Task):
         result.counts["rebuilt"] = 1
         records, counts = self._dead_letters([result])
         report = self._report_after(result.memory, counts, settled_ms=self._settled(epoch))
+        if self.has_lost_records or len(known) < len(self.scope.outputs):
+            report = replace(report, rebuilt=epoch)
         yield from self.commit(emissions, report, records=records)
         self.memory = result.memory
 
-    def _recomputed(self, epoch: int, wm: int) -> tuple[dict[str, pl.DataFrame], EpochResult]:
+    def _rebuilt_at(self, content: Contents) -> int | None:
+        """Read on; return the epoch at which the task is rebuilt, or None if it is still to come.
+
+        The inputs are opened again: from the start where their history is read, else only for the
+        epochs that follow.
+        """
+        self.view.poll()
+        first = max(self.report.done + 1, self._rebuilt_above(), self.restored_from)
+        try:
+            if not content.is_open:
+                self._open_inputs(done=self.report.done, resume={}, is_rebuilt=True)
+                content.open()
+            for reader in self.inputs.values():
+                reader.poll()
+            epoch = min(content.poll(), *(reader.frontier() for reader in self.inputs.values()))
+        except LostOffsetError:
+            content.close()  # the brokers have lost records, or deleted some: from the start again
+            return None
+        return epoch if epoch >= max(first, content.floor) else None
+
+    def _emitted(self, name: str, settled_ms: int) -> Generator[bool, None, pl.DataFrame]:
+        """Return the tuples that this task has emitted to an output.
+
+        Raises:
+            CannotRebuildError: If records may be gone of tuples that can still be revised.
+        """
+        codec, arc = self.shared.codec(name), self.plan.topology.arcs[name]
+        place = TopicPartition(codec.topic, self.partition)
+        written = yield from history(self.cluster, codec, place, 0)
+        wrote = place in self.report.ends
+        rebuild.check_emitted(arc, written, wrote=wrote, settled_ms=settled_ms)
+        covered = self.view.covered(written.filter(pl.col("task") == self.name))
+        return frames.fold(covered, arc.identity, list(arc.fields))
+
+    def _rebuilt_above(self) -> int:
+        """Return the last epoch in which a writer of an input wrote again what was lost."""
+        return max(self.view.rebuilt(arc, self.partition) for arc in self.inputs)
+
+    def _must_rebuild(self) -> bool:
+        """Whether such an epoch is still to come; a first attempt just reads on."""
+        return 0 <= self.report.done < self._rebuilt_above()
+
+    def require_restorable(self, lost: Sequence[Loss]) -> None:
+        """Check that the task can be rebuilt, and that its lost outputs keep their history."""
+        rebuild.check(self.plan, self.scope, why=lost_records.text(lost))
+        known = [arc for arc in self.scope.outputs if not rebuild.passes_on(self.plan, arc)]
+        lost_records.require_history(self.shared, lost, known)
+
+    def _recomputed(
+        self, content: Contents, epoch: int, wm: int
+    ) -> tuple[dict[str, pl.DataFrame], EpochResult]:
         """Recompute the boxes from scratch, from the content of the inputs as of an epoch."""
-        content = dict[str, pl.DataFrame]()
-        for name, reader in self.inputs.items():
-            arc = self.plan.topology.arcs[name]
-            content[name] = frames.fold(reader.take(epoch), arc.identity, list(arc.fields))
-        return rebuild.recompute(self.plan, self.scope, content, epoch=epoch, watermark=wm)
+        inputs = content.as_of(epoch)
+        return rebuild.recompute(self.plan, self.scope, inputs, epoch=epoch, watermark=wm)
 
     def _settled(self, epoch: int) -> int:
         """Return the event time before which no output tuple can be revised after an epoch."""

@@ -7,19 +7,24 @@ transaction as the work; a new attempt resumes from it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import logging
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.reports.validation import InvalidReport
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.attempt import Attempt, RecordsByTopic
 from errata.processors.tasks.compaction import CompactionGuard
+from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import Report
+from errata.processors.wire.report import PENDING, Report, seal
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
-from errata.topics.cluster import TopicPartition, Transactions
+from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
+
+log = logging.getLogger("errata")
 
 RETRY_S = 5.0
 """Time after which a waiting task tries again, in s: for a registry's answer, or for disk space."""
@@ -50,6 +55,8 @@ class Task:
         """The fault that it waits for others to repair; "" if none."""
         self._retry_s = 0.0
         self._overridden: InvalidReport | None = None
+        self.restored_from = 0
+        """Lost records are written again in this epoch or later: no reader has passed it yet."""
         self.plan_name = self.plan.fingerprint
         self.accepted = {"", self.plan_name}
 
@@ -74,6 +81,7 @@ class Task:
             yield False
             while True:
                 yield from self._override_forged()
+                yield from self._check_ends()
                 yield from self.step()
         finally:
             self.attempt.is_committing = False
@@ -91,26 +99,85 @@ class Task:
 
         1. Open the transactions: the older attempt is fenced, and its open transaction is aborted.
         2. Read every report written by then, among them the older attempt's last one.
-        3. Check that the older attempt worked by this plan.
+        3. Check that the older attempt worked by this plan, and that the brokers have its records
+           (`lost_records`).
         4. Claim the next attempt number, by committing a report with it.
         5. Rewrite the records that compaction could drop (`CompactionGuard`).
         6. Rebuild the state in memory (`start`).
         """
         self.attempt.transactions = self.connect()
         yield from self.read_reports()
-        old = self.view.of(self.name)
+        old = self._last_report()
         self.compaction.tombstones.clear()
         if old.plan not in self.accepted:
             raise WrongPlanError(
                 f"task {self.name}: was run by plan {old.plan}, this is plan {self.plan_name}; run "
                 "it with the network that was deployed, or give the changed network another name"
             )
+        lost = yield from lost_records.find(self.shared, old)
+        if lost:
+            self.require_restorable(lost)
+            log.error("task %s: %s", self.name, lost_records.text(lost))
+            old = lost_records.claim(old, lost)
+        self.attempt.found(old)
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
-        self.attempt.open().begin()
+        transactions = self.attempt.open()
+        transactions.begin()
+        for loss in lost:
+            # A transaction whose end is lost hides all that follows, until the task ends one there.
+            topic, partition = loss.place
+            key = self.name.encode()
+            transactions.produce(topic, partitions=[partition], keys=[key], values=[None])
         yield from self.attempt.finish(claimed)
+        if self.has_lost_records:
+            yield from self.read_reports()
+            self.restored_from = self.view.newest_epoch() + 1
         yield from self.compaction.rewrite_shadowed()
         yield from self.start()
+
+    def _last_report(self) -> Report:
+        """Return the report of the older attempt.
+
+        The newest one that claims records beyond the end of a log does not count for other tasks.
+        It is this task's own if the text that was committed with it says so.
+        """
+        known, unproven = self.view.of(self.name), self.view.unproven.get(self.name, ())
+        places = {place for report in unproven for place in report.resume}
+        if not places:
+            return known
+        note = self.cluster.note(self.attempt.group, places)
+        newest = max(report.attempt for report in unproven)
+        for report in reversed(unproven):
+            claims = self.view.validator.claims_too_much(report, before=known)
+            if claims and seal(report) == note:
+                return replace(report, attempt=max(report.attempt, newest))
+        return known
+
+    def _check_ends(self) -> Iterator[bool]:
+        """Check now and then that the logs still have the records of this attempt.
+
+        Raises:
+            DoubtfulCommitError: If one ends before: a new attempt writes its records again.
+        """
+        if monotonic() < self.attempt.checked_s + lost_records.CHECKED_S:
+            return
+        self.attempt.checked_s = monotonic()
+        lost = yield from lost_records.cut(self.shared, self.report)
+        if lost:
+            raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
+
+    def require_restorable(self, lost: Sequence[Loss]) -> None:
+        """Check that this task can write lost records again.
+
+        Raises:
+            LostRecordsError: If it can't.
+        """
+
+    @property
+    def has_lost_records(self) -> bool:
+        """Whether it has to write lost records again, in its next epoch."""
+        return self.report.rebuilt == PENDING
 
     def _override_forged(self) -> Iterator[bool]:
         """Report again, with an attempt above all others, after a forged report for this task.

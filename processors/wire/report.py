@@ -4,8 +4,9 @@ A report is Timely's progress statement (consumed, produced and internal changes
 cumulative: the newest one of a task is enough, so that the progress topic can be compacted by task.
 ``docs/protocol.md#4-reports`` gives every field.
 
-The records are of version 1. The event time up to which results are final, and the slabs in which a
-job on Spark keeps state, are fields of a `Report`. On the wire they are entries of the map
+The records are of version 1. The event time up to which results are final, the epoch in which a
+task was rebuilt, and the slabs in which a job on Spark keeps state, are fields of a `Report`. On
+the wire they are entries of the map
 ``counts``, under the keys `WIRE_FIELDS`, so that older readers find them. Only this module knows
 that.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import fastavro
@@ -33,11 +35,14 @@ NEVER = -(2**62)
 """A watermark before every event time."""
 FOREVER = 2**62
 """A watermark beyond every event time: the source has ended."""
+PENDING = FOREVER
+"""In `Report.rebuilt`: the task has to write lost records again, and has not done so yet."""
 IDLE = FOREVER + 1
 """In place of a watermark: the partition is idle and does not hold the others back."""
 
-WIRE_FIELDS = SETTLED, HELD_FROM, HELD_TO = "settled_ms", "held_from", "held_to"
-"""Keys of the map ``counts`` that hold `Report.settled_ms` and `Report.held`, not totals."""
+SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
+WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO
+"""Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
 SCHEMA: dict[str, Any] = {
@@ -158,6 +163,8 @@ class Report:
         floors: Ingest: readers' watermarks at the time when older pairs were dropped.
         closes: Event time at which its first open window ends. Until the watermark reaches it, the
             task emits nothing without input. `FOREVER` if no window is open.
+        rebuilt: The last epoch in which it emitted what epochs before had left out, or `PENDING`;
+            -1 if there was none. A reader that has not reached it is rebuilt there.
         counts: Running totals, exactly once like everything in a report.
         settled_ms: Tuples of an event time before this can't be revised any more.
         held: Task 0 of a job on Spark: the first and the last slab in which states may be kept;
@@ -175,6 +182,7 @@ class Report:
     watermarks: tuple[tuple[int, int], ...] = ()
     floors: tuple[Floor, ...] = ()
     closes: int = FOREVER
+    rebuilt: int = -1
     counts: Mapping[str, int] = field(default_factory=dict)
     settled_ms: int = NEVER
     held: tuple[int, int] | None = None
@@ -216,9 +224,20 @@ def encode(report: Report) -> bytes:
 def _state(report: Report) -> dict[str, int]:
     """Return the fields that are written into the map ``counts``."""
     state = {} if report.settled_ms == NEVER else {SETTLED: report.settled_ms}
+    if report.rebuilt >= 0:
+        state[REBUILT] = report.rebuilt
     if report.held is not None:
         state[HELD_FROM], state[HELD_TO] = report.held
     return state
+
+
+def seal(report: Report) -> str:
+    """Return the text that is committed beside a report, with the offsets of its input.
+
+    Only who commits the task's transactions can write it. So it tells a report whose records the
+    brokers have lost from a forged one, which claims records that never were.
+    """
+    return sha256(encode(report)).hexdigest()
 
 
 def decode(body: bytes, schema: Any = None) -> Report:
@@ -232,7 +251,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
     except BodyError as error:
         raise ReportError(f"not a report: {error}") from error
     counts: dict[str, int] = plain["counts"]
-    settled_ms = counts.pop(SETTLED, NEVER)
+    settled_ms, rebuilt = counts.pop(SETTLED, NEVER), counts.pop(REBUILT, -1)
     held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
     place = TopicPartition
     return Report(
@@ -249,6 +268,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
             Floor(tuple(f["sources"]), f["epoch"], f["watermark"]) for f in plain["floors"]
         ),
         closes=plain["closes"],
+        rebuilt=rebuilt,
         counts=counts,
         settled_ms=settled_ms,
         held=None if held[0] is None or held[1] is None else (held[0], held[1]),

@@ -100,8 +100,7 @@ def _source(net: Network, name: str, **more: Any) -> Stream:
         partition_by=["product"],
         lateness=LATENESS,
         idle_after=IDLE_AFTER_MS,
-        keep=KEEP,
-        **{"partitions": PARTITIONS, **more},
+        **{"partitions": PARTITIONS, "keep": KEEP, **more},
     )
 
 

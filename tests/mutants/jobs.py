@@ -27,8 +27,8 @@ JOBS = [
     Mutant(
         "copies that a task of a job wrote twice count twice",
         "processors/arcs/arc_topic.py",
-        "if covered.height < pending.height or self._repeats:",
-        "if covered.height < pending.height:",
+        "has_copies = covered.height < pending.height or self._repeats",
+        "has_copies = covered.height < pending.height",
         network=ON_SPARK,
     ),
     Mutant(

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 RANDOM, ON_SPARK, WITH_JOINS, WITH_ROWS = "random", "on_spark", "with_joins", "with_rows"
 WITH_LOOPS, FAILING, IDLE = "with_loops", "failing", "idle"
+LOSING, AWAY = "losing", "away"
 """The random networks, one after another (`tests/laws/random_networks.py`); those with jobs on
 Spark, with joins, with boxes that depend on the order of tuples, or with lookups and loops; those
 with functions that raise (`tests/laws/failing.py`); partitions that become idle and come back
-(`tests/laws/test_idle.py`).
+(`tests/laws/test_idle.py`); brokers that lose records (`tests/laws/test_lost_records.py`); tasks
+that are away for longer than superseded records are kept (`tests/laws/test_outages.py`).
 """
 
 
@@ -23,7 +25,8 @@ class Mutant:
         old: The line, or the part of it, that is changed; unique in the file.
         new: Its replacement.
         network: The networks of the laws (`tests/laws/networks.py`) on which the bug shows, or
-            `RANDOM`, `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS`, `FAILING` or `IDLE`.
+            `RANDOM`, `ON_SPARK`, `WITH_JOINS`, `WITH_ROWS`, `WITH_LOOPS`, `FAILING`, `IDLE`,
+            `LOSING` or `AWAY`.
     """
 
     name: str

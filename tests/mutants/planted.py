@@ -9,9 +9,10 @@ from tests.mutants.loops import LOOPS
 from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
 from tests.mutants.protocol import PROTOCOL
+from tests.mutants.rebuilt import REBUILT
 from tests.mutants.rim import RIM
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *(*ORDERED, *LOOPS),
+    *(*ORDERED, *LOOPS, *REBUILT),
 ]

@@ -26,7 +26,7 @@ PROTOCOL = [
     Mutant(
         "resume where reading was, not at the oldest unprocessed record",
         "processors/arcs/arc_topic.py",
-        "return min(oldest, default=self.cursor.position)",
+        "return min([*oldest, self.cursor.position, end])",
         "return self.cursor.position",
     ),
     Mutant(
@@ -92,8 +92,8 @@ PROTOCOL = [
     Mutant(
         "what a task has not read does not hold it back",
         "processors/reports/frontiers.py",
-        "if epoch > done and end > resume:",
-        "if epoch < done and end > resume:",
+        "if max(epoch, report.rebuilt) > done:",
+        "if max(epoch, report.rebuilt) < done:",
     ),
     Mutant(
         "pairs are forgotten, and what the watermark had been with them",

@@ -26,8 +26,10 @@ from rich.console import Console
 from rich.progress import track
 
 from tests.mutants.mutant import (
+    AWAY,
     FAILING,
     IDLE,
+    LOSING,
     ON_SPARK,
     RANDOM,
     WITH_JOINS,
@@ -44,7 +46,12 @@ COPIES = 2
 """The number of mutants that are judged at the same time."""
 LIMIT_S = 1800
 LAWS, RANDOM_LAWS = ["tests/laws/test_laws.py"], ["tests/laws/test_random_networks.py"]
-ELSEWHERE = {FAILING: "tests/laws/test_failing.py", IDLE: "tests/laws/test_idle.py"}
+ELSEWHERE = {
+    FAILING: "tests/laws/test_failing.py",
+    IDLE: "tests/laws/test_idle.py",
+    LOSING: "tests/laws/test_lost_records.py",
+    AWAY: "tests/laws/test_outages.py",
+}
 ROW = "{:<10} {:>5}  {:<10} {}"
 """A row of the table: the law, seconds, networks, and the mutant's name."""
 FOUND = re.compile(r"^E .*?\b(L[1-7]|Progress)\b", re.MULTILINE)

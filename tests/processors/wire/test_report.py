@@ -65,11 +65,18 @@ def test_a_count_of_never_is_no_field():
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 
 
-@given(st.dictionaries(st.text(), NUMBERS), NUMBERS, st.none() | st.tuples(NUMBERS, NUMBERS))
-def test_a_report_comes_back_as_it_was_written(counts, settled_ms, held):
+@given(
+    st.dictionaries(st.text(), NUMBERS),
+    NUMBERS,
+    st.none() | st.tuples(NUMBERS, NUMBERS),
+    st.integers(-1, 2**62),
+)
+def test_a_report_comes_back_as_it_was_written(counts, settled_ms, held, rebuilt):
     own = {name: n for name, n in counts.items() if name not in reports.WIRE_FIELDS}
-    written = replace(REPORT, counts=own, settled_ms=settled_ms, held=held)
-    assert reports.decode(reports.encode(written)) == written
+    written = replace(REPORT, counts=own, settled_ms=settled_ms, held=held, rebuilt=rebuilt)
+    read = reports.decode(reports.encode(written))
+    assert read == written
+    assert reports.seal(read) == reports.seal(written)
 
 
 @given(st.binary(max_size=120))

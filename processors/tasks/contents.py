@@ -1,0 +1,89 @@
+"""The content of a scope's inputs as of an epoch, read from topics from their start."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.arcs.partitioner import Spread
+from errata.processors.plan.topology import Scope
+from errata.processors.tasks.rebuild import Path, path_to
+from errata.processors.tasks.shared import Shared
+from errata.schemas import revisions as frames
+
+
+class Contents:
+    """The content of the inputs of one task.
+
+    An input that keeps its history is read in the task's own partition. Any other is recomputed
+    from the connection points above it, which are read in all partitions.
+
+    Args:
+        shared: State shared by the tasks of the process.
+        scope: The task's scope.
+        partition: The task's partition.
+    """
+
+    def __init__(self, shared: Shared, scope: Scope, *, partition: int) -> None:
+        self.shared, self.partition = shared, partition
+        self.paths: dict[str, Path] = {arc: path_to(shared.plan, arc) for arc in scope.inputs}
+        self.readers: dict[tuple[str, int], ArcInput] = {}
+        self.floor = -1
+        """The first epoch as of which all versions are there: older ones may be compacted away."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the topics are being read."""
+        return bool(self.readers)
+
+    def open(self) -> None:
+        """Read the topics from their start."""
+        view, counts = self.shared.view, self.shared.plan.placement.partitions
+        for path in self.paths.values():
+            for arc in path.anchors:
+                for number in range(counts[arc]) if path.between else [self.partition]:
+                    if (arc, number) not in self.readers:
+                        codec = self.shared.codec(arc)
+                        reader = ArcInput(view, codec, number, done=-1, resume=0)
+                        self.readers[arc, number] = reader
+                        self.floor = max(self.floor, view.complete(arc, number)[0])
+
+    def poll(self) -> int:
+        """Read what has arrived; return the last epoch that is complete in all topics.
+
+        Raises:
+            LostOffsetError: If a log no longer has the next records.
+        """
+        for reader in self.readers.values():
+            reader.poll()
+        return min(reader.frontier() for reader in self.readers.values())
+
+    def as_of(self, epoch: int) -> dict[str, pl.DataFrame]:
+        """Return the tuples of each input, in the task's partition; the epoch must be complete."""
+        return {arc: self._content(arc, path, epoch) for arc, path in self.paths.items()}
+
+    def close(self) -> None:
+        """Stop reading; safe to call twice."""
+        readers, self.readers = self.readers, {}
+        for reader in readers.values():
+            reader.close()
+
+    def _content(self, arc: str, path: Path, epoch: int) -> pl.DataFrame:
+        if not path.between:
+            return self._read(arc, [self.partition], epoch)
+        plan, view = self.shared.plan, self.shared.view
+        counts = plan.placement.partitions
+        anchors = {name: self._read(name, range(counts[name]), epoch) for name in path.anchors}
+        tuples = path.content(
+            anchors, arc, wm=lambda box: view.line(plan.topology.scope_of(box)).at(epoch)
+        )
+        places = Spread(plan.topology.arcs[arc], counts[arc]).places(tuples)
+        return tuples.filter(places == self.partition)
+
+    def _read(self, arc: str, partitions: range | list[int], epoch: int) -> pl.DataFrame:
+        kind = self.shared.plan.topology.arcs[arc]
+        parts = [
+            frames.fold(self.readers[arc, p].take(epoch), kind.identity, list(kind.fields))
+            for p in partitions
+        ]
+        return pl.concat(parts)

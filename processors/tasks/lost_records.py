@@ -1,0 +1,187 @@
+"""Finds committed records of a task that the brokers have lost, before the task works on.
+
+A broker loses acknowledged records by an unclean election, or if its disk is set back. The task's
+report shows it: `Report.ends` says where the task's last record in each partition ends, and of
+which epoch it is. If the log ends before that, or another record is there, records are lost.
+
+Some readers have processed the lost records, others have not. So the task claims its next attempt
+with `Report.rebuilt` = `PENDING`, and its readers wait. In its next epoch it writes the difference
+between what the topic holds and what it should hold, and reports that epoch as `Report.rebuilt`.
+Each reader that has not reached it recomputes its state there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from errata.processors.arcs.arc_topic import ArcCodec
+from errata.processors.reports.validation import text_of
+from errata.processors.tasks.shared import Shared
+from errata.processors.wire.report import INTERVAL_MS, PENDING, Report
+from errata.schemas.errors import ErrataError
+from errata.topics.cluster import LostOffsetError, Records, TopicPartition
+from errata.topics.settings import HOUR_MS
+from errata.topics.transactions import TIMEOUT_S
+
+CHECKED_S = 30.0
+"""How often a running task compares its report with the ends of its logs."""
+
+FRESH_S = 1.0
+"""How long it counts that a task has found its records."""
+
+YOUNGEST_MS = HOUR_MS
+"""Retention and compaction leave records for longer than this."""
+
+PATIENCE_S = 2 * TIMEOUT_S
+"""An open transaction of another task may hide a record for that long, and no longer."""
+
+
+class LostRecordsError(ErrataError):
+    """Committed records are lost, and the task can't write them again."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Records of a task that a partition no longer holds.
+
+    Args:
+        place: The partition.
+        end: Where the last of the task's records ended.
+        log_end: Where the log ends now.
+        is_hidden: Whether they are there, but the end of their transaction is lost.
+    """
+
+    place: TopicPartition
+    end: int
+    log_end: int
+    is_hidden: bool = False
+
+    def __str__(self) -> str:
+        """Return it as a part of a sentence."""
+        if self.is_hidden:
+            return f"{text_of(self.place)} lacks the end of a transaction before {self.end}"
+        if self.log_end < self.end:
+            return f"{text_of(self.place)} ends at offset {self.log_end}, not at {self.end}"
+        return f"{text_of(self.place)} has another record at offset {self.end - 1}"
+
+
+def cut(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
+    """Return the partitions whose log ends before the task's last record there."""
+    ends = dict(shared.view.validator.claims(report))
+    yield False
+    log_ends = shared.cluster.ends(ends) if ends else {}
+    return [Loss(at, end, log_ends[at]) for at, end in ends.items() if log_ends[at] < end]
+
+
+def find(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
+    """Return the partitions that do not hold the task's last record there.
+
+    A record that compaction or retention has removed is no loss.
+    """
+    lost = yield from cut(shared, report)
+    shorter = {loss.place for loss in lost}
+    ends = {at: end for at, end in shared.view.validator.claims(report) if at not in shorter}
+    last, hidden = yield from _records_at(shared, {at: end - 1 for at, end in ends.items()})
+    lost += [Loss(place, ends[place], ends[place], is_hidden=True) for place in hidden]
+    codecs = _codecs(shared) if last else {}
+    for place in ends.keys() - last.keys() - hidden:
+        if (yield from _is_missing(shared, report, place)):
+            lost.append(Loss(place, ends[place], ends[place]))
+    for place, records in last.items():
+        frame = codecs[place.topic].decode(records)
+        written = frame.select("task", "epoch").rows()
+        if written != [(report.task, report.ends[place][1])]:
+            lost.append(Loss(place, ends[place], ends[place]))
+    return lost
+
+
+def _is_missing(
+    shared: Shared, report: Report, place: TopicPartition
+) -> Generator[bool, None, bool]:
+    """Whether the task's last record is gone from a partition, and not by compaction or retention.
+
+    Neither takes a young record, unless a tombstone or a copy of it has been written since.
+    """
+    end, epoch = report.ends[place]
+    age_ms = time.time_ns() // 1_000_000 - epoch * INTERVAL_MS
+    if age_ms > min(shared.compaction_lag_ms // 2, YOUNGEST_MS):
+        return False
+    codec = _codecs(shared)[place.topic]
+    log_end, reader = shared.cluster.end(place), shared.cluster.reader({place: end - 1})
+    until_s = monotonic() + PATIENCE_S
+    try:
+        while reader.position(place) < log_end:
+            for records in reader.poll():
+                written = codec.decode(records).select("task", "epoch").rows()
+                if None in records.values or (report.task, epoch) in written:
+                    return False
+            if monotonic() > until_s:
+                return False
+            yield False
+    except LostOffsetError:
+        return False
+    finally:
+        reader.close()
+    return True
+
+
+def _codecs(shared: Shared) -> dict[str, ArcCodec]:
+    """Return the codecs of all arcs with topics, by topic."""
+    topology, deployment = shared.plan.topology, shared.plan.deployment
+    exchanges = [name for name, arc in topology.arcs.items() if arc.exchange]
+    return {deployment.topic(a): shared.codec(a) for a in (*topology.topics, *exchanges)}
+
+
+def _records_at(
+    shared: Shared, offsets: Mapping[TopicPartition, int]
+) -> Generator[bool, None, tuple[dict[TopicPartition, Records], set[TopicPartition]]]:
+    """Return the records at some offsets, one a partition, as far as they are still there.
+
+    Returns also the partitions in which a transaction that never ends hides the offset.
+    """
+    wanted, at = dict(offsets), dict[TopicPartition, Records]()
+    until_s = monotonic() + PATIENCE_S
+    while wanted and monotonic() < until_s:
+        reader = shared.cluster.reader(wanted)
+        try:
+            while wanted and monotonic() < until_s:
+                for records in reader.poll():
+                    offset = wanted.get(records.source, -1)
+                    if records.offsets[0] == offset:
+                        at[records.source] = records.first()
+                wanted = {p: offset for p, offset in wanted.items() if reader.position(p) <= offset}
+                yield False
+        except LostOffsetError as error:
+            del wanted[error.source]
+        finally:
+            reader.close()
+    return at, set(wanted)
+
+
+def claim(report: Report, lost: Sequence[Loss]) -> Report:
+    """Return the report with which a task's next attempt begins after a loss."""
+    places = {loss.place for loss in lost}
+    ends = {place: end for place, end in report.ends.items() if place not in places}
+    return replace(report, ends=ends, rebuilt=PENDING)
+
+
+def require_history(shared: Shared, lost: Sequence[Loss], arcs: Sequence[str]) -> None:
+    """Check that the arcs that are needed to write records again keep their history.
+
+    Raises:
+        LostRecordsError: If one does not.
+    """
+    known = shared.plan.topology.arcs
+    if without := [arc for arc in arcs if not known[arc].is_connection_point]:
+        raise LostRecordsError(
+            f"{text(lost)}; they can't be written again, since {', '.join(without)} keep no "
+            "history: restore the topic, or run `errata reset` and start the network again"
+        )
+
+
+def text(lost: Sequence[Loss]) -> str:
+    """Return losses as a sentence for the log."""
+    return f"the brokers have lost committed records: {', '.join(map(str, lost))}"

@@ -1,0 +1,133 @@
+"""A broker comes back without the last records of an arc: they are written again, and readers know.
+
+The records were acknowledged and committed; then the disk is set back, as an unclean election does.
+"""
+
+import time
+from contextlib import ExitStack, contextmanager
+from struct import unpack_from
+from threading import Event, Thread
+
+import pytest
+
+import errata
+from errata import Stream
+from errata.processors.tasks import lost_records
+from errata.run.worker import Worker
+from errata.schemas.errors import ErrataError
+from errata.settings.place import Place
+from errata.topics.admin import create_topics
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
+from tests.kafka.test_invalid_reports import LARGE, Traded, network
+from tests.spark_jobs.at_work import HOUR
+
+pytestmark = pytest.mark.kafka
+
+TOPIC, HEAD = "lossy.in", 12
+SCOPES = "ingest.trades", "sums", "high"
+
+
+def cut(broker, topic, *, share):
+    """Remove the last batches of each partition of a topic, while the broker is down."""
+    lost = 0
+    data = broker.folder / "data"
+    for log in data.glob(f"{topic}-*/*.log"):
+        content, ends = log.read_bytes(), [0]
+        while ends[-1] + HEAD < len(content) and unpack_from(">i", content, ends[-1] + 8)[0]:
+            ends.append(ends[-1] + HEAD + unpack_from(">i", content, ends[-1] + 8)[0])
+        keep = ends[int(len(ends) * (1 - share))]
+        lost += ends[-1] - keep
+        log.write_bytes(content[:keep])
+        for other in log.parent.iterdir():
+            if other.suffix in {".index", ".timeindex", ".snapshot"}:
+                other.unlink()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (data / name).unlink(missing_ok=True)
+    return lost
+
+
+@contextmanager
+def kept_at_work(start):
+    """Run a worker in a thread, and another one whenever an error ends it, as a supervisor does."""
+    stop = Event()
+
+    def run():
+        while not stop.is_set():
+            try:
+                start().run(stop.is_set)
+            except ErrataError:
+                time.sleep(0.2)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("arc", ["trades", "sums"])
+@pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "at work"])
+def test_what_a_broker_has_lost_is_written_again(tmp_path, monkeypatch, arc, at_rest):
+    monkeypatch.setattr(lost_records, "CHECKED_S", 1.0)
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker())
+        create_topics(broker.settings, [TopicSpec(TOPIC, 2)])
+        cluster = KafkaCluster(broker.settings)
+        stack.callback(cluster.close)
+        net, settings = network(TOPIC), {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        traded = Traded(cluster, topic=TOPIC)
+
+        def start(scope):
+            worker = Worker(network(TOPIC), Place(broker.settings, tmp_path / scope))
+            worker.add_scope(scope, sweep_beside=True)
+            return worker
+
+        def all_at_work():
+            running = ExitStack()
+            for scope in SCOPES:
+                running.enter_context(kept_at_work(lambda scope=scope: start(scope)))
+            return running
+
+        def held(of):
+            return errata.read(Stream(net, of), settings=settings).tuples
+
+        def agrees():
+            trades = {row["key"]: row["n"] for row in held("trades")}
+            sums = {(r["product"], r["window_start"] // HOUR): r["total"] for r in held("sums")}
+            high = {(r["product"], r["window_start"] // HOUR): r["total"] for r in held("high")}
+            wanted = traded.recomputed()
+            assert trades == {key: trade["n"] for key, trade in traded.live.items()}
+            assert sums == wanted
+            assert high == {where: total for where, total in wanted.items() if total > LARGE}
+
+        worker = start("ingest.trades")
+        plan = worker.plan
+        stack.callback(worker.cluster.close)
+        running = stack.enter_context(all_at_work())
+        for number in range(3):
+            traded.send(60, 3 * number)
+            traded.processed(plan, plan.topology.scopes)
+        agrees()
+        if at_rest:
+            running.close()
+        broker.kill()
+        assert cut(broker, plan.deployment.topic(arc), share=1 / 3)
+        broker.start()
+        if at_rest:
+            stack.enter_context(all_at_work())
+        for number in range(3, 5):
+            traded.send(60, 3 * number)
+            traded.processed(plan, plan.topology.scopes)
+        deadline = time.monotonic() + 40
+        while True:
+            try:
+                agrees()
+                break
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)

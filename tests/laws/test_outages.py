@@ -1,0 +1,130 @@
+"""Tasks of boxes are away for longer than superseded records are kept, and catch up.
+
+Meanwhile the sources go on, the cleaner removes all superseded records, and what keeps no history
+is gone: exchanges too. In the end every arc is what follows from the records that were sent.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from errata import Network, hopping, tumbling
+from tests.laws import process
+from tests.laws.audit import _matches
+from tests.laws.networks import (
+    FIRST,
+    FIRST_ORACLE,
+    FRONT,
+    SECOND,
+    SECOND_ORACLE,
+    SOURCE,
+    _source,
+    shape_of,
+)
+from tests.laws.oracle import FOREVER, contents
+from tests.laws.simulation import Simulation
+from tests.laws.test_lost_records import content, sent
+
+KEEP = 1_000_000
+MODES = "upstream", "downstream", "resident", "adaptive"
+EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", 16))
+
+
+def network(mode: str, *, kept: bool) -> Network:
+    """Two aggregates, each behind an exchange; the first keeps its results or not."""
+    net = Network("tape")
+    trades = _source(net, SOURCE, keep=KEEP)
+    wanted = trades.where("wanted", "amount >= -1", scope="front")
+    scaled = wanted.map("scaled", fields={"value": "amount * 2"})
+    first = scaled.aggregate(
+        "first",
+        by=["desk"],
+        window=tumbling(8),
+        mode=mode if kept or mode != "downstream" else "upstream",
+        scope="first",
+        keep=KEEP if kept else None,
+        fields=FIRST,
+    )
+    first.aggregate(
+        "second",
+        by=["desk"],
+        window=hopping(24, every=12),
+        mode=mode,
+        scope="second",
+        keep=KEEP,
+        fields=SECOND,
+    )
+    return net
+
+
+class Away(Simulation):
+    """Some processes end, but not those of the sources, and come back after a while."""
+
+    def _second_act(self, tapes) -> None:
+        for place in range(len(self.processes)):
+            self._end(place, "killed at rest")
+        for place, known in enumerate(self.processes):
+            is_away = known.kind.what != "ingest" and self.rng.random() < 0.7
+            self.down[place] = 10**9 if is_away else 0
+        self.lose, self.faults = 1.0, None
+        for tick in range(6):
+            for _ in range(5):
+                self._send(tapes, 2 * (self.ticks + tick))
+            for _ in range(60):
+                self.step += 1
+                self._advance_somebody()
+        self.now += 1_000_000  # what comes later is younger than what the cleaner has taken
+        self.seen["records compacted away"] += self.clean(all_passed=True)
+        for arc, places in self.history.arcs.items():
+            if not self.plan.topology.arcs[arc].is_connection_point and arc != "second":
+                for place in places:
+                    self.cluster.trim(place, self.cluster.end(place))
+        for place in self.down:
+            self.down[place] = 0
+        for _ in range(3):
+            self._send(tapes, 2 * (self.ticks + 6))
+
+
+SEEN: Counter[str] = Counter()
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_a_network_that_was_away_catches_up(seed: int) -> None:
+    mode, kept = MODES[seed % 4], seed % 3 > 0
+    first = replace(FIRST_ORACLE, by=("desk",))
+    second = replace(SECOND_ORACLE, name="second", by=("desk",))
+    boxes = first, second
+    shape = shape_of(network(mode, kept=kept), boxes)
+    shape = replace(shape, keep=KEEP)
+    short = mock.patch.object(process, "NEVER_COMPACTED_MS", 100_000)
+    with tempfile.TemporaryDirectory() as folder, short:
+        simulation = Away(shape, seed=seed, folder=Path(folder), ticks=16)
+        try:
+            simulation.run()
+            assert not simulation.seen["never quiet"], "Progress"
+            SEEN.update(simulation.seen)
+            wanted = contents((*FRONT, *boxes), {SOURCE: sent(simulation)}, FOREVER)
+            for arc, should in wanted.items():
+                if arc in simulation.plan.topology.topics and (arc != "first" or kept):
+                    is_ = content(simulation, arc)
+                    differing = {
+                        key: (is_.get(key), should.get(key))
+                        for key in is_.keys() | should.keys()
+                        if not _matches(is_.get(key), should.get(key))
+                    }
+                    assert not differing, f"L1: {arc}"
+            reports = simulation.history.rows[simulation.history.progress]
+            SEEN["rebuilt"] += any(row.content["counts"].get("rebuilt") for row in reports)
+            SEEN["passed on"] += any("rebuilt_epoch" in row.content["counts"] for row in reports)
+        finally:
+            simulation.close()
+
+
+def test_tasks_were_rebuilt() -> None:
+    assert SEEN["rebuilt"] > EXAMPLES // 2, SEEN
+    assert SEEN["passed on"], SEEN

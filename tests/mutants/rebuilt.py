@@ -1,0 +1,48 @@
+"""Bugs in what is noticed, written again and rebuilt after a loss of records or a long outage."""
+
+from tests.mutants.mutant import AWAY, LOSING, Mutant
+
+REBUILT = [
+    Mutant(
+        "a reader goes on as if its input had lost nothing",
+        "processors/tasks/scope_task.py",
+        "return 0 <= self.report.done < self._rebuilt_above()",
+        "return 0 <= self._rebuilt_above() < self.report.done < 0",
+        network=LOSING,
+    ),
+    Mutant(
+        "lost records are not written again",
+        "processors/ingest/held_tuples.py",
+        "lost[partition] = difference(self.arc, there, held.filter(places == partition))",
+        "lost[partition] = difference(self.arc, there, there)",
+        network=LOSING,
+    ),
+    Mutant(
+        "a report that claims lost records counts as forged",
+        "processors/tasks/task.py",
+        "if claims and seal(report) == note:",
+        "if not claims and seal(report) == note:",
+        network=LOSING,
+    ),
+    Mutant(
+        "a task is rebuilt as of an epoch whose versions are compacted away",
+        "processors/tasks/scope_task.py",
+        "return epoch if epoch >= max(first, content.floor) else None",
+        "return epoch if epoch >= first else None",
+        network=AWAY,
+    ),
+    Mutant(
+        "an exchange is recomputed with the tuples of all partitions",
+        "processors/tasks/contents.py",
+        "return tuples.filter(places == self.partition)",
+        "return tuples.filter(places >= 0)",
+        network=AWAY,
+    ),
+    Mutant(
+        "who reads an arc without history is not rebuilt after its writer",
+        "processors/tasks/scope_task.py",
+        "if self.has_lost_records or len(known) < len(self.scope.outputs):",
+        "if self.has_lost_records:",
+        network=AWAY,
+    ),
+]
