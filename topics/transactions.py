@@ -216,7 +216,7 @@ class KafkaTransactions:
             consumer.close()
         with self._step("adding offsets"), ended_if_hung("adding offsets", HUNG_S):
             self._producer.send_offsets_to_transaction(
-                [Position(*source, offset, note or None) for source, offset in positions.items()],
+                [Position(*source, offset, note) for source, offset in positions.items()],
                 self._groups[group],
                 TIMEOUT_S,
             )
