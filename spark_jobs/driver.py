@@ -276,6 +276,13 @@ class Driver:
         try:
             result = BatchResult.of(written.collect())  # a row for each Spark task that wrote
             if result is not None:
+                self.shared.view.poll()
+                if self.reports.has_lost_input(result.batch):
+                    raise JobFailedError(
+                        f"box {self.job.name!r}: the brokers have lost records of its input, which "
+                        "are written again",
+                        states_lost=True,
+                    )
                 _finish(self.reports.commit(result))
         except BaseException as error:
             if self.stopping:

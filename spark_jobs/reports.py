@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.attempt import commit_reports, produce_records
 from errata.processors.tasks.dead_letters import dead_letter_records, tally_dead_letters
+from errata.processors.tasks.lost_records import Loss, LostRecordsError
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
 from errata.processors.wire.dead_letter import DeadLetter
@@ -43,6 +45,17 @@ class JobTask(Task):
     def start(self) -> Iterator[bool]:
         """Do nothing: no state is in memory."""
         yield True
+
+    def require_restorable(self, lost: Sequence[Loss]) -> None:
+        """Refuse: what a job has lost is not written again.
+
+        Raises:
+            LostRecordsError: Always.
+        """
+        raise LostRecordsError(
+            f"{lost_records.text(lost)}; a job on Spark can't write them again: restore the topic, "
+            "or run `errata reset` and start the network again"
+        )
 
     def begin(self) -> Iterator[bool]:
         """Read what the older attempt reported, and claim an attempt number."""
@@ -150,24 +163,36 @@ class Reports:
             done=tuple(task.report.done for task in self.tasks),
         )
 
+    def has_lost_input(self, batch: Batch) -> bool:
+        """Whether a batch lacks input that was lost and is written again, or is still to be.
+
+        The states have to be rebuilt then, by a batch that takes the whole input.
+        """
+        view, arc = self.shared.view, self.job.input
+        taken = batch.epoch if batch.is_whole else min(task.report.done for task in self.tasks)
+        return any(taken < view.rebuilt(arc, task.partition) for task in self.tasks)
+
     def commit(self, result: BatchResult) -> Iterator[bool]:
         """Report a batch whose records have all been acknowledged.
 
         Executors have produced the revisions in transactions of their own (steps 1 and 2 of
         `Attempt.commit`). What is left of a commit happens here, in the driver's transaction.
         """
-        if result.batch.epoch <= min(task.report.done for task in self.tasks):
-            return  # an earlier attempt has reported it
+        # A commit that broke off may have reported the batch for all tasks, or for the first ones.
+        tasks = [task for task in self.tasks if task.report.done < result.batch.epoch]
+        if not tasks:
+            return
         assert self.transactions is not None
-        dead = unpack_dead_letters(result.dead_letters)
-        reports = [self._next(task, result, dead) for task in self.tasks]
+        names = {task.name for task in tasks}
+        dead = [each for each in unpack_dead_letters(result.dead_letters) if each[1].task in names]
+        reports = [self._next(task, result, dead) for task in tasks]
         self.transactions.begin()
         outgoing = dead_letter_records(self.shared, [letter for _, letter in dead])
         if outgoing:
             produce_records(self.transactions, outgoing)
             self.transactions.flush()
             yield True
-        attempts = [task.attempt for task in self.tasks]
+        attempts = [task.attempt for task in tasks]
         pairs = list(zip(attempts, reports, strict=True))
         yield from commit_reports(self.transactions, pairs, sends_offsets=False)
 
