@@ -36,7 +36,10 @@ YOUNGEST_MS = HOUR_MS
 """Retention and compaction leave records for longer than this."""
 
 PATIENCE_S = 2 * TIMEOUT_S
-"""An open transaction of another task may hide a record for that long, and no longer."""
+"""How long it looks for a copy of a record, or for its tombstone."""
+
+HIDDEN_S = 5.0
+"""A record that an open transaction hides for longer counts as lost: its end may be lost."""
 
 
 class LostRecordsError(ErrataError):
@@ -143,7 +146,7 @@ def _records_at(
     Returns also the partitions in which a transaction that never ends hides the offset.
     """
     wanted, at = dict(offsets), dict[TopicPartition, Records]()
-    until_s = monotonic() + PATIENCE_S
+    until_s = monotonic() + HIDDEN_S
     while wanted and monotonic() < until_s:
         reader = shared.cluster.reader(wanted)
         try:
