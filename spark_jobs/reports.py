@@ -184,7 +184,8 @@ class Reports:
             return
         assert self.transactions is not None
         names = {task.name for task in tasks}
-        dead = [each for each in unpack_dead_letters(result.dead_letters) if each[1].task in names]
+        dead = unpack_dead_letters(result.dead_letters)
+        dead = [(box, letter) for box, letter in dead if letter.task in names]
         reports = [self._next(task, result, dead) for task in tasks]
         self.transactions.begin()
         outgoing = dead_letter_records(self.shared, [letter for _, letter in dead])
