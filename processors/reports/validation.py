@@ -125,8 +125,12 @@ class ReportValidator:
     def claims(self, report: Report) -> Iterator[tuple[TopicPartition, int]]:
         """Yield the task's own output partitions in a report, and where its records end there."""
         if self.knows(report.task) and not TaskId.parse(report.task).scope.is_sweeper:
-            written, _ = self._partitions_of(report.task)
+            written = self.written(report.task)
             yield from ((at, end) for at, (end, _) in report.ends.items() if at in written)
+
+    def written(self, task: str) -> set[TopicPartition]:
+        """Return the partitions of arcs that a task writes."""
+        return self._partitions_of(task)[0]
 
     def _end(self, place: TopicPartition) -> int:
         return self._ends.get(place, 0)

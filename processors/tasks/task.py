@@ -124,9 +124,8 @@ class Task:
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
         transactions = self.attempt.open()
         transactions.begin()
-        for loss in lost:
+        for topic, partition in self.view.validator.written(self.name) if lost else ():
             # A transaction whose end is lost hides all that follows, until the task ends one there.
-            topic, partition = loss.place
             key = self.name.encode()
             transactions.produce(topic, partitions=[partition], keys=[key], values=[None])
         yield from self.attempt.finish(claimed)

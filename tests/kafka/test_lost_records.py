@@ -21,11 +21,13 @@ from errata.topics.broker import EmbeddedBroker
 from errata.topics.kafka import KafkaCluster
 from errata.topics.settings import TopicSpec
 from tests.kafka.test_invalid_reports import LARGE, Traded, network
+from tests.spark_jobs import at_work
 from tests.spark_jobs.at_work import HOUR
 
 pytestmark = pytest.mark.kafka
 
 TOPIC, HEAD = "lossy.in", 12
+PATIENCE_S = 200.0
 SCOPES = "ingest.trades", "sums", "high"
 
 
@@ -73,6 +75,7 @@ def kept_at_work(start):
 @pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "at work"])
 def test_what_a_broker_has_lost_is_written_again(tmp_path, monkeypatch, arc, at_rest):
     monkeypatch.setattr(lost_records, "CHECKED_S", 1.0)
+    monkeypatch.setattr(at_work, "LIMIT_S", PATIENCE_S)
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedBroker())
         create_topics(broker.settings, [TopicSpec(TOPIC, 2)])
@@ -122,7 +125,7 @@ def test_what_a_broker_has_lost_is_written_again(tmp_path, monkeypatch, arc, at_
         for number in range(3, 5):
             traded.send(60, 3 * number)
             traded.processed(plan, plan.topology.scopes)
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 agrees()
