@@ -111,6 +111,16 @@ def content(simulation: Simulation, arc: str) -> dict[Any, Tuple]:
     return found
 
 
+def differing(simulation: Simulation, arc: str, should: dict[Any, Any]) -> dict[Any, Any]:
+    """Return what an arc holds and should hold, by key, where the two differ."""
+    is_ = content(simulation, arc)
+    return {
+        key: (is_.get(key), should.get(key))
+        for key in is_.keys() | should.keys()
+        if not _matches(is_.get(key), should.get(key))
+    }
+
+
 SEEN: Counter[str] = Counter()
 
 
@@ -131,13 +141,7 @@ def test_what_brokers_lose_is_written_again(seed: int) -> None:
             wanted = contents((*FRONT, sums), {SOURCE: sent(simulation)}, FOREVER)
             for arc, should in wanted.items():
                 if arc in simulation.plan.topology.topics:
-                    is_ = content(simulation, arc)
-                    differing = {
-                        key: (is_.get(key), should.get(key))
-                        for key in is_.keys() | should.keys()
-                        if not _matches(is_.get(key), should.get(key))
-                    }
-                    assert not differing, f"L1: {arc}"
+                    assert not differing(simulation, arc, should), f"L1: {arc}"
         finally:
             simulation.close()
 

@@ -15,7 +15,6 @@ import pytest
 
 from errata import Network, hopping, tumbling
 from tests.laws import process
-from tests.laws.audit import _matches
 from tests.laws.networks import (
     FIRST,
     FIRST_ORACLE,
@@ -28,7 +27,7 @@ from tests.laws.networks import (
 )
 from tests.laws.oracle import FOREVER, contents
 from tests.laws.simulation import Simulation
-from tests.laws.test_lost_records import content, sent
+from tests.laws.test_lost_records import differing, sent
 
 KEEP = 1_000_000
 MODES = "upstream", "downstream", "resident", "adaptive"
@@ -111,13 +110,7 @@ def test_a_network_that_was_away_catches_up(seed: int) -> None:
             wanted = contents((*FRONT, *boxes), {SOURCE: sent(simulation)}, FOREVER)
             for arc, should in wanted.items():
                 if arc in simulation.plan.topology.topics and (arc != "first" or kept):
-                    is_ = content(simulation, arc)
-                    differing = {
-                        key: (is_.get(key), should.get(key))
-                        for key in is_.keys() | should.keys()
-                        if not _matches(is_.get(key), should.get(key))
-                    }
-                    assert not differing, f"L1: {arc}"
+                    assert not differing(simulation, arc, should), f"L1: {arc}"
             reports = simulation.history.rows[simulation.history.progress]
             SEEN["rebuilt"] += any(row.content["counts"].get("rebuilt") for row in reports)
             SEEN["passed on"] += any("rebuilt_epoch" in row.content["counts"] for row in reports)
