@@ -64,13 +64,8 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
             sink for arc in (*boxes.boxes, *boxes.outputs) for sink in plan.topology.sinks_of(arc)
         ]
     outputs = [plan.deployment.topic(arc) for arc in written]
-    # A new attempt reads its own topics: its index is built from them, and tombstones need them.
-    kept = [
-        arc
-        for arc in written
-        if arc in plan.topology.sources or plan.topology.arcs[arc].is_connection_point
-    ]
-    reads += map(plan.deployment.topic, kept)
+    # A new attempt reads what it has written: its index, its tombstones, and to find lost records.
+    reads += outputs
     writes = [*outputs, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
     writes += [plan.deployment.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
     if not scope_id.is_ingest:
