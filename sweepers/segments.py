@@ -107,6 +107,11 @@ class Segment(msgspec.Struct, frozen=True):
     last_epoch: int
     blocks: tuple[Block, ...]
 
+    def rows_before(self, event_time_ms: int) -> int:
+        """Return how many changes are in blocks that end before an event time."""
+        count = sum(block.last_ms < event_time_ms for block in self.blocks)
+        return min(count * BLOCK_ROWS, self.rows)
+
 
 class Form(msgspec.Struct, frozen=True):
     """What must match for files to be readable as copies of an arc."""

@@ -32,6 +32,7 @@ from errata.sweepers.ranges import (
     NotYetCompleteError,
     Ranges,
     join_keys,
+    times,
 )
 from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
 
@@ -118,13 +119,8 @@ class Store:
         while len(tail) > 1 and tail[-2].height < 2 * tail[-1].height:
             tail[-2:] = [self._in_order(tail[-2:])]
         if sum(part.height for part in tail) >= self._segment_rows:
-            changes = self._cut(self._in_order(tail))
-            self._commit(
-                changes,
-                upto=upto,
-                resume=resume,
-                incomplete_upto=max(incomplete_upto, self.incomplete_upto),
-            )
+            incomplete = max(incomplete_upto, self.incomplete_upto)
+            self._seal(tail, upto=upto, resume=resume, incomplete_upto=incomplete)
             tail = []
         self._tail, self.upto, self._resume = tail, upto, resume
         self.incomplete_upto = max(incomplete_upto, self.incomplete_upto)
@@ -192,18 +188,17 @@ class Store:
             StoreError: If the write fails; then `settle` is still due, also after a restart.
         """
         if self._tail:
-            changes = self._cut(self._in_order(self._tail))
-            incomplete_upto = max(epoch, self.incomplete_upto)
-            self._commit(
-                changes, upto=self.upto, resume=self._resume, incomplete_upto=incomplete_upto
-            )
-            self._tail = []
+            incomplete = max(epoch, self.incomplete_upto)
+            self._seal(self._tail, upto=self.upto, resume=self._resume, incomplete_upto=incomplete)
         floor = max(self.floor, epoch)
         self._commit(self._kept(floor), segments=(), floor=floor, incomplete_upto=-1)
         self.floor, self.incomplete_upto = floor, -1
 
     def drop_before(self, event_time_ms: int) -> None:
         """Drop tuples older than this event time: immediately from answers, gradually from disk.
+
+        They are removed from the disk once they are about half of the copy. The tail is sealed once
+        they are half of it, so that a restart does not read them from the topic again.
 
         Raises:
             StoreError: If the write fails; then they are dropped only from answers.
@@ -212,6 +207,18 @@ class Store:
         kept = [s for s in self._durable.segments if s.last_ms >= self._oldest_ms]
         if len(kept) < len(self._durable.segments):
             self._commit(iter(()), segments=tuple(kept))
+        young = [
+            part[times(part, self._arc).searchsorted(self._oldest_ms) :] for part in self._tail
+        ]
+        total, left = (sum(part.height for part in parts) for parts in (self._tail, young))
+        if 2 * left <= total > 0:
+            self._seal(
+                young,
+                upto=self.upto,
+                resume=self._resume,
+                incomplete_upto=self.incomplete_upto,
+            )
+        self._rewrite_if_worth_it()
 
     def scrub(self) -> None:
         """Check the next block of the sealed part on the disk.
@@ -281,6 +288,11 @@ class Store:
             if end > start:
                 yield changes.slice(start, end - start)
 
+    def _seal(self, parts: list[pl.DataFrame], **state: Any) -> None:
+        """Write the tail, of which `parts` are left, to the disk; see `_commit`."""
+        self._commit(self._cut(self._in_order(parts)), **state)
+        self._tail = []
+
     def _commit(self, frames: Iterator[pl.DataFrame], **state: Any) -> None:
         """Write segments; the new manifest has `state`, the floor and the oldest event time."""
         bounds = {"floor": self.floor, "oldest_ms": self._oldest_ms}
@@ -290,11 +302,13 @@ class Store:
     def _rewrite_if_worth_it(self) -> None:
         """Rewrite the segments without obsolete changes, once those are half of all or more.
 
-        Each tuple that left by the floor accounts for two obsolete changes.
+        Each tuple that left by the floor accounts for two of them. Blocks that hold only dropped
+        tuples are counted too.
         """
         segments = self._durable.segments
-        ended = sum(s.ended for s in segments if s.last_epoch <= self.floor)
-        if ended and 4 * ended >= sum(s.rows for s in segments):
+        obsolete = sum(2 * s.ended for s in segments if s.last_epoch <= self.floor)
+        obsolete += sum(s.rows_before(self._oldest_ms) for s in segments)
+        if obsolete and 2 * obsolete >= sum(s.rows for s in segments):
             self._commit(self._kept(self.floor), segments=())
 
     def _kept(self, floor: int) -> Iterator[pl.DataFrame]:

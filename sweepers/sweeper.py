@@ -23,6 +23,7 @@ import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.boxes.replay import ReplayQuery
+from errata.processors.tasks.expiry import expired_before, passed
 from errata.processors.tasks.replay_client import ReplayRefusedError
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
@@ -236,7 +237,9 @@ class Sweeper:
             return
         self.reported_ms = now
         self.store.scrub()
-        self.store.raise_floor(max(self.store.floor, self._oldest_requested()))
+        asked = self._oldest_requested()
+        self.store.raise_floor(max(self.store.floor, asked))
+        self.store.drop_before(expired_before(self.shared, self.arc.name, upto=asked, now_ms=now))
         if done == self.reported:
             return
         topic = names.progress_topic(self.shared.plan.network)
@@ -259,7 +262,7 @@ class Sweeper:
                 near.add(name)
         scopes = (ScopeId.parse(plan.topology.scope_of(name)) for name in near)
         tasks.update(str(scope.task(self.partition)) for scope in scopes)
-        return min((self.shared.view.of(task).done for task in tasks), default=-1)
+        return passed(self.shared, tasks)
 
     def steps(self) -> Generator[bool, None, None]:
         """Follow the arc for ever."""

@@ -21,15 +21,19 @@ from errata.processors.boxes.base import difference
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError, Index
 from errata.processors.ingest.intake import Intake, Reconciled
 from errata.processors.plan.topology import Source
+from errata.processors.tasks.expiry import expired_before
 from errata.processors.tasks.lost_records import LostRecordsError
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import PENDING, Report
+from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.schemas import revisions as frames
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import physical
 from errata.topics.cluster import TopicPartition
 
 log = logging.getLogger("errata")
+
+EXPIRED_MS, EXPIRED_ROWS = 1_000, 10_000
+"""Old tuples are removed from the index this often, and whenever so many were written to it."""
 
 
 class LostIndexError(ErrataError):
@@ -59,7 +63,7 @@ class HeldTuples:
         input: TopicPartition | None = None,
         folder: Path,
     ) -> None:
-        self.view, self.plan = shared.view, shared.plan
+        self.shared, self.view, self.plan = shared, shared.view, shared.plan
         self._compaction_lag_ms = shared.compaction_lag_ms
         self.arc, self.intake, self.task, self.folder = source.arc, intake, task, folder
         self.input = input
@@ -70,6 +74,7 @@ class HeldTuples:
         """Why the index can't be written; "" if it can."""
         self.is_behind = False
         """Whether the index lacks revisions that were committed to Kafka."""
+        self._written = self._expired_ms = 0
 
     @property
     def index(self) -> Index:
@@ -85,7 +90,7 @@ class HeldTuples:
             FullIndexError: If the disk has no room for a first index.
         """
         label = f"{self.codec.topic} {self.task} {self.plan.shape}"
-        self._index = Index(self.folder, label=label)
+        self._index = Index(self.folder, label=label, reach_ms=self.intake.reach_ms)
         try:
             with self._writing():
                 self._check(report)
@@ -110,6 +115,10 @@ class HeldTuples:
                 raise self._cannot_restore("its index is lost too")
         elif index.is_new:
             self._require_history()
+        elif index.lacks_lists:
+            log.warning("%s: its index is of an older version: read from the arc again", self.task)
+            self._require_history()
+            index.empty()
         elif index.done != report.done and self._is_outdated(index):
             log.warning("%s: its index is older than what compaction keeps: read again", self.task)
             self._require_history()
@@ -263,6 +272,7 @@ class HeldTuples:
         """
         ends = {place: offset for place, (offset, _) in report.ends.items()}
         positions = self.index.positions | ends
+        self._written += reconciled.revisions.height
         with self._writing():
             self.intake.change(
                 self.index,
@@ -273,6 +283,25 @@ class HeldTuples:
                 resume=resume,
             )
         return self.spread.emissions(reconciled.revisions, epoch)
+
+    def remove_expired(self, report: Report, *, now_ms: int) -> None:
+        """Remove tuples from the index that no revision may concern any more, now and then.
+
+        Args:
+            report: The task's newest report.
+            now_ms: The clock.
+        """
+        if self._written < EXPIRED_ROWS and now_ms - self._expired_ms < EXPIRED_MS:
+            return
+        before_ms = expired_before(self.shared, self.arc.name, upto=report.done, now_ms=now_ms)
+        limit, self._written, self._expired_ms = EXPIRED_ROWS + 2 * self._written, 0, now_ms
+        if before_ms == NEVER or self.is_behind:
+            return
+        try:
+            with suppress(FullIndexError):
+                self.intake.remove_expired(self.index, before_ms=before_ms, limit=limit)
+        except DamagedIndexError as error:
+            self.lose(error)
 
     def commit(self) -> None:
         """Commit the changes to the index, after Kafka; without disk space it falls behind."""

@@ -5,6 +5,10 @@ in one step after it. The index is a copy of the arc, never the only one: a lost
 read from the arc again. RocksDB keeps a checksum of each block of a file and of each record of its
 log, so damage is noticed when it is read. After a crash, or a power cut, it holds a prefix of what
 was written: an older state of the index, from which it catches up.
+
+It also has lists of the identities that were written, by event time, so that those of old tuples
+are found without reading the whole index. A list says nothing of whether an identity is still in
+the index, or has another event time now.
 """
 
 from __future__ import annotations
@@ -15,12 +19,15 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import compress, islice, repeat
 from operator import is_not
 from pathlib import Path
+from typing import cast
 
+import msgspec
+import polars as pl
 from rocksdict import (
     BlockBasedOptions,
     Cache,
@@ -46,6 +53,9 @@ _FILTER_BITS = 10  # a key: 99 % of the new identities are found to be new witho
 _FILTER_SHARE = 0.1  # the same for those in memory: its size as a share of the buffer
 
 _META = b"\x00meta"
+_LISTS = b"\xff" * (LONGEST_KEY + 1)
+"""With what the keys of lists of identities begin; no identity is as long."""
+_LISTS_A_REACH = 64
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
 _DAMAGE = ("Corruption", "No such file", "Invalid argument", "Not implemented")
 
@@ -72,10 +82,13 @@ class Index:
     Args:
         folder: Its folder; created if missing. Nothing else may use it.
         label: Name of the content; an index with another label is emptied, and so is a damaged one.
+        reach_ms: How old tuples are, in event time, when they may be removed; None: never, and
+            there are no lists.
     """
 
-    def __init__(self, folder: Path, *, label: str) -> None:
+    def __init__(self, folder: Path, *, label: str, reach_ms: int | None = None) -> None:
         self.folder, self.label = folder, label
+        self._list_ms = None if reach_ms is None else max(1, reach_ms // _LISTS_A_REACH)
         self.emptied = ""
         """Why it was emptied when it was opened; "" if it was not."""
         self._store: Rdict | None = None
@@ -171,6 +184,12 @@ class Index:
         stored = self._meta().get("resume")
         return None if stored is None else int(str(stored))
 
+    @property
+    def lacks_lists(self) -> bool:
+        """Whether it has identities that are in no list, and needs lists."""
+        meta = self._meta()
+        return self._list_ms is not None and bool(meta) and not meta.get("has_lists")
+
     def get(self, keys: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Return the identities that are in the index, and the tuple of each.
 
@@ -189,7 +208,8 @@ class Index:
             DamagedIndexError: If a block is damaged.
         """
         with self._faults():
-            entries = ((key, value) for key, value in self.store.items() if key != _META)
+            found = cast(Iterable[tuple[bytes, bytes]], self.store.items())
+            entries = (each for each in found if each[0] != _META and len(each[0]) <= LONGEST_KEY)
             while part := list(islice(entries, rows)):
                 keys, tuples = map(list, zip(*part, strict=True))
                 yield keys, tuples
@@ -198,6 +218,7 @@ class Index:
         self,
         *,
         put: tuple[Sequence[bytes], Sequence[bytes]],
+        times_ms: pl.Series | None = None,
         delete: Sequence[bytes],
         done: int,
         positions: Mapping[TopicPartition, int],
@@ -207,6 +228,7 @@ class Index:
 
         Args:
             put: Identities and their tuples, of the same length.
+            times_ms: Event time of each tuple, in the same order; None if there are no tuples.
             delete: Deleted identities.
             done: The epoch that the changes complete.
             positions: By partition of the arc, the offset from which to catch up.
@@ -216,8 +238,12 @@ class Index:
         batch = WriteBatch(raw_mode=True)
         deque(map(batch.delete, delete), maxlen=0)
         deque(map(batch.put, *put), maxlen=0)
+        has_lists = self._list_ms is not None and not self.lacks_lists
+        if has_lists and times_ms is not None:
+            self._list(batch, put[0], times_ms)
         meta = {
             "label": self.label,
+            "has_lists": has_lists,
             "done": done,
             "positions": [[p.topic, p.partition, o] for p, o in positions.items()],
             "resume": resume,
@@ -225,6 +251,45 @@ class Index:
         }
         batch.put(_META, json.dumps(meta).encode())
         self._batch = batch
+
+    def _list(self, batch: WriteBatch, keys: Sequence[bytes], times_ms: pl.Series) -> None:
+        """Add lists of the written identities to a batch, by the last event time of each list."""
+        assert self._list_ms is not None
+        last_ms = times_ms.cast(pl.Int64) // self._list_ms * self._list_ms + self._list_ms - 1
+        written = pl.DataFrame({"last": last_ms, "key": pl.Series(keys, dtype=pl.Binary)})
+        for last, listed in written.group_by("last").agg("key").iter_rows():
+            batch.put(_list_key(last, time.time_ns()), msgspec.msgpack.encode(listed))
+
+    def listed_before(self, event_time_ms: int, *, limit: int) -> tuple[list[bytes], list[bytes]]:
+        """Return the keys of lists whose event times are all before this one, and what they list.
+
+        Args:
+            event_time_ms: In ms.
+            limit: Of the identities; the last list may exceed it.
+
+        Raises:
+            DamagedIndexError: If a block is damaged.
+        """
+        lists, listed = list[bytes](), list[bytes]()
+        bound = _list_key(event_time_ms, 0)
+        with self._faults():
+            found = cast(Iterable[tuple[bytes, bytes]], self.store.items(from_key=_LISTS))
+            for key, value in found:
+                if key >= bound or len(listed) >= limit:
+                    break
+                lists.append(key)
+                listed += msgspec.msgpack.decode(value, type=list[bytes])
+        return lists, listed
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Remove some keys, of identities or lists; open changes stay.
+
+        Raises:
+            FullIndexError: If the disk has no room.
+        """
+        batch = WriteBatch(raw_mode=True)
+        deque(map(batch.delete, keys), maxlen=0)
+        self._write(batch)
 
     def commit(self) -> None:
         """Write the changes in one step.
@@ -234,8 +299,10 @@ class Index:
             StoredIndexError: If the disk fails.
         """
         batch, self._batch = self._batch, None
-        if batch is None:
-            return
+        if batch is not None:
+            self._write(batch)
+
+    def _write(self, batch: WriteBatch) -> None:
         with self._faults():
             size = batch.size_in_bytes()
             self.store.write(batch)
@@ -255,6 +322,12 @@ class Index:
         if store is not None:
             with suppress(Exception):  # of a store that has failed before
                 store.close()
+
+
+def _list_key(last_ms: int, number: int) -> bytes:
+    """Return the key of a list: lists are in the order of their last event times."""
+    first = (last_ms + 2**63).to_bytes(8, "big")
+    return _LISTS + first + number.to_bytes(8, "big")
 
 
 def _meta_of(store: Rdict) -> dict[str, object]:

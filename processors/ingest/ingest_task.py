@@ -29,7 +29,7 @@ from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, Floor
+from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, MOST_PAIRS, NEVER, Floor
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
@@ -37,8 +37,6 @@ from errata.topics.registry import RegistryAwayError
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
-MOST_PAIRS = 5_000
-"""At this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
 
 class IngestTask(Task):
@@ -71,7 +69,9 @@ class IngestTask(Task):
         self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
         self.paced = epoch_of is None
         self.place = TopicPartition(source.topic, partition)
-        self.intake = Intake(source, shared.codec(arc.name))
+        self.intake = Intake(
+            source, shared.codec(arc.name), reach_ms=shared.plan.reach_ms.get(arc.name)
+        )
         self.held_tuples: HeldTuples | None = None
         if not source.rekey:
             self.held_tuples = HeldTuples(
@@ -128,6 +128,8 @@ class IngestTask(Task):
         """Stamp and commit a batch; without one, follow the epochs of the other ingest tasks."""
         self.view.poll()
         now = self.clock_ms()
+        if self.held_tuples is not None:
+            self.held_tuples.remove_expired(self.report, now_ms=now)
         self._read(now)
         busy = bool(self.held) or self._has_end() or self._falls_idle(now)
         behind = self.held_tuples is not None and self.held_tuples.is_behind

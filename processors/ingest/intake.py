@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +41,13 @@ class Intake:
     Args:
         source: The source.
         codec: Codec of its arc.
+        reach_ms: How old a tuple may be behind the newest one and still count as held; None: of any
+            age.
     """
 
-    def __init__(self, source: Source, codec: ArcCodec) -> None:
+    def __init__(self, source: Source, codec: ArcCodec, *, reach_ms: int | None = None) -> None:
         self.arc = arc = source.arc
-        self.codec = codec
+        self.codec, self.reach_ms = codec, reach_ms
         declared = {name: arc.fields[name] for name in arc.fields if name != arc.event_time}
         text = source.event_time
         self.event_time = None if text is None else compile_event_time(text, declared)
@@ -102,7 +104,29 @@ class Intake:
         held = self.decoder.decode(contents).with_columns(
             pl.Series(KEY, known_keys, dtype=pl.Binary)
         )
-        return reconcile(self.arc, revisions, held)
+        return reconcile(self.arc, revisions, self._not_expired(held, revisions))
+
+    def _not_expired(self, held: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+        """Drop held tuples that are too old for the index to hold, whether it still does or not."""
+        if self.reach_ms is None or held.is_empty():
+            return held
+        of_held = revisions.select(KEY, NEWEST).join(held.select(KEY), on=KEY, how="semi")
+        oldest = of_held.group_by(KEY).agg(pl.col(NEWEST).min() - self.reach_ms)
+        joined = held.join(oldest, on=KEY, how="left", maintain_order="left")
+        young = self.arc.event_times(joined) >= joined[NEWEST]
+        return held if young.all() else held.filter(young)
+
+    def remove_expired(self, index: Index, *, before_ms: int, limit: int) -> None:
+        """Remove tuples of an event time before this one from an index.
+
+        Raises:
+            StoredIndexError: If it can't be read or written.
+        """
+        lists, keys = index.listed_before(before_ms, limit=limit)
+        if lists:
+            known, contents = index.get(sorted(set(keys)))
+            expired = self.arc.event_times(self.decoder.decode(contents)) < before_ms
+            index.remove([*lists, *compress(known, expired.to_list())])
 
     def held(self, index: Index, *, since_ms: int) -> Iterator[pl.DataFrame]:
         """Yield all tuples of an index from an event time on, in parts."""
@@ -136,6 +160,7 @@ class Intake:
         tuples = self.encoder.encode(content)
         index.begin(
             put=(keys.gather(order).to_list(), list(map(tuples.__getitem__, order.to_list()))),
+            times_ms=self.arc.event_times(content).gather(order),
             delete=deleted,
             done=done,
             positions=positions,
@@ -292,7 +317,9 @@ def _reconcile_any(arc: Arc, revisions: pl.DataFrame, held: pl.DataFrame) -> Rec
     )
     at, was = frames.AFTER + arc.event_time, "held." + arc.event_time
     entering = (pl.col("op") != frames.DELETE) & _is_old(arc, pl.col(at))
-    rows = rows.with_columns((entering | (pl.col("held") & _is_old(arc, pl.col(was)))).alias("old"))
+    stated = (pl.col("op") != frames.INSERT) & _is_old(arc, pl.col(frames.BEFORE + arc.event_time))
+    leaving = pl.when("held").then(_is_old(arc, pl.col(was))).otherwise(stated)
+    rows = rows.with_columns((entering | leaving).fill_null(False).alias("old"))
     if rows["moved"].any():  # both halves of a record are accepted, or neither
         rows = rows.with_columns(pl.col("old").any().over(ROW))
     too_old = rows.filter("old")

@@ -7,6 +7,7 @@ partition and offset, as if they came from one partition, and is the only writer
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -47,7 +48,9 @@ class OwnerTask(Task):
         arc = source.arc
         super().__init__(shared, ScopeId.of_owners(arc.name).task(partition), outputs=(arc.name,))
         self.source, self.codec = source, shared.codec(exchange_of(arc.name))
-        self.intake = Intake(source, shared.codec(arc.name))
+        self.intake = Intake(
+            source, shared.codec(arc.name), reach_ms=shared.plan.reach_ms.get(arc.name)
+        )
         self.held_tuples = HeldTuples(
             shared, source, intake=self.intake, task=self.name, folder=folder
         )
@@ -82,6 +85,7 @@ class OwnerTask(Task):
         """Process and commit the oldest complete epoch."""
         assert self.input is not None
         self.view.poll()
+        self.held_tuples.remove_expired(self.report, now_ms=time.time_ns() // 1_000_000)
         self.input.poll()
         frontier = self.input.frontier()
         epochs = self.input.epochs(frontier)

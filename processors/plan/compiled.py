@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 from errata.processors.boxes.base import Box
@@ -12,6 +13,7 @@ from errata.processors.boxes.replay import ReplayPath
 from errata.processors.plan.placement import Placement, Requested
 from errata.processors.plan.plan import Plan
 from errata.processors.plan.topology import Scope
+from errata.processors.windows.time_windows import FOREVER_MS
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,25 @@ class CompiledPlan(Plan):
     def radius_ms(self, arc: str) -> int:
         """Return the radius of an anchor: the largest that any box needs; 0 if none replays it."""
         return max((path.radius_ms(arc) for path in self.paths.values()), default=0)
+
+    @cached_property
+    def reach_ms(self) -> dict[str, int]:
+        """How old a tuple may be that a revision still needs, by connection point.
+
+        That is its age behind the watermarks of the sources `Topology.sources_beside` it.
+        Connection points are left out in which it may have any age: a box without a bound in event
+        time writes them, or replays them.
+        """
+        return {name: reach for name in self.kept_ms if (reach := self._reach_ms(name)) is not None}
+
+    def _reach_ms(self, arc: str) -> int | None:
+        topology = self.topology
+        above = (self.boxes[name].extent_ms for name in topology.boxes_above(arc))
+        if arc in topology.moved or max(above, default=0) >= FOREVER_MS:
+            return None
+        beside = (self.kept_ms.get(source, 0) for source in topology.sources_beside(arc))
+        reach_ms = max(self.kept_ms[arc], *beside) + self.radius_ms(arc)
+        return reach_ms if reach_ms < FOREVER_MS else None
 
     def _replayed_by(self, boxes: Iterable[str]) -> list[str]:
         replayed = set[str]()

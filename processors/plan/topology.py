@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, Self
 
 from errata.processors.boxes.base import described_inputs
@@ -194,6 +195,16 @@ class Topology:
         """Return the sources that the inputs of a scope come from, in order."""
         inputs = self.scopes[scope].inputs
         return tuple(dict.fromkeys(s for arc in inputs for s in self.sources_of[arc]))
+
+    def sources_beside(self, arc: str) -> frozenset[str]:
+        """Return the sources of an arc, and those whose tuples meet its tuples further down."""
+        own = set(self.sources_of[arc])
+        return frozenset(chain.from_iterable(s for s in self.sources_of.values() if own & set(s)))
+
+    def boxes_above(self, arc: str) -> frozenset[str]:
+        """Return the boxes that an arc comes from: its own, and those above."""
+        above = frozenset[str]().union(*map(self.boxes_above, self.reads.get(arc, ())))
+        return above | {arc} if arc in self.boxes else above
 
     @cached_property
     def moved(self) -> frozenset[str]:

@@ -23,7 +23,7 @@ from errata.processors.reports.frontiers import Frontiers, Line, Watermarks
 from errata.processors.reports.validation import InvalidReport, ReportValidator
 from errata.processors.wire import report as reports
 from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord, PlanRecordError
-from errata.processors.wire.report import FOREVER, NEVER, Report
+from errata.processors.wire.report import FOREVER, IDLE, MOST_PAIRS, NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
@@ -245,17 +245,38 @@ class View:
     def settled(self, arc: str, *, upto: int) -> int:
         """Return the event time before which no tuple of an arc can be revised after an epoch.
 
-        Ingest refuses tuples that are older than `keep` behind the watermark of their partition. An
-        idle or ended partition does not report that watermark; the result is then `NEVER`.
+        Ingest refuses tuples that are older than `keep` behind the watermark of their partition.
+        `NEVER` if one of these watermarks is not known.
         """
         plan, times_ms = self.plan, [FOREVER]
         for source in plan.topology.sources_of[arc]:
             keep_ms = plan.topology.arcs[source].keep_ms
-            for task in self.tasks(ingest_scope(source)):
-                pairs = [wm for epoch, wm in self.of(task).watermarks if epoch <= upto]
-                known = keep_ms is not None and bool(pairs) and NEVER < pairs[-1] < FOREVER
-                times_ms.append(pairs[-1] - (keep_ms or 0) if known else NEVER)
+            newest_ms = self.newest([source], upto=upto)
+            known = keep_ms is not None and newest_ms != NEVER
+            times_ms.append(newest_ms - (keep_ms or 0) if known else NEVER)
         return NEVER if arc in plan.topology.moved else min(times_ms)
+
+    def newest(self, sources: Iterable[str], *, upto: int) -> int:
+        """Return the smallest watermark of the partitions of some sources, as of an epoch.
+
+        It counts idle partitions too, and those that have ended: with the last watermark before.
+        `NEVER` if one is not known.
+        """
+        tasks = (task for source in sources for task in self.tasks(ingest_scope(source)))
+        return min((_newest(self.of(task), upto=upto) for task in tasks), default=NEVER)
+
+
+def _newest(report: Report, *, upto: int) -> int:
+    """Return the watermark of an ingest task as of an epoch; of an idle one, that before it was."""
+    pairs = [pair for pair in report.watermarks if pair[0] <= upto]
+    if not pairs:
+        return NEVER
+    if pairs[-1][1] < FOREVER:
+        return pairs[-1][1]
+    # Records may come after the declared end; they move `watermark`, but add no pair.
+    is_idle = pairs[-1][1] == IDLE and len(report.watermarks) < MOST_PAIRS
+    is_current = is_idle and pairs[-1] == report.watermarks[-1]
+    return report.watermark if is_current or report.done <= upto else NEVER
 
 
 def covered(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:

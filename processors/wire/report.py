@@ -39,6 +39,8 @@ PENDING = FOREVER
 """In `Report.rebuilt`: the task has to write lost records again, and has not done so yet."""
 IDLE = FOREVER + 1
 """In place of a watermark: the partition is idle and does not hold the others back."""
+MOST_PAIRS = 5_000
+"""At this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
 SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
 WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO

@@ -41,7 +41,7 @@ class IntakeAudit:
             rekey = simulation.plan.topology.sources[source].rekey
             passed: dict[int, list[tuple[int, int, Any, int]]] = defaultdict(list)
             for partition, records in enumerate(tape):
-                intake = (Passing if rekey else Intake)(keep, lateness)
+                intake = (Passing if rekey else Intake)(keep, lateness, self._reach(source))
                 envelope = simulation.plan.topology.sources[source].envelope
                 told = [read(record, envelope) for record in records]
                 for epoch in self._take(intake, source, partition, told):
@@ -96,6 +96,7 @@ class IntakeAudit:
         owners = Owners(
             self.simulation.shape.keep,
             lambda key: int(partitions([bytes([2 * len(key)]) + key.encode()], count)[0]),
+            self._reach(source),
         )
         for epoch in sorted(passed):
             count = self.simulation.owners(source, epoch)
@@ -103,6 +104,9 @@ class IntakeAudit:
             owners.take(passed[epoch])
             self._changed(epoch, source, held, owners.held)
         self.refused.update((f"{source}-owner.{number}", *rest) for number, *rest in owners.refused)
+
+    def _reach(self, source: str) -> int | None:
+        return self.simulation.plan.reach_ms.get(source)
 
     def _compare(self, told: Counter[Letter]) -> None:
         for letter in (told - self.refused).elements():

@@ -14,18 +14,25 @@ class Intake:
     Args:
         keep: Event times further behind the newest one (less lateness) are refused.
         lateness: How far the watermark is behind.
+        reach: Tuples this much further behind count as not held any more; None: they are held for
+            ever. Nothing inserts their identities again.
     """
 
     keep: int
     lateness: int
+    reach: int | None = None
     held: dict[str, Tuple] = field(default_factory=dict)
     newest: int = NEVER
     refused: dict[int, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
 
     def take(self, records: Iterable[tuple[int, Any]]) -> None:
         """Take one epoch's (offset, record); a record is a line as a dict, or any other value."""
         oldest = self.newest - self.keep if self.newest > NEVER else NEVER
-        at_first = dict(self.held)
+        at_first = {
+            key: t for key, t in self.held.items() if not expired(t, self.newest, self.reach)
+        }
+        self.gone = self.held.keys() - at_first.keys()
         newest = NEVER
         for offset, line in records:
             reason = _fault(line) or self._judge(line, at_first, oldest)
@@ -46,10 +53,13 @@ class Intake:
         old = [at_first[key]["at"] for key in keys if key in at_first]
         if after is not None:
             old.append(after["at"])
+        if line["op"] != "insert" and before is not None and before["key"] not in at_first:
+            old.append(before.get("at", oldest))  # a tombstone has only the key
         if min(old, default=oldest) < oldest:
             return "older than keep"
         moves = len(keys) == 2
-        if line["op"] != "insert" and not moves and not keys & self.held.keys():
+        held = keys & self.held.keys() - self.gone
+        if line["op"] != "insert" and not moves and not held:
             return "unknown identity"
         return None
 
@@ -81,16 +91,27 @@ class Owners:
     Args:
         keep: Event times that are further behind the newest one are refused.
         owner: Returns the number of the task that owns a key.
+        reach: As of `Intake`, behind what any partition had read before.
     """
 
     keep: int
     owner: Callable[[str], int]
+    reach: int | None = None
     held: dict[str, Tuple] = field(default_factory=dict)
     refused: set[tuple[int, int, int, str]] = field(default_factory=set)
 
     def take(self, records: Iterable[tuple[int, int, Any, int]]) -> None:
         """Take one epoch's (partition, offset, line, newest); `refused` starts with the owner."""
-        at_first = dict(self.held)
+        records, known = list(records), dict[str, int]()
+        for _, _, line, newest in records:
+            for t in filter(None, (line.get("before"), line.get("after"))):
+                known[t["key"]] = min(newest, known.get(t["key"], newest))
+        at_first = {
+            key: t
+            for key, t in self.held.items()
+            if not expired(t, known.get(key, NEVER), self.reach)
+        }
+        gone = self.held.keys() - at_first.keys()
         for partition, offset, line, newest in sorted(records, key=lambda r: r[:2]):
             before, after = line.get("before"), line.get("after")
             halves = [((after or before)["key"], after)]
@@ -99,13 +120,25 @@ class Owners:
             for key, now in halves:
                 there = [t["at"] for t in (at_first.get(key), now) if t is not None]
                 oldest = newest - self.keep if newest > NEVER else NEVER
+                is_stated = line["op"] != "insert" and before and before["key"] == key
+                if is_stated and key not in at_first:
+                    there.append(before.get("at", oldest))
                 if min(there, default=oldest) < oldest:
                     self.refused.add((self.owner(key), partition, offset, "older than keep"))
-                elif line["op"] != "insert" and len(halves) == 1 and key not in self.held:
+                elif (
+                    line["op"] != "insert"
+                    and len(halves) == 1
+                    and (key not in self.held or key in gone)
+                ):
                     self.refused.add((self.owner(key), partition, offset, "unknown identity"))
                 else:
                     self.held.pop(key, None)
                     self.held |= {} if now is None else {key: now}
+
+
+def expired(t: Tuple, newest: int, reach: int | None) -> bool:
+    """Whether a tuple is so old that it does not count as held any more."""
+    return reach is not None and newest > NEVER and t["at"] < newest - reach
 
 
 def _fault(line: Any) -> str | None:

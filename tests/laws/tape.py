@@ -38,6 +38,11 @@ def typed(plain: dict[str, Any]) -> dict[str, Any]:
     return plain | found
 
 
+OLD = 44
+"""An insert of an identity whose tuples are older than this is refused or not, as `keep` says: one
+whose tuple has expired is new. So the tape inserts no such identity, but another one."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One source record: a line as a dict, None for no value, or undecodable bytes."""
@@ -73,6 +78,8 @@ class Tape:
         self.rng, self.partitions, self.identities = rng, partitions, identities
         self.base, self.unit, self.wide, self.scattered = base, unit, wide, scattered
         self.told: dict[str, dict[str, Any]] = {}
+        self.oldest: dict[str, int] = {}
+        self.keys: dict[str, str] = {}
         self.undo: Line | None = None
 
     def line(self, now: int, partition: int | None = None) -> Line:
@@ -83,10 +90,13 @@ class Tape:
             return undo
         if partition is None:
             partition = rng.randrange(self.partitions)
-        key = f"{self._other(partition)}.{rng.randrange(self.identities)}"
+        key = self._key(partition)
         known, dice = self.told.get(key), rng.random()
         if dice < 0.03:
             return Line(partition, rng.choice([GARBAGE, b"[]", None]))
+        if self._is_old(key, now) and not 0.36 <= dice < 0.55:
+            self.keys[key.rstrip("'")] = key = f"{key}'"
+            return self._tell(partition, "insert", self._tuple(key, now))
         if known is None or dice < 0.30:  # a second insert of the same identity is a replace
             return self._tell(partition, "insert", self._tuple(key, now))
         if dice < 0.36:
@@ -94,12 +104,23 @@ class Tape:
         if dice < 0.55:  # also of deleted identities: refused
             return self._delete(partition, known)
         if dice < 0.60:
-            other = f"{self._other(partition)}.{rng.randrange(self.identities)}"
+            other = self._key(partition)
+            if self._is_old(other, now):
+                return Line(partition, {"op": "insert", "after": known})
             return self._tell(partition, "replace", known | {"key": other}, known)
         if dice < 0.72:  # a change, undone by the next line
             self.undo = Line(self._other(partition), {"op": "replace", "after": known})
             return Line(partition, {"op": "replace", "after": self._changed(known, now)})
         return self._tell(partition, "replace", self._changed(known, now), known)
+
+    def _key(self, partition: int) -> str:
+        """Return an identity of the partition, or of a random one if lines are scattered."""
+        name = f"{self._other(partition)}.{self.rng.randrange(self.identities)}"
+        return self.keys.get(name, name)
+
+    def _is_old(self, key: str, now: int) -> bool:
+        """Whether the oldest tuple of an identity is older than `OLD`."""
+        return self.oldest.get(key, now) < now - OLD
 
     def _other(self, partition: int) -> int:
         """Return the partition, or a random one if lines are scattered."""
@@ -107,7 +128,9 @@ class Tape:
 
     def _tell(self, partition: int, op: str, after: Any, before: Any = None) -> Line:
         if after["at"] is not None:
-            self.told[after["key"]] = after
+            key, at = after["key"], (after["at"] - self.base) // self.unit
+            self.told[key] = after
+            self.oldest[key] = min(at, self.oldest.get(key, at))
         line = {"op": op, "after": after}
         if before and (before["key"] != after["key"] or self.rng.random() < 0.8):
             line["before"] = before

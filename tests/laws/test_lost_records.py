@@ -79,7 +79,7 @@ def sent(simulation: Simulation) -> dict[Any, Tuple]:
     """Return the tuples of the source by identity, from the records that were sent."""
     held: dict[Any, Tuple] = {}
     for records in simulation.tape[SOURCE]:
-        intake = Intake(KEEP, simulation.shape.lateness)
+        intake = Intake(KEEP, simulation.shape.lateness, simulation.plan.reach_ms.get(SOURCE))
         lines = [read(record, "native") for record in records]
         intake.take([(n, line) for n, line in enumerate(lines) if line != PASSED])
         held |= {(key,): each for key, each in intake.held.items()}

@@ -330,6 +330,22 @@ def test_drop_before_removes_whole_segments_and_hides_the_rest_at_once(tmp_path:
     assert sorted(again.as_of(0, None)["at"]) == list(range(25, 40))
 
 
+@pytest.mark.parametrize("segment_rows", [30, 1_000, 100_000])
+def test_a_copy_is_flat_however_much_is_dropped(tmp_path: Path, segment_rows: int) -> None:
+    store, counts = Store(tmp_path, arc=TRADES, segment_rows=segment_rows), []
+    for epoch in range(300):
+        rows = [trade(n, 10 * epoch - 90 * (n == 0), key=f"{epoch}/{n}") for n in range(10)]
+        made = [{"op": rev.INSERT, "b": None, "a": row, "epoch": epoch} for row in rows]
+        store.append(frame(TRADES, made), upto=epoch, resume=epoch)
+        store.drop_before(10 * epoch - 100)
+        sealed = sum(segment.rows for segment in store._segments.manifest.segments)
+        counts.append(sealed + sum(part.height for part in store._tail))
+        assert len(store._segments.manifest.segments) < 20
+    assert max(counts[30:]) <= 1.2 * max(counts[:30])
+    assert store.as_of(299, None).height >= 100
+    assert store.sealed >= 270  # so that readers of the topic do not wait for it
+
+
 def test_tuple_without_event_time_is_found_only_when_no_range_is_given(tmp_path: Path) -> None:
     arc = arc_of(
         {"key": "string", "at": "timestamp-millis?"}, identity=("key",), event_time="at", shift=-1

@@ -222,7 +222,7 @@ def test_both_halves_of_a_changed_identity_are_judged_apart_however_many_owners(
 
 
 def test_a_dead_letter_tells_the_record_as_it_was_whichever_task_refuses_it():
-    values = [b"{", insert("a", at=5000), delete("gone"), insert("late", at=1)]
+    values = [b"{", insert("a", at=5000), delete("gone", at=5000), insert("late", at=1)]
     with running() as world:
         world.send(1, *values[:2])
         world.close_epoch()
