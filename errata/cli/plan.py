@@ -68,6 +68,7 @@ def as_data(planned: Preview) -> dict[str, Any]:
             for s in planned.create
         ],
         "differ": [vars(difference) for difference in planned.differ],
+        "risks": [*planned.risks],
         "schemas": planned.schemas or {},
         "changes": [vars(change) for change in planned.changes],
         "scopes": [*planned.scopes],
@@ -84,6 +85,8 @@ def show(planned: Preview) -> None:
     _table("topics to create", ["topic", "partitions", "settings"], created)
     differ = [(d.topic, d.key, d.found, d.wanted, d.remedy or "may stay") for d in planned.differ]
     _table("topics that differ", ["topic", "setting", "found", "wanted", "remedy"], differ)
+    risks = [tuple(risk.split(": ", 1)) for risk in planned.risks]
+    _table("how records may be lost", ["topics", "why, and what to do"], risks)
     schemas = [(s, kind) for s, kind in (planned.schemas or {}).items() if kind != SAME]
     _table("schemas to register", ["subject", ""], schemas)
     changes = [(c.kind, c.name, c.before, c.after) for c in planned.changes]

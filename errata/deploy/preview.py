@@ -18,6 +18,7 @@ from errata.processors.tasks.rebuild import CannotRebuildError
 from errata.settings.place import Place
 from errata.topics.admin import faults, present_topics, require_absent, topic_settings
 from errata.topics.cluster import Cluster
+from errata.topics.loss_risks import known_risks
 from errata.topics.registry import INCOMPATIBLE, SAME, JudgingRegistry
 from errata.topics.settings import TopicSpec
 
@@ -67,6 +68,7 @@ class Preview:
         users: Topics of users.
         create: Topics that would be created, including those of sinks.
         differ: Settings in which existing topics differ.
+        risks: What makes a loss of records in existing topics possible.
         schemas: For each subject, what becomes of it, as in `Verdict`.
         changes: Changes of the plan.
         scopes: What `errata run` has to run.
@@ -81,6 +83,7 @@ class Preview:
     users: Sequence[UserTopic] = ()
     create: Sequence[TopicSpec] = ()
     differ: Sequence[Difference] = ()
+    risks: Sequence[str] = ()
     schemas: dict[str, str] | None = None
     changes: Sequence[Change] = ()
     scopes: Sequence[str] = ()
@@ -162,6 +165,7 @@ def preview_version(
         users,
         create=create,
         differ=differ,
+        risks=known_risks(place.kafka, [spec.name for spec in specs if spec.name in existing]),
         schemas={verdict.subject: verdict.kind for verdict in verdicts},
         changes=planned.changes,
         scopes=plan.topology.process_scopes,

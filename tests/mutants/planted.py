@@ -1,6 +1,7 @@
 """All planted bugs."""
 
 from tests.mutants.boxes import BOXES
+from tests.mutants.expired import EXPIRED
 from tests.mutants.failing import FAILURES
 from tests.mutants.functions import FUNCTIONS
 from tests.mutants.jobs import JOBS
@@ -14,5 +15,5 @@ from tests.mutants.rim import RIM
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *(*ORDERED, *LOOPS, *REBUILT),
+    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED),
 ]

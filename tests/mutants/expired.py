@@ -1,0 +1,39 @@
+"""Bugs in what is forgotten by its event time."""
+
+from tests.mutants.mutant import IDLE, Mutant
+
+EXPIRED = [
+    Mutant(
+        "tuples expire before the windows that they are in",
+        "processors/plan/compiled.py",
+        "reach_ms = max(self.kept_ms[arc], *beside) + self.radius_ms(arc)",
+        "reach_ms = max(self.kept_ms[arc], *beside) + 0 * self.radius_ms(arc)",
+    ),
+    Mutant(
+        "tuples expire that a slower source still meets",
+        "processors/plan/topology.py",
+        "for s in self.sources_of.values() if own & set(s)",
+        "for s in self.sources_of.values() if own >= set(s)",
+        network="united",
+    ),
+    Mutant(
+        "records after the end of a partition count before they came",
+        "processors/reports/progress_view.py",
+        "return report.watermark if is_current or report.done <= upto else NEVER",
+        "return report.watermark if report.done >= -1 else NEVER",
+        network=IDLE,
+    ),
+    Mutant(
+        "a sweeper drops what a slower task still requests",
+        "sweepers/sweeper.py",
+        "expired_before(self.shared, self.arc.name, upto=asked, now_ms=now)",
+        "expired_before(self.shared, self.arc.name, upto=2**60, now_ms=now)",
+    ),
+    Mutant(
+        "a tuple counts as held until the index has removed it",
+        "processors/ingest/intake.py",
+        "if self.reach_ms is None or held.is_empty():",
+        "if held.height >= 0:",
+        network="rekeyed",
+    ),
+]
