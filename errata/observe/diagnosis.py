@@ -14,7 +14,16 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import combined
 from errata.processors.reports.progress_view import View
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, NEVER, PENDING, CountKey
+from errata.processors.wire.report import (
+    FOR_REGISTRY,
+    FOR_ROOM,
+    FOREVER,
+    IDLE,
+    INTERVAL_MS,
+    NEVER,
+    PENDING,
+    CountKey,
+)
 from errata.processors.wire.task_id import TaskId
 
 STALE_MS = 1_500
@@ -27,6 +36,10 @@ LOST = (
     "the brokers have lost records that it had committed; it writes them again, and the tasks that "
     "read them wait for that (its log names partitions and offsets)"
 )
+WAITING = {
+    FOR_ROOM: "it reads no input until the disk of its process has room",
+    FOR_REGISTRY: "it reads no input until the schema registry answers",
+}
 FEWEST_REFUSED = 10
 """A source that refuses most of its records is listed from this number of refused ones on."""
 
@@ -136,7 +149,12 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
     ]
     listed += watermarks_ahead(view, now_ms=now_ms)
     listed += most_refused(view)
+    waiting = {task: report.waits for task, report in view.reports.items() if report.waits}
+    for task, what in sorted(waiting.items()):
+        listed.append(Complaint(task, WAITING.get(what, f"it waits ({what})"), None))
     for task, since_ms in sorted(silent.items()):
+        if task in waiting:
+            continue
         if since_ms is None:
             listed.append(Complaint(task, "it has something to do and has never reported", None))
         elif now_ms - since_ms > STALE_MS:

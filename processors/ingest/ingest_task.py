@@ -29,7 +29,16 @@ from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, MOST_PAIRS, NEVER, Floor
+from errata.processors.wire.report import (
+    FOR_REGISTRY,
+    FOR_ROOM,
+    FOREVER,
+    IDLE,
+    INTERVAL_MS,
+    MOST_PAIRS,
+    NEVER,
+    Floor,
+)
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
@@ -244,7 +253,8 @@ class IngestTask(Task):
             return
         except (RegistryAwayError, FullIndexError) as error:
             # These records and later ones wait; epochs advance as if nothing had arrived.
-            self.wait(str(error))
+            is_away = isinstance(error, RegistryAwayError)
+            self.wait(str(error), FOR_REGISTRY if is_away else FOR_ROOM)
             yield False
             return
         self.held = []

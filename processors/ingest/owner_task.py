@@ -28,6 +28,7 @@ from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
+from errata.processors.wire.report import FOR_REGISTRY, FOR_ROOM
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import TopicPartition
@@ -117,7 +118,8 @@ class OwnerTask(Task):
             yield True
             return
         except (RegistryAwayError, FullIndexError) as error:
-            self.wait(str(error))
+            is_away = isinstance(error, RegistryAwayError)
+            self.wait(str(error), FOR_REGISTRY if is_away else FOR_ROOM)
             yield False
             return
         refusals = reconciled.refused.select(

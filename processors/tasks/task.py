@@ -19,7 +19,7 @@ from errata.processors.tasks.attempt import Attempt, RecordsByTopic
 from errata.processors.tasks.compaction import CompactionGuard
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import PENDING, Report, seal
+from errata.processors.wire.report import FOR_ROOM, PENDING, Report, seal
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
@@ -53,6 +53,7 @@ class Task:
         self.started = False
         self.waits_for = ""
         """The fault that it waits for others to repair; "" if none."""
+        self._waits = 0
         self._retry_s = 0.0
         self._overridden: InvalidReport | None = None
         self.restored_from = 0
@@ -82,6 +83,7 @@ class Task:
             while True:
                 yield from self._override_forged()
                 yield from self._check_ends()
+                yield from self._tell_waiting()
                 yield from self.step()
         finally:
             self.attempt.is_committing = False
@@ -194,9 +196,21 @@ class Task:
         self.attempt.open().begin()
         yield from self.attempt.finish(replace(self.report, attempt=attempt))
 
-    def wait(self, reason: str) -> None:
-        """Wait until others repair a fault; an empty reason ends the waiting."""
+    def wait(self, reason: str, what: int = FOR_ROOM) -> None:
+        """Wait until others repair a fault; an empty reason ends the waiting.
+
+        Args:
+            reason: For people.
+            what: As in `Report.waits`.
+        """
         self.waits_for, self._retry_s = reason, monotonic() + RETRY_S
+        self._waits = what if reason else 0
+
+    def _tell_waiting(self) -> Iterator[bool]:
+        """Report that it waits, or that it does no longer: nothing else would, while it waits."""
+        if self._waits != self.report.waits:
+            self.attempt.open().begin()
+            yield from self.attempt.finish(replace(self.report, waits=self._waits))
 
     @property
     def is_waiting(self) -> bool:

@@ -42,8 +42,12 @@ IDLE = FOREVER + 1
 MOST_PAIRS = 5_000
 """At this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
+FOR_ROOM, FOR_REGISTRY = 1, 2
+"""In `Report.waits`: for room on the disk of the process, for an answer of the schema registry."""
+
 SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
-WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO
+WAITS = "waits_for"
+WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS
 """Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
@@ -171,6 +175,7 @@ class Report:
         settled_ms: Tuples of an event time before this can't be revised any more.
         held: Task 0 of a job on Spark: the first and the last slab in which states may be kept;
             None if there are none.
+        waits: Why it processes nothing: `FOR_ROOM` or `FOR_REGISTRY`; 0 if it does not wait.
     """
 
     task: str
@@ -188,6 +193,7 @@ class Report:
     counts: Mapping[str, int] = field(default_factory=dict)
     settled_ms: int = NEVER
     held: tuple[int, int] | None = None
+    waits: int = 0
 
     def covers(self, attempt: int, epoch: int) -> bool:
         """Whether the report covers a record (``docs/protocol.md#5-committed-records``)."""
@@ -230,6 +236,8 @@ def _state(report: Report) -> dict[str, int]:
         state[REBUILT] = report.rebuilt
     if report.held is not None:
         state[HELD_FROM], state[HELD_TO] = report.held
+    if report.waits:
+        state[WAITS] = report.waits
     return state
 
 
@@ -254,6 +262,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
         raise ReportError(f"not a report: {error}") from error
     counts: dict[str, int] = plain["counts"]
     settled_ms, rebuilt = counts.pop(SETTLED, NEVER), counts.pop(REBUILT, -1)
+    waits = counts.pop(WAITS, 0)
     held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
     place = TopicPartition
     return Report(
@@ -274,6 +283,7 @@ def decode(body: bytes, schema: Any = None) -> Report:
         counts=counts,
         settled_ms=settled_ms,
         held=None if held[0] is None or held[1] is None else (held[0], held[1]),
+        waits=waits,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from errata import Network
+from errata.observe.diagnosis import complaints
 from errata.observe.metric_catalogue import text_of
 from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import FullIndexError, Index, StoredIndexError
@@ -51,6 +52,11 @@ def waits(driver: Driver) -> list[str]:
     return [line for line in Inspector(driver.shared, [])(driver.tasks)[0] if " waits: " in line]
 
 
+def told_by_status(driver: Driver) -> dict[str, str]:
+    silent = {"ingest.one.0": None}
+    return {each.task: each.reason for each in complaints(driver.shared.view, silent, now_ms=0)}
+
+
 def full(driver: Driver) -> list[str]:
     page = text_of(Inspector(driver.shared, [])(driver.tasks)[1]).splitlines()
     return [line.rpartition(" ")[2] for line in page if line.startswith("errata_index_full{")]
@@ -89,12 +95,15 @@ def test_what_comes_waits_until_there_is_room(
     assert line.startswith("task ingest.one.0 waits: index of full.one ")
     assert "No space left on device; make room" in line
     assert full(driver) == ["1.0", "0.0"]
+    waiting = {"ingest.one.0": "it reads no input until the disk of its process has room"}
+    assert told_by_status(driver) == waiting
 
     stuffing.unlink()
     clock.pass_on()
     driver.close_epoch()
     assert prices(driver, "one") == [0, 1, 2, 3, 4, 7_000, *range(6, 301)]
     assert (waits(driver), full(driver)) == ([], ["0.0", "0.0"])
+    assert "never reported" in told_by_status(driver)["ingest.one.0"]  # it is said to be silent
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(told) == 2, told
     assert told[0].startswith("ingest.one.0 reads no input until its disk has room: index of ")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from errata import Network
+from errata.observe.diagnosis import complaints
 from errata.processors.ingest.owner_task import OwnerTask
 from errata.testing import Driver
 from errata.topics.registry import RegistryAwayError
@@ -88,6 +89,9 @@ def test_what_is_known_goes_on_and_what_is_not_waits_and_is_taken_in_later(
     assert keys(driver, "other_dear") == ["a", "e", "f"]  # whose frontier has moved on
     (name,) = waiting(driver)
     assert name == "ingest.one.0"
+    (complaint,) = complaints(driver.shared.view, {}, now_ms=0)
+    assert complaint.task == name
+    assert complaint.reason == "it reads no input until the schema registry answers"
     assert driver.dead_letters() == []
 
     registry.is_away = False
@@ -95,6 +99,7 @@ def test_what_is_known_goes_on_and_what_is_not_waits_and_is_taken_in_later(
     driver.close_epoch()
     assert keys(driver, "one_dear") == ["a", "b", "c", "d"]
     assert waiting(driver) == []
+    assert complaints(driver.shared.view, {}, now_ms=0) == []
     assert driver.dead_letters() == []
 
 
