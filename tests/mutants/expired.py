@@ -10,13 +10,6 @@ EXPIRED = [
         "reach_ms = max(self.kept_ms[arc], *beside) + 0 * self.radius_ms(arc)",
     ),
     Mutant(
-        "tuples expire that a slower source still meets",
-        "processors/plan/topology.py",
-        "for s in self.sources_of.values() if own & set(s)",
-        "for s in self.sources_of.values() if own >= set(s)",
-        network="united",
-    ),
-    Mutant(
         "records after the end of a partition count before they came",
         "processors/reports/progress_view.py",
         "return report.watermark if is_current or report.done <= upto else NEVER",
@@ -28,12 +21,5 @@ EXPIRED = [
         "sweepers/sweeper.py",
         "expired_before(self.shared, self.arc.name, upto=asked, now_ms=now)",
         "expired_before(self.shared, self.arc.name, upto=2**60, now_ms=now)",
-    ),
-    Mutant(
-        "a tuple counts as held until the index has removed it",
-        "processors/ingest/intake.py",
-        "if self.reach_ms is None or held.is_empty():",
-        "if held.height >= 0:",
-        network="rekeyed",
     ),
 ]
