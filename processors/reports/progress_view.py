@@ -268,14 +268,12 @@ class View:
 
 def _newest(report: Report, *, upto: int) -> int:
     """Return the watermark of an ingest task as of an epoch; of an idle one, that before it was."""
-    pairs = [pair for pair in report.watermarks if pair[0] <= upto]
-    if not pairs:
-        return NEVER
-    if pairs[-1][1] < FOREVER:
-        return pairs[-1][1]
+    pair = next((pair for pair in reversed(report.watermarks) if pair[0] <= upto), (-1, NEVER))
+    if pair[1] < FOREVER:
+        return pair[1]
     # Records may come after the declared end; they move `watermark`, but add no pair.
-    is_idle = pairs[-1][1] == IDLE and len(report.watermarks) < MOST_PAIRS
-    is_current = is_idle and pairs[-1] == report.watermarks[-1]
+    is_idle = pair[1] == IDLE and len(report.watermarks) < MOST_PAIRS
+    is_current = is_idle and pair == report.watermarks[-1]
     return report.watermark if is_current or report.done <= upto else NEVER
 
 
