@@ -269,7 +269,10 @@ def _in(rows: Ints, shape: Shape, batch: Batch, field: str) -> None:
 
 
 def _blocks(item: Shape, batch: Batch, field: str) -> None:
-    """Skip blocks of items, up to the empty one; the block's size follows a negative count."""
+    """Skip blocks of items, up to the empty one; the block's size follows a negative count.
+
+    The size is not believed: who skips by it might end elsewhere than who reads the items.
+    """
     rows = np.arange(len(batch))
     while len(rows):
         block = batch.part(rows)
@@ -278,10 +281,15 @@ def _blocks(item: Shape, batch: Batch, field: str) -> None:
         block.items += np.minimum(np.abs(count), MAX_ITEMS + 1)
         block.refuse(block.items > MAX_ITEMS, f"field {field!r}: more than {MAX_ITEMS} items")
         count = np.where(block.fault == 0, count, 0)
-        sized = np.flatnonzero(count < 0)
+        sized, sizes = np.flatnonzero(count < 0), np.zeros(len(block), np.int64)
         if len(sized):
-            _in(sized, Shape("bytes"), block, field)  # a size, and as many bytes
-        _items(item, block, np.maximum(count, 0), field)
+            part = block.part(sized)
+            sizes[sized] = part.long(field)
+            block.join(sized, part)
+        starts = block.at.copy()
+        _items(item, block, np.abs(count), field)
+        wrong = (count < 0) & (block.at - starts != sizes)
+        block.refuse(wrong, f"field {field!r}: a block of another size than its items")
         batch.join(rows, block)
         rows = rows[(count != 0) & (block.fault == 0)]
 

@@ -107,7 +107,8 @@ class Decoder:
             return Decoded(frame, np.arange(len(batch)), [])
         good, bad = np.flatnonzero(batch.fault == 0), np.flatnonzero(batch.fault)
         reasons = map(batch.reasons.__getitem__, batch.fault[bad].tolist())
-        return Decoded(frame[good], good, list(zip(bad.tolist(), reasons, strict=True)))
+        kept = frame[good] if series else frame  # without columns there are no rows
+        return Decoded(kept, good, list(zip(bad.tolist(), reasons, strict=True)))
 
 
 def _reader(field: Leaf | Nested | Skipped) -> Read:

@@ -146,8 +146,9 @@ class Extreme(Signed):
         key = self.order.get(column.name)
         if key is None or key.type.kind not in ("double", "float"):
             return column
-        # Polars would skip adding 0.
-        plain = pl.Series(column.name, column.to_numpy() + 0.0, dtype=column.dtype)
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+            numbers = column.to_numpy() + 0.0  # polars would skip adding 0
+        plain = pl.Series(column.name, numbers, dtype=column.dtype)
         return plain.set(column.is_null(), None) if column.has_nulls() else plain
 
     def _names(self, rung: int) -> list[str]:

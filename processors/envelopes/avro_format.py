@@ -115,7 +115,7 @@ class AvroFormat:
 
         def sided(schema: Any) -> Read:
             if connector and is_control_schema(schema):
-                return lambda bodies: Decoded(empty.frame, [], passed=len(bodies))
+                return control_reader(schema, empty.frame)
             return revision_reader(schema, fields, identity=identity, ops=ops)
 
         self.revisions = BySchema(registry, sided, empty).read
@@ -281,6 +281,23 @@ def is_control_schema(schema: Any) -> bool:
     """Whether a writer's records are Debezium's heartbeats or transaction boundaries."""
     names = _names(schema)
     return names == {"ts_ms"} or (names >= {"status", "id"} and not names & {"op", *SIDES})
+
+
+def control_reader(schema: Any, nothing: pl.DataFrame) -> Read:
+    """Return the reader of a connector's own records: it passes over those of the schema.
+
+    Args:
+        schema: The connector's schema.
+        nothing: A decoded batch of no records.
+    """
+    decoder = Decoder(schema, wanted=())
+
+    def read(bodies: Sequence[bytes]) -> Decoded:
+        decoded = decoder.decode_each(bodies)
+        refused = [Refusal(row, UNDECODABLE, reason) for row, reason in decoded.bad]
+        return Decoded(nothing, refused, passed=len(decoded.good))
+
+    return read
 
 
 def _names(schema: Any) -> set[str]:

@@ -155,6 +155,9 @@ _CHECKED_TYPES: dict[str, Any] = {
 }
 """Types that msgspec checks; of all other types it passes on the text."""
 
+_QUOTED_TYPES = {"bytes", "uuid"}
+"""Types of which a value is always a string: digits, and ``true``, are base64 too."""
+
 _NONE = {UNSET: None}
 _HINT = "; base64 of a decimal is read only with a schema block that gives its scale"
 
@@ -248,6 +251,8 @@ class JsonTuples:
         if quoted.any():
             texts = original.str.strip_prefix('"').str.strip_suffix('"')
             texts = texts.str.replace_all("\\/", "/", literal=True)
+        if kind.kind in _QUOTED_TYPES:
+            texts = texts.zip_with(quoted.fill_null(False), texts.clear(1))
         meaning = self.meanings[name]
         if kind.kind == "decimal" and meaning == DECIMAL:
             coded = texts.zip_with(quoted.fill_null(False), texts.clear(1))
@@ -375,7 +380,8 @@ class DuplicateFields:
             field_count: Number of fields of all structs together.
         """
         column = decode_utf8(pl.Series(texts, dtype=pl.Binary))
-        if int(column.str.count_matches(self._pattern).sum()) == field_count:
+        named = column.str.count_matches(self._pattern)
+        if not named.has_nulls() and int(named.sum()) == field_count:  # null: not UTF-8
             return
         for place, text in enumerate(texts):
             fault = self._fault(text)

@@ -246,3 +246,13 @@ def test_zeros_of_both_signs_are_ties_and_come_out_as_plus() -> None:
     assert math.copysign(1.0, largest.emit(states)[0]) == 1.0
     states = largest.accumulate(states, *of_any(0.0))
     assert largest.exact(largest.compensate(states, *of_any(0.0)))[0]
+
+
+def test_a_signalling_nan_is_a_nan_and_no_warning() -> None:
+    """The tests turn warnings into errors."""
+    signalling = pl.Series(np.array([0x7FF0000000000001], np.uint64).view(np.float64))
+    largest = Max(FieldType("double"), rungs=2)
+    states = largest.accumulate(
+        largest.init(1), pl.Series([0], dtype=pl.UInt32), pl.DataFrame({"x": signalling})
+    )
+    assert math.isnan(largest.emit(states)[0])

@@ -396,3 +396,14 @@ def test_a_decimal_of_variable_scale_in_json_brings_its_scale():
     found = decode("debezium", "json", [b.replace(b'": ', b'":') for b in batch])
     assert found.frame["after.price"].to_list() == [150, None]
     assert [row for row, _ in why(found)] == [1]
+
+
+def test_a_control_record_that_is_none_of_its_schema_is_refused():
+    """As a change with the schema id of heartbeats would be: it must not get lost."""
+    heartbeat = record({"ts_ms": "long"}, "Heartbeat")
+    good = avro(heartbeat, {"ts_ms": 5}, 3)
+    found = decode(
+        "debezium", "avro", [good, good + b"x", good[:5], good], registry=Registry({3: heartbeat})
+    )
+    assert found.passed == 2
+    assert [row for row, _ in why(found)] == [1, 2]

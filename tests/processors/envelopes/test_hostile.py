@@ -189,3 +189,27 @@ def test_nan_and_the_infinities_are_values_in_avro():
     found = decode("append", "avro", values, registry=Registry({1: schema}), fields=fields)
     told = [struct.pack(">d", after["x"]) for _, _, after in rows(found)]
     assert told == [struct.pack(">d", x) for x in numbers]
+
+
+@pytest.mark.parametrize("piece", [b"1234", b"true", b"[]", b"0.5", b"1" * 32])
+@pytest.mark.parametrize("name", ["raw", "id"])
+def test_bytes_and_uuids_in_json_are_strings(name, piece):
+    """Digits, and `true`, would be base64, and 32 digits a uuid."""
+    fields = {"key": "string", "at": "timestamp-millis", "raw": "bytes?", "id": "uuid?"}
+    bad = b'{"key": "a", "at": 5, "%s": %s}' % (name.encode(), piece)
+    good = b'{"key": "a", "at": 5, "raw": "QUI=", "id": "%s"}' % (b"1" * 32)
+    found = decode("append", "json", [good, bad, good], fields=fields)
+    wanted = {"key": "a", "at": 5, "raw": b"AB", "id": "11111111-1111-1111-1111-111111111111"}
+    assert rows(found) == [("i", {}, wanted)] * 2
+    ((row, why_),) = why(found)
+    assert row == 1
+    assert f"{name!r} needs" in why_
+
+
+def test_a_record_that_is_not_utf8_hides_no_fields_that_occur_twice():
+    """Its four fields are not counted in the text, as many as occur twice in the others."""
+    unread = with_(b"more", b'"\xff"')
+    twice = OBJECT[:-1] + b', "price": 2}'
+    found = decode("append", "json", [unread, *[twice] * 4, OBJECT], fields=FIELDS)
+    assert rows(found) == [WANTED]
+    assert [row for row, _ in why(found)] == [0, 1, 2, 3, 4]
