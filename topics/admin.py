@@ -7,14 +7,20 @@ a rarely used right, such as to write dead letters, would be missed only weeks l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import (
+    retry,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_fixed,
+)
 
 from errata.topics.client import REACH_S, Connection, Settings, TooFewBrokersError, TopicExistsError
 from errata.topics.cluster import (
@@ -195,8 +201,8 @@ def create_topics(
     replication: int = -1,
     limit_s: float = 30.0,
     reach_s: float = REACH_S,
-) -> None:
-    """Create the missing topics and wait until the cluster has them.
+) -> list[str]:
+    """Create the missing topics, wait until the cluster has them, and return their names.
 
     Existing topics are left unchanged; concurrent callers don't disturb each other.
 
@@ -217,7 +223,7 @@ def create_topics(
     missing = [spec for spec in wanted if spec.name not in present]
     _check_settings(connection, [spec for spec in wanted if spec.name in present], present)
     if not missing:
-        return
+        return []
     deadline = monotonic() + limit_s
     new = [
         NewTopic(spec.name, spec.partitions, replication, config=dict(spec.config))
@@ -234,6 +240,7 @@ def create_topics(
             )
         sleep(0.05)
     _check_settings(connection, missing, present)
+    return [spec.name for spec in missing]
 
 
 def _create(connection: Connection, new: Sequence[NewTopic], *, wait: bool) -> list[NewTopic]:
@@ -284,6 +291,7 @@ def faults(spec: TopicSpec, *, partitions: int, config: Mapping[str, str]) -> li
         if key == "cleanup.policy":
             broken = set(need.split(",")) != set(actual.split(","))
         elif key in _AT_LEAST:
+            need = spec.least.get(key, need)
             broken = _amount(key, actual) < _amount(key, need)
         else:
             broken = False  # no law depends on it
@@ -322,12 +330,19 @@ def _check_settings(
         raise TopicSettingsError(broken)
 
 
-DELETED_AFTER_S = 2.0
-"""A topic that is still missing after this time was deleted."""
+MISSING_AFTER_S = 2.0
+"""A topic that is not there is looked for again after this time: a broker that has just started, or
+that has not heard of a new topic yet, does not know it."""
 
 
+@retry(
+    retry=retry_if_exception_type(MissingTopicError),
+    stop=stop_after_attempt(2),
+    wait=wait_fixed(MISSING_AFTER_S),
+    reraise=True,
+)
 def require(
-    connection: Connection, rights: Iterable[Right], *, limit_s: float | None = None
+    connection: Connection, rights: Collection[Right], *, limit_s: float | None = None
 ) -> None:
     """Check that topics exist, and that this client has its rights to them.
 
@@ -337,7 +352,7 @@ def require(
     Args:
         connection: To the cluster.
         rights: The rights that are needed.
-        limit_s: How long the answer may take; by default as long as a cluster may take to answer.
+        limit_s: How long an answer may take; by default as long as a cluster may take to answer.
 
     Raises:
         RefusedError: If it lacks one; names it.
@@ -370,21 +385,15 @@ def require(
                 raise connection.refusal(Right(operation, TOPIC, name))
 
 
-def require_still(connection: Connection, rights: Iterable[Right]) -> None:
+def require_still(connection: Connection, rights: Collection[Right]) -> None:
     """Check that topics and the rights to them still exist, if any broker answers.
 
     A client notices it only after minutes, or never: a consumer waits for a topic that was deleted,
-    and a transaction that is refused one of its topics does not name it. A broker that has just
-    started may not know of a topic yet.
+    and a transaction that is refused one of its topics does not name it.
 
     Raises:
         RefusedError: If it lacks one; names it.
         MissingTopicError: If a topic no longer exists.
     """
-    rights = list(rights)
     with suppress(SilentClusterError, MovingLeaderError):
-        try:
-            require(connection, rights, limit_s=DELETED_AFTER_S)
-        except MissingTopicError:
-            sleep(DELETED_AFTER_S)
-            require(connection, rights, limit_s=DELETED_AFTER_S)
+        require(connection, rights, limit_s=MISSING_AFTER_S)

@@ -15,7 +15,7 @@ from errata.topics.cluster import ClusterError
 
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "Topic", "Group", "TransactionalId", "Cluster"
 READ, WRITE, CREATE, DELETE = "Read", "Write", "Create", "Delete"
-DESCRIBE, DESCRIBE_CONFIGS = "Describe", "DescribeConfigs"
+DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = "Describe", "DescribeConfigs", "AlterConfigs"
 
 LOGIN = {
     KafkaError._AUTHENTICATION: "check security.protocol and the sasl.* settings",
@@ -129,7 +129,7 @@ def by_resource(rights: Iterable[Right]) -> dict[tuple[str, str, bool], list[str
     for right in dict.fromkeys(rights):
         operations_by_resource.setdefault(right[1:], []).append(right.operation)
     for operations in operations_by_resource.values():
-        operations.sort(key=lambda operation: operation == DESCRIBE_CONFIGS)
+        operations.sort(key=lambda operation: operation.endswith("Configs"))
         if DESCRIBE in operations and not {READ, WRITE}.isdisjoint(operations):
             operations.remove(DESCRIBE)
     return operations_by_resource

@@ -33,7 +33,7 @@ from errata.topics.admin import check_topics, create_topics
 from errata.topics.client import Settings
 from errata.topics.cluster import Cluster, MissingTopicError
 from errata.topics.kafka import KafkaCluster
-from errata.topics.loss_risks import known_risks
+from errata.topics.loss_risks import known_risks, make_durable
 from errata.topics.refused import RefusedError
 from errata.topics.registry import JudgingRegistry, Registry
 from errata.topics.registry_server import registry
@@ -85,7 +85,7 @@ def deploy_first(
 def make_topics(plan: CompiledPlan, place: Place, cluster: Cluster) -> None:
     """Create the topics of a plan that do not exist yet; log how records in them may be lost."""
     specs = _specs(plan, place, cluster)
-    create_topics(place.kafka, specs)
+    make_durable(place.kafka, create_topics(place.kafka, specs))
     for risk in known_risks(place.kafka, [spec.name for spec in specs]):
         log.warning("records may be lost: %s", risk)
 

@@ -6,7 +6,7 @@ from threading import Thread, Timer
 from time import monotonic
 
 import pytest
-from tenacity import stop_after_delay
+from tenacity import stop_after_delay, wait_none
 
 from errata.topics import admin
 from errata.topics.admin import (
@@ -19,7 +19,7 @@ from errata.topics.admin import (
 from errata.topics.client import Connection, TooFewBrokersError
 from errata.topics.cluster import ClusterError, MissingTopicError, SilentClusterError
 from errata.topics.kafka import KafkaCluster
-from errata.topics.refused import DESCRIBE_CONFIGS
+from errata.topics.refused import DESCRIBE_CONFIGS, READ, TOPIC, Right
 from errata.topics.settings import (
     DAY_MS,
     FOREVER_MS,
@@ -103,17 +103,36 @@ def test_processes_that_make_the_same_topics_at_once_all_succeed(broker):
         list(pool.map(lambda _: create_topics(broker.settings, wanted), range(4)))
 
 
-@pytest.mark.kafka
-def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypatch):
-    """As one of three does, just after another has created it."""
-    real, unheard = Connection.wait_for, iter([True] * 3)
+def unhearing(monkeypatch, operation, times):
+    """Let a broker not know of a topic when it is first asked for it, as one of three does when
+    another has just created it; return what is left of these times.
+    """
+    real, unheard = Connection.wait_for, iter([True] * times)
 
     def late(self, what, answer, *, right=None, limit_s=None):
-        if right is not None and right.operation == DESCRIBE_CONFIGS and next(unheard, None):
+        if right is not None and right.operation == operation and next(unheard, None):
             raise MissingTopicError(f"no {what}")
         return real(self, what, answer, right=right, limit_s=limit_s)
 
     monkeypatch.setattr(Connection, "wait_for", late)
+    return unheard
+
+
+@pytest.mark.kafka
+def test_a_process_starts_though_a_broker_has_yet_to_hear_of_its_topic(broker, monkeypatch):
+    create_topics(broker.settings, [TopicSpec("unheard-at-start", 1)])
+    monkeypatch.setattr(admin.require.retry, "wait", wait_none())
+    cluster, unheard = KafkaCluster(broker.settings), unhearing(monkeypatch, READ, 1)
+    cluster.require([Right(READ, TOPIC, "unheard-at-start")])
+    assert next(unheard, None) is None
+    with pytest.raises(MissingTopicError, match="no topic 'never-there'"):
+        cluster.require([Right(READ, TOPIC, "never-there")])
+    cluster.close()
+
+
+@pytest.mark.kafka
+def test_a_broker_may_be_asked_that_has_yet_to_hear_of_a_topic(broker, monkeypatch):
+    unheard = unhearing(monkeypatch, DESCRIBE_CONFIGS, 3)
     create_topics(broker.settings, [TopicSpec("unheard-of", 1, passing())])
     assert next(unheard, None) is None
     monkeypatch.setattr(admin.describe_configs.retry, "stop", stop_after_delay(0.2))

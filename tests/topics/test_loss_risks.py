@@ -6,7 +6,8 @@ import pytest
 
 from errata.topics import loss_risks as risks
 from errata.topics.cluster import ClusterError
-from errata.topics.loss_risks import Durability, known_risks, loss_risks, sentences
+from errata.topics.loss_risks import Durability, known_risks, loss_risks, make_durable, sentences
+from errata.topics.refused import Right
 
 SAFE = Durability(3, 2, False)
 
@@ -62,6 +63,40 @@ def test_only_a_cluster_of_several_brokers_is_judged(brokers, count, monkeypatch
     found = loss_risks({}, ["n.a", "n.b", "n.missing"])
     assert len(found) == count
     assert all(sentence.startswith(("n.a: ", "n.b: ")) for sentence in found)
+
+
+class Altered(Cluster):
+    """A cluster of three brokers that lets topics be altered, or refuses it."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        super().__init__(3)
+        self.asked: dict[str, dict[str, str]] = {}
+        self.admin.incremental_alter_configs = self.alter
+        self.refuses = refuses
+
+    def alter(self, resources):
+        self.asked = {
+            each.name: {entry.name: entry.value for entry in each.incremental_configs}
+            for each in resources
+        }
+        return dict.fromkeys(resources)
+
+    def wait_for(self, what, answer, *, right):
+        assert right == Right("AlterConfigs", "Topic", "n.a")
+        if self.refuses:
+            raise ClusterError("refused")
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_new_topics_are_made_as_safe_as_their_replicas_allow(refuses, monkeypatch):
+    cluster = Altered(refuses=refuses)
+    monkeypatch.setattr(risks, "Connection", lambda settings: cluster)
+    unsafe = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    monkeypatch.setattr(risks, "describe_configs", lambda _, names: dict.fromkeys(names, unsafe))
+    make_durable({}, ["n.a", "n.b", "n.missing"])
+    assert cluster.asked == {
+        "n.a": {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+    }
 
 
 def test_what_can_not_be_known_is_no_risk(monkeypatch):
