@@ -87,8 +87,18 @@ def broker_pid() -> int:
         pid = waiting.pop()
         if _read(pid, "comm").strip() == "java":
             return pid
-        waiting += map(int, _read(pid, f"task/{pid}/children").split())
+        waiting += children(pid)
     return 0
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that the main thread of a process has started and that run."""
+    return [*map(int, _read(pid, f"task/{pid}/children").split())]
+
+
+def command_of(pid: int) -> list[str]:
+    """Return the command line of a process."""
+    return _read(pid, "cmdline").split("\0")
 
 
 def processor_s(pid: int) -> float:

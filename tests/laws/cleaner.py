@@ -66,7 +66,7 @@ class Cleaner:
             self.view.frontier(f"{scope}.{partition}") for scope in plan.topology.readers(arc)
         ]
         passed += [
-            process.passed(sweeper)
+            sweeper.store.sealed
             for process in processes
             for sweeper in process.sweepers
             if (sweeper.arc.name, sweeper.partition) == (arc, partition)

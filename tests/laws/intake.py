@@ -34,6 +34,7 @@ class IntakeAudit:
     ) -> None:
         self.simulation, self.reports, self.found = simulation, reports, found
         self.pairs: list[dict[int, int]] = []
+        self.lowered = set[int]()
         self.arrived: dict[int, dict[tuple[str, str], Tuple | None]] = defaultdict(dict)
         self.refused = Counter[Letter]()
         keep, lateness = simulation.shape.keep, simulation.shape.lateness
@@ -64,10 +65,16 @@ class IntakeAudit:
         at, known, task = 0, NEVER, f"ingest.{source}.{partition}"
         told = {p["epoch"]: p["watermark"] for r in self.reports[task] for p in r["watermarks"]}
         self.pairs.append(told)
+        lowered = set[int]()
         for report in self.reports[task]:
             end = max((place["offset"] for place in report["resume"]), default=0)
             epoch = report["done"]
             known = told.get(epoch, known)
+            if report["counts"].get("lowered_epoch", -1) > max(lowered, default=-1):
+                lowered.add(epoch)
+                if not intake.newest > self.simulation.put_back[source]:
+                    self.found["L1"].append(f"{task} epoch {epoch}: was not ahead, but put back")
+                intake.newest = self.simulation.put_back[source]
             if end > at:
                 held = dict(intake.held)
                 intake.take([(n, lines[n]) for n in range(at, end) if lines[n] != PASSED])
@@ -83,6 +90,7 @@ class IntakeAudit:
                 self.found["L1"].append(f"{task} epoch {epoch}: watermark {known} out of nothing")
         if at < len(lines):
             self.found["Progress"].append(f"{task} stopped at record {at} of {len(lines)}")
+        self.lowered |= lowered
 
     def _changed(
         self, epoch: int, source: str, before: dict[str, Tuple], after: dict[str, Tuple]

@@ -267,14 +267,17 @@ def mean(name: str, *, places: int | None = None) -> Callable[[list[Tuple]], Any
 # -------------------------------------------------------------------------------- watermark
 
 
-def watermark(pairs: Iterable[Mapping[int, int]], epoch: int) -> int:
+def watermark(
+    pairs: Iterable[Mapping[int, int]], epoch: int, *, lowered: Iterable[int] = ()
+) -> int:
     """Return wm(epoch) from the (epoch, watermark) pairs of every partition.
 
-    It is the minimum over the partitions, without idle ones, and never falls.
+    It is the minimum over the partitions, without idle ones, and falls only in the epochs in which
+    one was put back (`lowered`).
     """
     known = list(pairs)
-    highest = NEVER
-    for moment in sorted({e for own in known for e in own if e <= epoch}):
+    highest, since = NEVER, max((e for e in lowered if e <= epoch), default=NEVER)
+    for moment in sorted({e for own in known for e in own if since <= e <= epoch}):
         now = [max(((e, w) for e, w in own.items() if e <= moment), default=(0, NEVER))[1]
                for own in known]  # fmt: skip
         highest = max(highest, min((w for w in now if w != IDLE), default=NEVER))

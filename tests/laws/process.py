@@ -205,7 +205,3 @@ class Process:
             life.close()
         for sweeper in self.sweepers:
             sweeper.close()
-
-    def passed(self, sweeper: Sweeper) -> int:
-        """Return the epoch up to which the cleaner may assume that a sweeper has read."""
-        return sweeper.reported if self.is_dead else min(sweeper.reported, sweeper.store.upto)

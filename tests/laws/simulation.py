@@ -11,19 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from errata.processors.plan.deployed import declare_end, deploy, topic_specs
+from errata.processors.tasks.replay_client import LONGEST_RESEND_S
+from errata.processors.tasks.task import Task
 from errata.topics.cluster import DoubtfulCommitError, FencedError, TopicPartition
 from errata.topics.memory import MemoryCluster
+from errata.topics.settings import TopicSpec
 from tests.laws.cleaner import Cleaner
 from tests.laws.envelopes import Record, written
 from tests.laws.history import History
 from tests.laws.networks import PARTITIONS, Shape
-from tests.laws.process import Kind, Process, kinds
+from tests.laws.process import NEVER_COMPACTED_MS, Kind, Process, kinds
 from tests.laws.tape import Tape
 
 CALLS = ("begin", "produce", "flush", "offsets", "commit", "committed")
 STEPS_A_TICK = 30
-QUIET_ROUNDS, QUIET_JOBS, MOST_ROUNDS = 12, 30, 2_000
-"""A job sends requests to one share after the other, and repeats them only after some time."""
+ROUND_MS, QUIET_ROUNDS, MOST_ROUNDS = 500, 14, 2_000
+"""While nothing happens each round is longer than the one before."""
+assert ROUND_MS * sum(range(QUIET_ROUNDS)) > LONGEST_RESEND_S * 1000, "lost replies come too late"
 
 
 class KilledError(Exception):
@@ -74,10 +78,12 @@ class Simulation:
         beside: float = 0.4,
         skews_ms: Sequence[int] = (),
     ) -> None:
+        self.put_back: dict[str, int] = {}  # where the watermark of a source was put back to
         self.since = -1  # the last epoch of the plan's version before this one
         self.shape, self.plan, self.folder, self.ticks = shape, shape.plan, folder, ticks
         self.rng = random.Random(seed)
         self.now, self.seen = 1_000_000, Counter[str]()
+        self.trims = 0
         self.cluster = MemoryCluster() if cluster is None else cluster
         self.cluster.clock_ms = lambda: self.now
         self.cluster.on_step = self._call
@@ -87,8 +93,7 @@ class Simulation:
         self.places: list[TopicPartition] = []
         for spec in topic_specs(self.plan, compaction_lag_ms=2**60):
             self.cluster.create(spec.name, spec.partitions)
-            if not spec.name.endswith(("requests", "replay")):
-                self.places += [TopicPartition(spec.name, p) for p in range(spec.partitions)]
+            self._watch(spec)
         for source in self.plan.topology.sources.values():
             self.cluster.create(source.topic, PARTITIONS)
         deploy(self.cluster, self.plan)
@@ -160,6 +165,8 @@ class Simulation:
             self._advance_zombie(rng.choice(self.zombies))
         if rng.random() < 0.04:
             self.seen["records compacted away"] += self.clean()
+        if rng.random() < 0.04:
+            self._trim()
 
     def _fault(self, faults: Faults, place: int) -> None:
         if self.rng.random() < faults.kill and place not in self.down:
@@ -176,6 +183,22 @@ class Simulation:
         """Run the cleaner; return how many records were removed."""
         return self.cleaner.clean([*self.processes, *self.zombies], all_passed=all_passed)
 
+    def _trim(self) -> None:
+        """Let all tasks delete what nobody needs: all transactions since the last time have ended.
+
+        A task only looks again, and only deletes what has long been written, if time has passed.
+        """
+        self.history.read()
+        self.trims += 1
+        logs = [
+            self.cluster.log(place) for places in self.history.arcs.values() for place in places
+        ]
+        for process in [*self.processes, *self.zombies]:
+            for task in process.tasks:
+                if isinstance(task, Task) and task.started and not process.is_dead:
+                    task.trimmer.trim(now_ms=self.trims * 2 * NEVER_COMPACTED_MS)
+        self.seen["trimmed logs"] = sum(log.start > 0 for log in logs)
+
     def drain(self) -> None:
         """Run without faults until nothing changes."""
         self.faults = None
@@ -185,23 +208,27 @@ class Simulation:
         for source in self.plan.topology.sources:
             declare_end(self.cluster, self.plan, source)
         quiet = rounds = 0
-        needed = QUIET_JOBS if self.plan.topology.spark else QUIET_ROUNDS
-        while quiet < needed and rounds < MOST_ROUNDS:
+        while quiet < QUIET_ROUNDS and rounds < MOST_ROUNDS:
             before = sum(map(self.cluster.end, self.places))
             for place in list(self.down):
                 self._restart(place)
             for place, process in enumerate(self.processes):
                 for turn in range(len(process.actors)):
                     self._advance(place, turn)
-            self.now += 500
+            self.now += ROUND_MS * (1 + quiet)
             rounds += 1
             quiet = quiet + 1 if before == sum(map(self.cluster.end, self.places)) else 0
-        self.seen["never quiet"] += quiet < needed
+        self.seen["never quiet"] += quiet < QUIET_ROUNDS
 
     def close(self) -> None:
         """Close all files."""
         for process in [*self.processes, *self.zombies]:
             process.close()
+
+    def _watch(self, spec: TopicSpec) -> None:
+        """Count what comes to a topic as progress, but for requests: lost ones are repeated."""
+        if not spec.name.endswith("requests"):
+            self.places += [TopicPartition(spec.name, p) for p in range(spec.partitions)]
 
     # ---------------------------------------------------------------- processes
 

@@ -100,9 +100,9 @@ class Switching(Simulation):
         history.rows |= self.history.rows
         history.positions |= self.history.positions
         self.history, self.cleaner = history, Cleaner(self.cluster, new, history)
-        self.places = [TopicPartition(spec.name, p) for spec in topic_specs(
-            new, compaction_lag_ms=2**60) if not spec.name.endswith(("requests", "replay"))
-            for p in range(spec.partitions)]  # fmt: skip
+        self.places.clear()
+        for spec in topic_specs(new, compaction_lag_ms=2**60):
+            self._watch(spec)
         self.down.clear()
         self.processes = [self._start(kind) for kind in kinds(new, rng, beside=0.4)]
 

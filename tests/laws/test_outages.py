@@ -82,7 +82,7 @@ class Away(Simulation):
         for arc, places in self.history.arcs.items():
             if not self.plan.topology.arcs[arc].is_connection_point and arc != "second":
                 for place in places:
-                    self.cluster.trim(place, self.cluster.end(place))
+                    self.cluster.delete_before(place, self.cluster.end(place))
         for place in self.down:
             self.down[place] = 0
         for _ in range(3):

@@ -1,14 +1,18 @@
 """A box without replies emits nothing, and the audit detects a false reply."""
 
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import polars as pl
 import pytest
 
 from errata.processors.boxes.replay import ReplayQuery
+from errata.processors.tasks.replay_client import Fetch, Gathered
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.wire import replay
 from errata.processors.wire.replay import Reply, Requester, pack, unpack
@@ -17,7 +21,11 @@ from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
 from tests.laws.audit import Audit
 from tests.laws.networks import apart
-from tests.laws.simulation import Simulation
+from tests.laws.replies import small_parts
+from tests.laws.simulation import KilledError, Simulation
+
+DEATHS = (1, 2, 4)
+"""After which part of an answer a task dies."""
 
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -90,7 +98,9 @@ def test_a_box_whose_replies_are_lost_revises_nothing_and_never_completes(scope,
     assert any(meddler.end(TopicPartition(asked, partition)) for partition in range(2))
 
 
-def test_blocks_of_two_answers_never_make_one():
+@contextmanager
+def requested(*, blocks: int) -> Iterator[tuple[Fetch, Callable[..., None]]]:
+    """A task waits for an answer to its first request; gives the wait, and what sends a block."""
     with tempfile.TemporaryDirectory() as folder:
         simulation = Simulation(apart(kept=True), seed=4, folder=Path(folder), beside=0)
         task = next(t for p in simulation.processes for t in p.tasks if t.name == "a.0")
@@ -100,16 +110,21 @@ def test_blocks_of_two_answers_never_make_one():
             [ReplayQuery("scaled", 5, ranges)], task="a.0", attempt=1, epoch=5
         )
         next(waiting)
-
         fields = simulation.plan.topology.arcs["scaled"].fields
 
-        def reply(answer: int, block: int, *, rows: int) -> None:
+        def reply(answer: int, block: int, *, rows: int, **covers: int) -> None:
             tuples = pack(pl.DataFrame(schema=physical(fields)).clear(rows))
             requester = Requester("a.0", attempt=1, epoch=5)
-            content = Reply(requester, 1, answer, block, blocks=2, refused=None, tuples=tuples)
+            content = Reply(requester, 1, answer, block, blocks, None, tuples, **covers)
             value = replay.encode(content, schema_id=1)
             simulation.cluster.send("tape.a.replay", partition=0, key=None, value=value)
 
+        yield waiting, reply
+        simulation.close()
+
+
+def test_blocks_of_two_answers_never_make_one():
+    with requested(blocks=2) as (waiting, reply):
         reply(1, 0, rows=1)
         reply(2, 1, rows=10)
         assert next(waiting) is False
@@ -117,7 +132,64 @@ def test_blocks_of_two_answers_never_make_one():
         with pytest.raises(StopIteration) as stop:
             next(waiting)
         assert stop.value.value[0].height == 110
-        simulation.close()
+
+
+def test_an_answer_whose_middle_block_is_lost_is_never_complete():
+    with requested(blocks=3) as (waiting, reply):
+        for answer in range(3):  # it is sent again, and the block is lost again
+            reply(answer, 0, rows=1)
+            reply(answer, 2, rows=3)
+            reply(answer, 2, rows=3)
+            assert next(waiting) is False
+        reply(1, 1, rows=2, covered=2)  # more than was requested
+        assert next(waiting) is False
+        reply(1, 1, rows=2)
+        with pytest.raises(StopIteration) as stop:
+            next(waiting)
+        assert stop.value.value[0].height == 6
+
+
+class DyingAfterPart(Simulation):
+    """A simulation in which a task dies each time that it has a certain part of an answer.
+
+    Args:
+        part: The number of the part, among all parts that do not end an answer.
+    """
+
+    def __init__(self, folder: Path, *, part: int, beside: float) -> None:
+        super().__init__(
+            apart(kept=True), seed=4, folder=folder, ticks=24, faults=False, beside=beside
+        )
+        self.part, self.parts = part, 0
+
+    def taken(self, gathered: Gathered) -> None:
+        """A task has taken a part of an answer."""
+        self.parts += not gathered.is_whole
+        if self.parts == self.part and not gathered.is_whole:
+            raise KilledError
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_a_task_may_die_after_any_part_of_an_answer(beside):
+    seen, add, died = Counter(), Gathered.add, 0
+    for part in DEATHS:
+        with tempfile.TemporaryDirectory() as folder, small_parts(seen):
+            simulation = DyingAfterPart(Path(folder), part=part, beside=beside)
+            counted = Gathered.add
+
+            def dying(self, *args, counted=counted, simulation=simulation):
+                counted(self, *args)
+                simulation.taken(self)
+
+            with mock.patch.object(Gathered, "add", dying):
+                simulation.run()
+            assert dict(Audit(simulation).found) == {}
+            simulation.close()
+        died += simulation.seen["killed in a call"] > 0
+    assert Gathered.add is add
+    assert died == len(DEATHS)
+    assert seen["answers in parts"]
+    assert seen["parts that a box takes"]
 
 
 @pytest.mark.parametrize("change", [left_out, wrong])

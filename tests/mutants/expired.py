@@ -1,6 +1,6 @@
 """Bugs in what is forgotten by its event time."""
 
-from tests.mutants.mutant import IDLE, Mutant
+from tests.mutants.mutant import IDLE, TRIMMED, Mutant
 
 EXPIRED = [
     Mutant(
@@ -12,8 +12,8 @@ EXPIRED = [
     Mutant(
         "records after the end of a partition count before they came",
         "processors/reports/progress_view.py",
-        "return report.watermark if is_current or report.done <= upto else NEVER",
-        "return report.watermark if report.done >= -1 else NEVER",
+        "return report.trusted_ms if is_current or report.done <= upto else NEVER",
+        "return report.trusted_ms if report.done >= -1 else NEVER",
         network=IDLE,
     ),
     Mutant(
@@ -21,5 +21,12 @@ EXPIRED = [
         "sweepers/sweeper.py",
         "expired_before(self.shared, self.arc.name, upto=asked, now_ms=now)",
         "expired_before(self.shared, self.arc.name, upto=2**60, now_ms=now)",
+    ),
+    Mutant(
+        "records are deleted one window too early",
+        "processors/tasks/trimming.py",
+        "(mark := kept[0]).newest_ms < expired_ms and",
+        "(mark := kept[0]).newest_ms < expired_ms + 60 and",
+        network=TRIMMED,
     ),
 ]

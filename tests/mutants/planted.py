@@ -10,10 +10,12 @@ from tests.mutants.loops import LOOPS
 from tests.mutants.ordered import ORDERED
 from tests.mutants.orders import ORDERS
 from tests.mutants.protocol import PROTOCOL
+from tests.mutants.put_back import PUT_BACK
 from tests.mutants.rebuilt import REBUILT
 from tests.mutants.rim import RIM
+from tests.mutants.robust import ROBUST
 
 MUTANTS = [
     *(*PROTOCOL, *BOXES, *RIM, *FUNCTIONS, *JOBS, *JOINS, *ORDERS, *FAILURES),
-    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED),
+    *(*ORDERED, *LOOPS, *REBUILT, *EXPIRED, *PUT_BACK, *ROBUST),
 ]

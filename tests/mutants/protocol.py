@@ -74,8 +74,8 @@ PROTOCOL = [
     Mutant(
         "what was emitted in the same transaction is forgotten",
         "processors/tasks/scope_run.py",
-        "return overlay(tuples, self.boxes[name].stored, uncommitted.get(name, []))",
-        "return overlay(tuples, self.boxes[name].stored, [])",
+        "self._newer = [(run.boxes[name].stored, own.uncommitted.get(name, []))]",
+        "self._newer = [(run.boxes[name].stored, [])]",
     ),
     Mutant(
         "a copy is complete where some writers have reported",
@@ -101,5 +101,24 @@ PROTOCOL = [
         "if len(kept) < len(pairs):",
         "if len(kept) > len(pairs):",
         network=IDLE,
+    ),
+    Mutant(
+        "a part of an answer passes for the whole one",
+        "processors/tasks/replay_client.py",
+        "self.is_whole = self.left.is_empty()",
+        "self.is_whole = True",
+    ),
+    Mutant(
+        "ranges that were cut go on a millisecond after where they were cut",
+        "processors/tasks/replay_client.py",
+        'pl.max_horizontal("from_ms", pl.lit(upto_ms))',
+        'pl.max_horizontal("from_ms", pl.lit(upto_ms + 1))',
+    ),
+    Mutant(
+        "a task's own new tuples come with every part of an answer",
+        "processors/tasks/scope_run.py",
+        "parts[number] = without_revised(tuples, *self._newer[number])",
+        "parts[number] = overlay(tuples, *self._newer[number])",
+        network=RANDOM,
     ),
 ]

@@ -6,8 +6,8 @@ REBUILT = [
     Mutant(
         "a reader goes on as if its input had lost nothing",
         "processors/tasks/scope_task.py",
-        "return 0 <= self.report.done < self._rebuilt_above()",
-        "return 0 <= self._rebuilt_above() < self.report.done < 0",
+        "if self.report.done < self._rebuilt_above():",
+        "if self._rebuilt_above() < self.report.done < 0:",
         network=LOSING,
     ),
     Mutant(

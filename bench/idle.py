@@ -1,0 +1,219 @@
+"""Measures what an idle network costs: ``python -m bench.idle``.
+
+`errata up` runs three sources, two lookups and two aggregates on an embedded broker. A few hundred
+tuples are sent; then nothing arrives any more, and the processor time of each process is read from
+/proc. Prints a table by process, in percent of a core.
+
+With ``--latency`` corrections of closed windows are sent first, ten a second. Prints how long after
+the append a result is in its sink: of an aggregate, which requests history, and of the lookups.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Assigned
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from bench.processes import Settings, broker_pid, children, command_of, processor_s
+from errata.topics.admin import create_topics
+from errata.topics.broker import EmbeddedBroker
+from errata.topics.settings import TopicSpec
+
+NETWORK = """
+from errata import Network, tumbling
+
+net = Network("idle")
+common = dict(format="json", keep="30d", event_time="at")
+trades = net.source(
+    "trades", topic="idle-trades", identity=["key"],
+    fields={"key": "string", "at": "timestamp-millis", "symbol": "string", "price": "long"},
+    **common,
+)
+names, places = (
+    net.source(
+        name, topic=f"idle-{name}", identity=["symbol"],
+        fields={"symbol": "string", "at": "timestamp-millis", "label": "string"}, **common,
+    )
+    for name in ("names", "places")
+)
+named = trades.lookup("named", names, on=["symbol"], scope="named", called="names.label",
+                      keep="30d")
+placed = named.lookup("placed", places, on=["symbol"], scope="placed", place="places.label",
+                      keep="30d")
+totals = trades.aggregate("totals", by=["key"], window=tumbling("10m"), mode="upstream",
+                          scope="totals", total="sum(price)", keep="30d")
+placed.aggregate("by_place", by=["place"], window=tumbling("10m"), mode="downstream",
+                 scope="by_place", total="sum(price)", keep="30d")
+totals.sink("idle-totals", envelope="upsert", format="json")
+placed.sink("idle-placed", envelope="upsert", format="json")
+"""
+SOURCES = ("trades", "names", "places")
+SINKS = {"idle-totals": "total", "idle-placed": "price"}
+SYMBOLS, TUPLES, HOUR_MS, MARK = 10, 400, 3_600_000, 1_000_000
+LIMIT_S = 120.0
+
+
+@contextmanager
+def network(kafka: Settings) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `errata up` on the network; its log is printed if it ends by itself."""
+    create_topics(kafka, [TopicSpec(f"idle-{name}", 1) for name in SOURCES])
+    with tempfile.TemporaryDirectory(prefix="errata-bench-") as folder:
+        Path(folder, "idle.py").write_text(NETWORK)
+        environ = os.environ | {
+            "KAFKA_BOOTSTRAP_SERVERS": str(kafka["bootstrap.servers"]),
+            "ERRATA_STATE": str(Path(folder, "state")),
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
+        log = Path(folder, "log")
+        with log.open("wb") as out:
+            up = subprocess.Popen(
+                [sys.executable, "-m", "errata", "up", "idle.py"],
+                cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            )  # fmt: skip
+        try:
+            yield up
+            if up.poll() is not None:
+                print(log.read_text())
+        finally:
+            up.terminate()
+            up.wait()
+
+
+class Feed:
+    """Sends tuples and corrections, and reads the sinks.
+
+    Args:
+        kafka: Settings of the broker.
+    """
+
+    def __init__(self, kafka: Settings) -> None:
+        self.producer = Producer({**kafka, "linger.ms": 0})
+        self.consumer = Consumer(
+            {**kafka, "group.id": "bench", "auto.offset.reset": "earliest"}
+            | {"isolation.level": "read_committed", "topic.metadata.refresh.interval.ms": 500}
+        )
+        self.base_ms = time.time_ns() // 1_000_000 - 3 * HOUR_MS
+        self.arrived_s: dict[str, dict[int, float]] = {topic: {} for topic in SINKS}
+
+    def trade(self, number: int, price: int) -> dict[str, object]:
+        """Return one trade; all lie in half an hour."""
+        at = self.base_ms + number * 1_800_000 // TUPLES
+        return {"key": f"k{number}", "at": at, "symbol": f"s{number % SYMBOLS}", "price": price}
+
+    def send(self, source: str, op: str, after: dict[str, object]) -> None:
+        """Append one revision."""
+        value = json.dumps({"op": op, "after": after}).encode()
+        self.producer.produce(f"idle-{source}", value)
+        self.producer.poll(0)
+
+    def start(self) -> None:
+        """Send all tuples, then later ones that close their windows; wait until results are in."""
+        for symbol in range(SYMBOLS):
+            for source in SOURCES[1:]:
+                label = {"symbol": f"s{symbol}", "at": self.base_ms, "label": f"{source} {symbol}"}
+                self.send(source, "insert", label)
+        for number in range(TUPLES):
+            self.send("trades", "insert", self.trade(number, number))
+        later = self.trade(TUPLES, 0) | {"at": self.base_ms + 2 * HOUR_MS}
+        self.send("trades", "insert", later)
+        for source in SOURCES[1:]:
+            after = {"symbol": "later", "at": self.base_ms + 2 * HOUR_MS, "label": ""}
+            self.send(source, "insert", after)
+        self.producer.flush()
+        self.consumer.assign([Assigned(topic, 0, 0) for topic in SINKS])
+        deadline = time.monotonic() + LIMIT_S
+        while any(len(seen) < TUPLES for seen in self.arrived_s.values()):
+            self.read(0.1)
+            if time.monotonic() > deadline:
+                found = {topic: len(seen) for topic, seen in self.arrived_s.items()}
+                raise TimeoutError(f"the results of {TUPLES} tuples are not in the sinks: {found}")
+
+    def read(self, for_s: float) -> None:
+        """Note when results arrive."""
+        until_s = time.monotonic() + for_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            message = self.consumer.poll(left_s)
+            if message is None or message.error() or message.value() is None:
+                continue
+            topic = message.topic() or ""
+            number = int(json.loads(message.value() or b"")[SINKS[topic]])
+            self.arrived_s[topic].setdefault(number, time.perf_counter())
+
+    def latencies(self, count: int, rate: float) -> dict[str, list[float]]:
+        """Correct tuples at a rate; return the ms from append to sink, by sink."""
+        sent_s = {}
+        for number in range(count):
+            sent_s[MARK + number] = time.perf_counter()
+            self.send("trades", "replace", self.trade(number % TUPLES, MARK + number))
+            self.read(1 / rate)
+        self.read(5)
+        return {
+            topic: [1000 * (seen[mark] - at) for mark, at in sent_s.items() if mark in seen]
+            for topic, seen in self.arrived_s.items()
+        }
+
+
+def role_of(command: Sequence[str]) -> str:
+    """Return what a process of `errata up` does."""
+    if "--scope" in command:
+        return command[command.index("--scope") + 1]
+    return "sweepers" if "sweep" in command else "up"
+
+
+def used(pids: dict[str, int]) -> dict[str, float]:
+    """Return the processor time of processes so far."""
+    return {role: processor_s(pid) for role, pid in pids.items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="of standing idle")
+    parser.add_argument("--settle", type=float, default=10, help="seconds after the last tuple")
+    parser.add_argument("--latency", action="store_true", help="measure corrections first")
+    parser.add_argument("--count", type=int, default=200, help="corrections")
+    parser.add_argument("--rate", type=float, default=10, help="corrections a second")
+    options = parser.parse_args()
+    console = Console(width=100)
+    with EmbeddedBroker() as broker, network(broker.settings) as up:
+        feed = Feed(broker.settings)
+        feed.start()
+        if options.latency:
+            time.sleep(options.settle)
+            table = Table("sink", "corrections", "p50 ms", "p95 ms", "max ms", box=MARKDOWN)
+            for topic, found in feed.latencies(options.count, options.rate).items():
+                ms = sorted(found) or [float("nan")]
+                quantiles = (ms[int(len(ms) * part)] for part in (0.5, 0.95))
+                table.add_row(topic, str(len(found)), *(f"{q:.0f}" for q in (*quantiles, ms[-1])))
+            console.print(table)
+        feed.consumer.close()
+        pids = {role_of(command_of(pid)): pid for pid in (up.pid, *children(up.pid))}
+        pids["broker"] = broker_pid()
+        time.sleep(options.settle)
+        before, began_s = used(pids), time.monotonic()
+        time.sleep(options.seconds)
+        wall_s = time.monotonic() - began_s
+        taken = {role: 100 * (now - before[role]) / wall_s for role, now in used(pids).items()}
+    table = Table("process", "% of a core", box=MARKDOWN)
+    ours = [share for role, share in taken.items() if role != "broker"]
+    rows = taken | {f"all {len(ours)} but the broker": sum(ours)}
+    for role, share in rows.items():
+        table.add_row(role, f"{share:.2f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""One seed of the campaign: a network under load, faults at random moments, and the comparison."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+from errata.schemas.errors import ErrataError
+from errata.topics.kafka import KafkaCluster
+from tests.faults import compare
+from tests.faults.brokers import CLEANER
+from tests.faults.clusters import Cluster, one_broker, three_brokers
+from tests.faults.compare import Difference
+from tests.faults.feed import FeedError
+from tests.faults.machine_faults import MACHINE_FAULTS
+from tests.faults.process_faults import PROCESS_FAULTS
+from tests.faults.processes import Journal
+from tests.faults.recompute import FOREVER, Content, watermark
+from tests.faults.running import KINDS, RECOVER_S, Running, StuckError
+from tests.faults.three_faults import THREE_FAULTS
+from tests.faults.wire_faults import WIRE_FAULTS
+
+START_S, END_S = 240.0, 240.0
+LONGEST_GAP_S = 4.0
+OVERLAP = 0.3
+"""The share of faults after which the next one comes before the network has recovered."""
+AGREED_S, RESTORED_S = 5.0, 60.0
+"""How long results may take to agree: lost records are noticed now and then only."""
+
+OF_ONE = PROCESS_FAULTS | MACHINE_FAULTS | WIRE_FAULTS
+OF_THREE = {
+    kind: fault
+    for kind, fault in (PROCESS_FAULTS | MACHINE_FAULTS | THREE_FAULTS).items()
+    if kind not in {"broker-kill", "broker-pause", "lose-records"}
+}
+FAULTS = OF_ONE | OF_THREE
+"""What happens at a moment, by kind."""
+CLEANED = "cleaner"
+"""The kind that lasts for the whole seed: compaction runs by the second, in every other one."""
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """What became of a seed.
+
+    Args:
+        seed: The seed.
+        network: The network that ran.
+        caused: How many faults of each kind took effect.
+        recovery_s: How long the network took to recover from each, by kind.
+        differences: What differs from what must be.
+        complaints: What processes said or did that they must not.
+        seconds: How long it took.
+        records: How many records were fed.
+        ends: How processes have ended.
+    """
+
+    seed: int
+    network: str
+    caused: Counter[str] = field(default_factory=Counter)
+    recovery_s: dict[str, list[float]] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    records: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing differs and nobody complained."""
+        return not self.differences and not self.complaints
+
+
+def planned(kinds: Sequence[str], *, faults: int, seed: int) -> list[str]:
+    """Return the kinds of a seed's faults, so that following seeds have all kinds in turn."""
+    first = seed * faults
+    return [kinds[number % len(kinds)] for number in range(first, first + faults)]
+
+
+def run_seed(
+    seed: int,
+    *,
+    kinds: Sequence[str],
+    faults: int,
+    minutes: float,
+    keep: Path,
+    say: Say,
+    spark: bool = False,
+    three: bool = False,
+    overlap: float = OVERLAP,
+) -> Outcome:
+    """Run one seed.
+
+    Args:
+        seed: Draws everything.
+        kinds: The kinds of faults.
+        faults: How many faults there are.
+        minutes: The least time under load.
+        keep: A folder for the journal of what the processes said.
+        say: Shows what happens.
+        spark: Whether the network has an aggregate on Spark.
+        three: Whether there are three brokers.
+        overlap: The share of faults after which the next one comes before the network recovers.
+    """
+    chance = Random(seed)
+    network = "fills" if spark else list(KINDS)[seed % len(KINDS)]
+    outcome, began = Outcome(seed, network), monotonic()
+    order = planned([kind for kind in kinds if kind != CLEANED], faults=faults, seed=seed)
+    chance.shuffle(order)
+    is_cleaned = not three and CLEANED in kinds and seed // len(KINDS) % 2 == 1
+    journal = Journal(keep / f"seed-{seed}.log")
+    overrides = CLEANER if is_cleaned else {}
+    lag = {"ERRATA_TOPICS__COMPACTION_LAG": "10s"} if is_cleaned else {}
+    is_proxied = not WIRE_FAULTS.keys().isdisjoint(order)
+    brokers = one_broker(proxied=is_proxied, seed=seed, overrides=overrides)
+    if three:
+        brokers = three_brokers(seed=seed)
+    with (
+        brokers as cluster,
+        tempfile.TemporaryDirectory(prefix="errata-faults-") as name,
+        chdir(name),  # so that no errata.toml of the user applies
+    ):
+        on = Running(
+            network, cluster.settings, folder=Path(name), chance=Random(seed), journal=journal,
+            environ=lag, spark=spark,
+        )  # fmt: skip
+        try:
+            _play(on, cluster, order, chance, outcome, minutes=minutes, say=say, overlap=overlap)
+            if is_cleaned:
+                outcome.caused[CLEANED] += cluster.cleaned()
+            _finish(on, outcome, whole=not is_cleaned, say=say)
+        except (StuckError, FeedError, ErrataError, AssertionError) as error:
+            journal.note(f"campaign: {type(error).__name__}: {error}")
+            outcome.complaints.append(f"{type(error).__name__}: {error}")
+        finally:
+            on.close()
+    outcome.complaints += journal.complaints
+    outcome.seconds, outcome.records = monotonic() - began, on.feed.count
+    outcome.ends = dict(journal.ends)
+    journal.close()
+    if outcome.is_clean:
+        journal.file.unlink()
+    return outcome
+
+
+def _play(
+    on: Running,
+    cluster: Cluster,
+    order: Sequence[str],
+    chance: Random,
+    outcome: Outcome,
+    *,
+    minutes: float,
+    say: Say,
+    overlap: float,
+) -> None:
+    """Feed the network and cause faults."""
+    on.processes.start()
+    on.until(on.has_started, limit_s=START_S, what="start")
+    began = monotonic()
+    on.pause(3.0)
+    for kind in order:
+        on.pause(chance.uniform(0, LONGEST_GAP_S))
+        on.journal.note(f"fault {kind}")
+        done = FAULTS[kind](on, cluster, chance)
+        on.journal.note(f"fault {kind}: {done}")
+        say(f"{kind}: {done}")
+        outcome.caused[kind] += done is not None
+        if done is not None and chance.random() >= overlap:
+            taken = on.until(on.processed(), limit_s=RECOVER_S, what=f"recover from {kind}")
+            on.journal.note(f"recovered from {kind} after {taken:.1f} s")
+            outcome.recovery_s.setdefault(kind, []).append(taken)
+    on.until(lambda: monotonic() >= began + minutes * 60, limit_s=minutes * 60 + 1, what="wait")
+
+
+def _finish(on: Running, outcome: Outcome, *, whole: bool, say: Say) -> None:
+    """Let the network process everything, and compare; then end its sources, and compare."""
+    on.is_feeding = False
+    on.feed.flush(limit_s=END_S)
+    on.until(on.processed(), limit_s=END_S, what="process all that was fed")
+    closed_ms = watermark(on.tapes)
+    outcome.differences += compared(on, closed_ms, whole=whole, when="at rest", say=say)
+    on.end()
+    on.until(on.has_ended, limit_s=END_S, what="read the ends of its sources")
+    on.until(on.processed(), limit_s=END_S, what="process the ends of its sources")
+    outcome.differences += compared(on, FOREVER, whole=whole, when="at the end", say=say)
+
+
+def compared(on: Running, closed_ms: int, *, whole: bool, when: str, say: Say) -> list[str]:
+    """Return what differs from what must be; lost records are written again after a while."""
+    say(f"compares {when}")
+    wanted = on.kind.contents(on.tapes, closed_ms=closed_ms, **on.options)
+    deadline = monotonic() + (RESTORED_S if on.has_lost else AGREED_S)
+    while True:
+        found = _differences(on, wanted, whole=whole)
+        if not found or monotonic() > deadline:
+            break
+        on.pause(1.0)
+    for each in found:
+        on.journal.note(f"differs {when}: {each}")
+    return [f"{when}: {each}" for each in found]
+
+
+def _differences(on: Running, wanted: dict[str, Content], *, whole: bool) -> list[Difference]:
+    cluster = KafkaCluster(on.feed_settings)
+    try:
+        return [
+            *compare.arcs(on.net, on.feed_settings, wanted),
+            *compare.chains(cluster, on.plan, wanted, whole=whole),
+            *compare.sinks(on.net, on.feed_settings, wanted),
+            *compare.dead_letters(cluster, on.plan, on.feed.bad),
+        ]
+    finally:
+        cluster.close()

@@ -1,0 +1,309 @@
+"""A network that runs with its feed on a cluster, and how far it has come."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from time import monotonic
+
+from errata import Network
+from errata.demo.run import environment
+from errata.deploy.deployment import prepare
+from errata.processors.plan.compiled import CompiledPlan
+from errata.processors.plan.deployed import declare_end
+from errata.processors.plan.topology import ingest_scope
+from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import FOREVER
+from errata.run.supervisor import network_commands
+from errata.schemas.errors import ErrataError
+from errata.settings.place import read_settings
+from errata.topics.admin import create_topics
+from errata.topics.cluster import TopicPartition
+from errata.topics.kafka import KafkaCluster
+from errata.topics.settings import TopicSpec
+from tests.faults import feed as tapes
+from tests.faults import networks, recompute
+from tests.faults.feed import Feed, Tape
+from tests.faults.processes import Journal, Processes
+from tests.faults.recompute import Content
+
+TURN_S = 0.02
+RECOVER_S = 240.0
+"""How long a network may take until it has processed what was fed: several faults may overlap."""
+FILE = "net.py"
+SMALL = "tests.faults.small"
+"""The module that runs in the place of `errata`."""
+STACKS = Path(__file__).parent / "stacks"
+
+
+class StuckError(Exception):
+    """The network does not do something in time."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A network of the campaign.
+
+    Args:
+        declare: Declares it; `partitions` are those of its aggregates.
+        tapes: Makes its tapes.
+        contents: What its arcs hold, when windows up to a watermark have closed.
+    """
+
+    declare: Callable[..., Network]
+    tapes: Callable[[Random], list[Tape]]
+    contents: Callable[..., dict[str, Content]]
+
+
+KINDS = {
+    "fills": Kind(networks.fills, tapes.fills, recompute.fills),
+    "orders": Kind(networks.orders, tapes.orders, recompute.orders),
+}
+
+
+class Running:
+    """One network of the campaign on a cluster.
+
+    Args:
+        name: The network.
+        settings: Client settings of the brokers.
+        folder: A folder for it; the working folder.
+        chance: Draws the feed.
+        journal: Takes what the processes say.
+        environ: Variables for the processes.
+        feed_settings: Client settings of the feed, if it has others.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, str | int],
+        *,
+        folder: Path,
+        chance: Random,
+        journal: Journal,
+        environ: Mapping[str, str] | None = None,
+        spark: bool = False,
+        feed_settings: Mapping[str, str | int] | None = None,
+        topics: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name, self.kind, self.settings = name, KINDS[name], dict(settings)
+        self.folder, self.journal, self.spark = folder, journal, spark
+        self.feed_settings = dict(feed_settings or settings)
+        self.partitions = 2
+        self.state = folder / "state"
+        self.environ = environment(str(settings["bootstrap.servers"]), state=self.state)
+        self.environ |= {"ERRATA_LOG__FORMAT": "json", **(environ or {})}
+        self.environ["PYTHONPATH"] += f"{os.pathsep}{STACKS}"
+        self.tapes = self.kind.tapes(chance)
+        create_topics(
+            self.feed_settings,
+            [TopicSpec(tape.topic, tape.partitions, topics or {}) for tape in self.tapes],
+        )
+        self.write_file()
+        self.view: View | None = None
+        self.plan = self._prepare()
+        commands = {
+            name: [SMALL if part == "errata" else part for part in command]
+            for name, command in network_commands(FILE, self.plan).items()
+        }
+        self.processes = Processes(commands, self.environ, journal)
+        self.feed = Feed(self.feed_settings, self.tapes)
+        self.is_feeding = True
+        self.has_damaged = False
+        """Whether files of a state were damaged, which may not have been noticed yet."""
+        self.undead: dict[str, int] = {}
+        """Ids of processes that were replaced and run on."""
+        self.has_lost = False
+        """Whether brokers have lost records: that is noticed now and then only."""
+
+    # --------------------------------------------------------------------- the network
+
+    @property
+    def net(self) -> Network:
+        """The network, as it is declared now."""
+        return self.kind.declare(partitions=self.partitions, **self.options)
+
+    @property
+    def options(self) -> dict[str, bool]:
+        return {"spark": True} if self.spark else {}
+
+    def write_file(self) -> None:
+        """Write the file that the processes read the network from."""
+        options = "".join(f", {name}={value}" for name, value in self.options.items())
+        text = f"from tests.faults.networks import {self.name}\n"
+        text += f"net = {self.name}(partitions={self.partitions}{options})\n"
+        (self.folder / FILE).write_text(text)
+
+    def _prepare(self) -> CompiledPlan:
+        cluster = KafkaCluster(self.feed_settings)
+        try:
+            return prepare(self.net, read_settings(self.environ, folder=self.folder), cluster)
+        finally:
+            cluster.close()
+
+    def command(self, *arguments: str, limit_s: float = 120.0) -> str:
+        """Run a command of `errata` while the network runs; return what it printed.
+
+        Raises:
+            StuckError: If it fails or does not end.
+        """
+        command = [sys.executable, "-P", "-m", "errata", *arguments]
+        running = subprocess.Popen(
+            command, cwd=self.folder, env=self.environ, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        what = f"end `errata {' '.join(arguments)}`"
+        try:
+            self.until(lambda: running.poll() is not None, limit_s=limit_s, what=what)
+        finally:
+            running.kill()
+            said, _ = running.communicate()
+        self.journal.note(f"`errata {' '.join(arguments)}` ended with {running.returncode}: {said}")
+        if running.returncode:
+            raise StuckError(f"`errata {' '.join(arguments)}` failed: {said}")
+        return said
+
+    def replan(self) -> None:
+        """Take over the plan that is deployed now."""
+        self.plan = self._prepare()
+        self._drop_view()
+
+    # ------------------------------------------------------------------------ progress
+
+    def turn(self) -> None:
+        """Do what is due: feed, start processes again, read reports."""
+        if self.is_feeding:
+            self.feed.advance()
+        self.processes.poll()
+        self.read_reports()
+        time.sleep(TURN_S)
+
+    def pause(self, seconds: float) -> None:
+        """Let the network run for a while."""
+        deadline = monotonic() + seconds
+        while monotonic() < deadline:
+            self.turn()
+
+    def until(self, condition: Callable[[], bool], *, limit_s: float, what: str) -> float:
+        """Let the network run until something holds; return the seconds that took.
+
+        Raises:
+            StuckError: If it takes too long.
+        """
+        began = monotonic()
+        while not condition():
+            self.turn()
+            if monotonic() > began + limit_s:
+                self.show_stacks()
+                raise StuckError(f"did not {what} within {limit_s:g} s: {self.behind()}")
+        return monotonic() - began
+
+    def show_stacks(self) -> None:
+        """Let all processes write to the journal what they are doing."""
+        for name, pid in [*self.processes.pids().items(), *self.undead.items()]:
+            self.journal.note(f"stacks of {name}, {pid}:")
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+            time.sleep(0.5)
+
+    def read_reports(self) -> None:
+        """Read the reports that have arrived; connect again if the brokers were away."""
+        try:
+            if self.view is None:
+                self.view = View(KafkaCluster(self.feed_settings, reach_s=1.0), plan=self.plan)
+            self.view.poll()
+        except ErrataError as error:
+            self.journal.note(f"campaign: {error}")
+            self._drop_view()
+
+    def _drop_view(self) -> None:
+        if self.view is not None:
+            self.view.close()
+            self.view = None
+
+    def tasks(self) -> list[str]:
+        """Return all tasks."""
+        view = self._known_view()
+        return [task for scope in self.plan.topology.all_scopes for task in view.tasks(scope)]
+
+    def _known_view(self) -> View:
+        while self.view is None:
+            self.turn()
+        return self.view
+
+    def has_started(self) -> bool:
+        """Return whether every task has reported."""
+        view = self.view
+        return view is not None and all(view.of(task).attempt for task in self.tasks())
+
+    def has_read(self, sent: Mapping[tuple[str, int], int]) -> bool:
+        """Return whether ingest has read the topics of the sources up to these offsets."""
+        if self.view is None:
+            return False
+        for name, source in self.plan.topology.sources.items():
+            for task in self.view.tasks(ingest_scope(name)):
+                partition = int(task.rpartition(".")[2])
+                place = TopicPartition(source.topic, partition)
+                read = self.view.of(task).resume.get(place, 0)
+                if read < sent.get((source.topic, partition), 0):
+                    return False
+        return True
+
+    def frontier(self) -> int:
+        """Return the last epoch that no task can produce any more; -2 if it is not known."""
+        view = self.view
+        if view is None:
+            return -2
+        scopes = self.plan.topology.scopes
+        return min(view.frontier(task) for scope in scopes for task in view.tasks(scope))
+
+    def processed(self) -> Callable[[], bool]:
+        """Return a condition: all that has been sent by now is processed."""
+        sent, goal = dict(self.feed.sent), list[int]()
+
+        def holds() -> bool:
+            if not goal and self.has_read(sent) and self.view is not None:
+                goal.append(self.view.newest_epoch())
+            return bool(goal) and self.frontier() >= goal[0]
+
+        return holds
+
+    def behind(self) -> str:
+        """Return how far every task is, for an error."""
+        view = self.view
+        if view is None:
+            return "no broker answers"
+        lines = [
+            f"{task}: frontier {view.frontier(task)}, done {report.done}, attempt {report.attempt}"
+            for task in self.tasks()
+            for report in (view.of(task),)
+        ]
+        return "; ".join([f"newest epoch {view.newest_epoch()}", *lines, f"sent {self.feed.sent}"])
+
+    def end(self) -> None:
+        """Declare that all sources end."""
+        cluster = KafkaCluster(self.feed_settings)
+        for source in self.plan.topology.sources:
+            declare_end(cluster, self.plan, source)
+        cluster.close()
+
+    def has_ended(self) -> bool:
+        """Return whether ingest has read the ends of the sources."""
+        view = self.view
+        return view is not None and all(
+            (pairs := view.of(task).watermarks) and pairs[-1][1] == FOREVER
+            for source in self.plan.topology.sources
+            for task in view.tasks(ingest_scope(source))
+        )
+
+    def close(self) -> None:
+        """End the processes."""
+        self.processes.stop()
+        self._drop_view()
