@@ -138,6 +138,7 @@ class Driver:
                 folder=folder / f"index.{name}",
                 clock_ms=self._clock,
                 epoch_of=lambda: self.epoch,
+                certain_ms=None,
             )
             for name, source in plan.topology.sources.items()
         }

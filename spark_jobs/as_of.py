@@ -78,9 +78,10 @@ class Reports(View):
         """Return wm(epoch) of a scope; None if the reports that determine it are gone."""
         known = self._watermarks.get(scope, {-1: NEVER})
         since = max((done for done in known if done <= epoch), default=None)
-        if since is None or since < epoch < self._forgotten(scope):
+        line = self.line(scope)
+        if since is None or since < epoch < max(self._forgotten(scope), line.lowered):
             return None
-        return max(known[since], self.line(scope).at(epoch))
+        return line.following(since, known[since], epoch=epoch)
 
     def _forgotten(self, scope: str) -> int:
         """Return the epoch before which source reports no longer determine a scope's watermark."""
@@ -296,7 +297,7 @@ class Auditor:
         if kept_ms + plan.radius_ms(arc) >= FOREVER_MS:
             return NEVER
         tasks = plan.placement.ingest_tasks(plan.topology.sources_of[arc])
-        newest = max(self.view.of(task).watermark for task in tasks)
+        newest = max(self.view.of(task).trusted_ms for task in tasks)
         return NEVER if newest == NEVER else newest - kept_ms
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from errata.processors.boxes.replay import merged
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
 
@@ -45,8 +47,7 @@ class Ranges:
         requested: Columns ``from_ms`` and ``to_ms`` and any of the arc's fields, which a tuple must
             equal (null equals null, NaN equals NaN); None for every tuple.
         arc: The arc of the tuples.
-        from_ms: Smallest event time, whatever the ranges say.
-        to_ms: Event time before which all tuples are, whatever the ranges say.
+        from_ms: Smallest event time, whatever the ranges say; see `before` for the largest.
 
     Example:
         >>> from errata.schemas.fields import FieldType
@@ -65,10 +66,9 @@ class Ranges:
         *,
         arc: Arc,
         from_ms: int = EARLIEST_MS,
-        to_ms: int = LATEST_MS,
     ) -> None:
         if requested is None:
-            requested = pl.DataFrame({"from_ms": [from_ms], "to_ms": [to_ms]})
+            requested = pl.DataFrame({"from_ms": [from_ms], "to_ms": [LATEST_MS]})
         self._arc = arc
         self._group = [name for name in requested.columns if name not in ("from_ms", "to_ms")]
         dtypes = {name: arc.fields[name].dtype for name in self._group}
@@ -76,17 +76,23 @@ class Ranges:
         self._keys = join_keys(self._group, arc)
         ranges = requested.select(
             pl.col("from_ms").cast(pl.Int64).clip(lower_bound=from_ms),
-            pl.col("to_ms").cast(pl.Int64).clip(upper_bound=to_ms),
+            pl.col("to_ms").cast(pl.Int64),
             *(pl.col(name).cast(dtype) for name, dtype in dtypes.items()),
             pl.lit(1).alias(ONE),
         ).filter(pl.col("from_ms") < pl.col("to_ms"))
-        whole = _merged(ranges.select("from_ms", "to_ms", pl.lit(0).alias("#")))
+        whole = merged(ranges.select("from_ms", "to_ms"))
         self._from: Integers = whole["from_ms"].to_numpy()
         self._to: Integers = whole["to_ms"].to_numpy()
         if self._group:
             self._groups = ranges.select(self._keys).unique().with_row_index("#")
             numbered = ranges.join(self._groups, on=self._keys, nulls_equal=True)
-            self._by_group = _merged(numbered.select("from_ms", "to_ms", "#")).sort("from_ms")
+            self._by_group = merged(numbered.select("from_ms", "to_ms", "#")).sort("from_ms")
+
+    def before(self, to_ms: int) -> Ranges:
+        """Return these ranges up to an event time."""
+        narrowed, inside = copy(self), self._from < to_ms
+        narrowed._from, narrowed._to = self._from[inside], self._to[inside].clip(max=to_ms)
+        return narrowed
 
     def touch(self, first_ms: int, last_ms: int) -> bool:
         """Return whether some range overlaps the event times from `first_ms` to `last_ms`."""
@@ -124,18 +130,6 @@ class Ranges:
         )
         narrowed: Integers = matches["row"].to_numpy()
         return narrowed
-
-
-def _merged(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Return the same union of ranges per ``#``, without overlaps, sorted by it and start."""
-    reach = pl.col("to_ms").cum_max().shift().over("#")
-    apart = (pl.col("from_ms") > reach).fill_null(True)
-    return (
-        ranges.sort("#", "from_ms")
-        .with_columns(apart.cum_sum().alias("run"))
-        .group_by("#", "run", maintain_order=True)
-        .agg(pl.col("from_ms").min(), pl.col("to_ms").max())
-    )
 
 
 class HistoryRemovedError(ErrataError):

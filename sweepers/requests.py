@@ -9,7 +9,6 @@ A request that was dropped is sent again by its task.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,13 +17,12 @@ from itertools import islice
 
 import polars as pl
 
+from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.processors.wire.replay import BlockError, Request, unpack
 from errata.schemas.arc import Arc
 from errata.topics.cluster import TopicPartition
-
-log = logging.getLogger("errata")
 
 MOST_PENDING = 1_000
 """Pending requests of one task; above it the oldest are dropped."""
@@ -34,8 +32,10 @@ MOST_EARLY = 100
 """Pending requests of one task for an attempt or epoch that nobody has reported yet."""
 EXPIRE_S = 120.0
 """A request that could not be answered for so long is dropped."""
-LOG_S = 60.0
-"""Ignored requests are logged at most this often."""
+IGNORED = (
+    "%(count)s requests for arc ARC are ignored; the last, partition %(partition)d and offset "
+    "%(offset)d: %(what)s; check who may write to topic %(topic)s"
+)
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,17 @@ class Requests:
             for number, task in enumerate(plan.placement.tasks(name))
         }
         self._tasks = {task: _OfTask() for task in self._reply_places}
-        self._unlogged, self._logged_s = 0, -LOG_S
+        self._place = TopicPartition(plan.deployment.requests(arc.name), partition)
+        self._offset = -1
+        self.foreign = ForeignRecords(IGNORED.replace("ARC", repr(arc.name)), clock_s=clock_s)
+        """Notes the records that no task can have sent."""
 
     def __len__(self) -> int:
         return sum(len(of_task.due) + len(of_task.early) for of_task in self._tasks.values())
 
-    def receive(self, value: bytes | None) -> None:
-        """Take the value of a record of the topic: add the request, drop it, or ignore it."""
+    def receive(self, value: bytes | None, *, offset: int = -1) -> None:
+        """Take a record of the topic: add the request, drop it, or ignore it."""
+        self._offset = offset
         request = replay.decode_request(value)
         if request is None:
             return self._ignore("a record that is no request")
@@ -210,14 +214,4 @@ class Requests:
 
     def _ignore(self, what: str) -> None:
         self._shared.meter.ignored[self._arc.name] += 1
-        self._unlogged += 1
-        if self._clock_s() - self._logged_s < LOG_S:
-            return
-        log.warning(
-            "%s requests for arc %r are ignored; the last: %s; check who may write to topic %s",
-            self._unlogged,
-            self._arc.name,
-            what,
-            self._shared.plan.deployment.requests(self._arc.name),
-        )
-        self._unlogged, self._logged_s = 0, self._clock_s()
+        self.foreign.add(self._place, self._offset, what)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -41,6 +42,8 @@ CACHE_BYTES = 128_000_000
 EPOCH, ENTERS = "@epoch", "@enters"  # the two columns of a change beside the arc's fields
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_DAMAGE = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR}
+"""Of the folder, or of a name in it: somebody has removed it, or has put a folder in its place."""
 _NUMBER = re.compile(r"\(os error (\d+)\)")  # polars reports the number only in the text
 
 
@@ -190,7 +193,7 @@ class Segments:
             if (folder / MANIFEST).exists() or any(folder.glob("segment-*.arrow")):
                 self._open()
             if self.rebuilt is not None:
-                (folder / MANIFEST).unlink(missing_ok=True)
+                _remove(folder / MANIFEST)
             self._remove_unlisted()
         except OSError as fault:
             raise StoreError(folder, fault) from fault
@@ -203,7 +206,7 @@ class Segments:
         try:
             stored = _decode_manifest((self.folder / MANIFEST).read_bytes())
         except (OSError, msgspec.DecodeError, ValueError) as fault:
-            if isinstance(fault, OSError) and fault.errno != errno.ENOENT:
+            if isinstance(fault, OSError) and fault.errno not in _DAMAGE:
                 raise
             self.rebuilt = f"it is damaged: {MANIFEST}: {fault}"
             return
@@ -212,7 +215,7 @@ class Segments:
             return
         for segment in stored.segments:
             file, size = self.folder / segment.file, sum(block.size for block in segment.blocks)
-            if not file.exists() or file.stat().st_size != size:
+            if not file.is_file() or file.stat().st_size != size:
                 self.rebuilt = f"it is damaged: {segment.file} is missing or cut short"
                 return
         self.manifest = stored
@@ -293,6 +296,7 @@ class Segments:
 
         Raises:
             StoreError: If the disk refuses; then nothing has changed.
+            DamagedCopyError: If the folder is gone, or has folders in place of files.
         """
         new: list[Segment] = []
         try:
@@ -309,6 +313,8 @@ class Segments:
         except OSError as fault:
             with suppress(OSError):
                 self._remove_unlisted()
+            if fault.errno in _DAMAGE:
+                raise DamagedCopyError(self.folder / MANIFEST, what=str(fault)) from fault
             raise StoreError(self.folder, fault) from fault
         self.manifest = manifest
         with suppress(OSError):  # costs only space; the next opening tries again
@@ -348,7 +354,15 @@ class Segments:
         listed = {segment.file for segment in self.manifest.segments}
         for path in [*self.folder.glob("segment-*.arrow*"), *self.folder.glob(f"{MANIFEST}.part")]:
             if path.name not in listed:
-                path.unlink(missing_ok=True)
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a folder in its place; it may be gone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _encode_manifest(manifest: Manifest) -> bytes:

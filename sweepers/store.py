@@ -14,27 +14,50 @@ reads on from the topic.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import polars as pl
 
+from errata.processors.wire.replay import size_of
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import physical
+from errata.sweepers import segments
 from errata.sweepers.ranges import (
     EARLIEST_MS,
     LATEST_MS,
     ONE,
     EpochOrderError,
     HistoryRemovedError,
+    Integers,
     NotYetCompleteError,
     Ranges,
     join_keys,
     times,
 )
 from errata.sweepers.segments import ENTERS, EPOCH, Manifest, Segments
+
+NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an answer: all tuples of what it covers.
+
+    Args:
+        tuples: The tuples.
+        covered: How many of the requested ranges, from the first, it covers.
+        upto_ms: Of these it covers the event times before this.
+    """
+
+    tuples: pl.DataFrame
+    covered: int
+    upto_ms: int
 
 
 class Store:
@@ -146,22 +169,85 @@ class Store:
             HistoryRemovedError: If `epoch` is below `floor`.
             NotYetCompleteError: If `epoch` is above `upto`.
         """
+        requested = self._ranges(ranges, from_ms=EARLIEST_MS if from_ms is None else from_ms)
+        if to_ms is not None:
+            requested = requested.before(to_ms)
+        changes, _ = self._changes_of(epoch, requested)
+        return self._tuples(changes)
+
+    def part(self, epoch: int, ranges: pl.DataFrame, *, most_bytes: int) -> Part:
+        """Return the tuples of ranges that are alive as of an epoch: of the first ones, if many.
+
+        The event times are cut until the changes fit. If they can't be cut further, the number of
+        ranges is halved. The tuples of one range with one event time are not cut, so that a part
+        always covers something.
+
+        Args:
+            epoch: From `floor` to `upto`.
+            ranges: See `as_of`.
+            most_bytes: Size of the changes at most.
+
+        Raises:
+            HistoryRemovedError: If `epoch` is below `floor`.
+            NotYetCompleteError: If `epoch` is above `upto`.
+        """
+        to_ms, requested = LATEST_MS, self._ranges(ranges)
+        while True:
+            narrowed = requested.before(to_ms)
+            changes, is_whole = self._changes_of(epoch, narrowed, most_bytes=most_bytes)
+            if is_whole:
+                return Part(self._tuples(changes), ranges.height, to_ms)
+            cut_ms = self._cut_at(ranges, to_ms, times(changes, self._arc))
+            if cut_ms is not None:
+                to_ms = cut_ms
+            elif ranges.height > 1:
+                ranges, to_ms = ranges[: ranges.height // 2], LATEST_MS
+                requested = self._ranges(ranges)
+            else:
+                most_bytes = NO_LIMIT
+
+    def _cut_at(self, ranges: pl.DataFrame, to_ms: int, found: Integers) -> int | None:
+        """Return the event time to cut ranges at that are too large; None if they can't be cut.
+
+        It halves the blocks, or is earlier where much is found: most of what was found is before
+        it, so that no part is tiny.
+        """
+        ends = ranges.select(pl.col("from_ms").min(), pl.col("to_ms").max())
+        ((first_ms, end_ms),) = ends.rows()
+        sealed = (block.first_ms for segment in self._durable.segments for block in segment.blocks)
+        tail = (times(part, self._arc)[:: segments.BLOCK_ROWS].tolist() for part in self._tail)
+        low, high = max(first_ms, self._oldest_ms), min(end_ms, to_ms)
+        starts = sorted(s for s in {*sealed, *chain.from_iterable(tail)} if low < s < high)
+        middle = starts[len(starts) // 2 :][:1]
+        most = len(found) * 9 // 10
+        cuts = [cut for cut in (*middle, int(np.partition(found, most)[most])) if low < cut < high]
+        return min(cuts, default=None)
+
+    def _ranges(self, ranges: pl.DataFrame | None, *, from_ms: int = EARLIEST_MS) -> Ranges:
+        """Return ranges without what has been dropped."""
+        return Ranges(ranges, arc=self._arc, from_ms=max(from_ms, self._oldest_ms))
+
+    def _changes_of(
+        self, epoch: int, requested: Ranges, *, most_bytes: int = NO_LIMIT
+    ) -> tuple[pl.DataFrame, bool]:
+        """Return the changes up to an epoch in the ranges, and whether they are all of them.
+
+        Above a limit it returns those found so far.
+        """
         if epoch < self.floor:
             raise HistoryRemovedError(self._arc.name, epoch=epoch, floor=self.floor)
         if epoch > self.upto:
             raise NotYetCompleteError(self._arc.name, epoch=epoch, upto=self.upto)
-        requested = Ranges(
-            ranges,
-            arc=self._arc,
-            from_ms=self._oldest_ms if from_ms is None else max(from_ms, self._oldest_ms),
-            to_ms=LATEST_MS if to_ms is None else to_ms,
-        )
         parts = [pl.DataFrame(schema=self._schema)]
         for part in self._parts(requested):
             rows = requested.rows(part)
-            if len(rows):
-                parts.append(part[rows].filter(pl.col(EPOCH) <= epoch).cast(self._schema))
-        return self._alive(pl.concat(parts)).select(list(self._arc.fields))
+            found = part[rows].filter(pl.col(EPOCH) <= epoch)
+            if found.height:
+                parts.append(found.cast(self._schema))
+                most_bytes -= size_of(found)
+                if most_bytes < 0:
+                    return pl.concat(parts), False
+        return pl.concat(parts), True
 
     def raise_floor(self, epoch: int) -> None:
         """Declare that no request will ask as of an epoch below this one.
@@ -188,8 +274,7 @@ class Store:
             StoreError: If the write fails; then `settle` is still due, also after a restart.
         """
         if self._tail:
-            incomplete = max(epoch, self.incomplete_upto)
-            self._seal(self._tail, upto=self.upto, resume=self._resume, incomplete_upto=incomplete)
+            self._seal(self._tail, incomplete_upto=max(epoch, self.incomplete_upto))
         floor = max(self.floor, epoch)
         self._commit(self._kept(floor), segments=(), floor=floor, incomplete_upto=-1)
         self.floor, self.incomplete_upto = floor, -1
@@ -212,13 +297,23 @@ class Store:
         ]
         total, left = (sum(part.height for part in parts) for parts in (self._tail, young))
         if 2 * left <= total > 0:
-            self._seal(
-                young,
-                upto=self.upto,
-                resume=self._resume,
-                incomplete_upto=self.incomplete_upto,
-            )
+            self._seal(young)
         self._rewrite_if_worth_it()
+
+    def seal(self) -> None:
+        """Write the tail to the disk, into one file with the last one as long as that is small.
+
+        Raises:
+            StoreError: If the write fails; then nothing has changed.
+            DamagedCopyError: If that file is damaged.
+        """
+        if (self.upto, self._resume) == (self._durable.upto, self._durable.resume):
+            return
+        tail, segments = self._tail, self._durable.segments
+        rows = sum(part.height for part in tail)
+        if rows and segments and rows + segments[-1].rows < self._segment_rows:
+            tail, segments = [self._segments.read(segments[-1]), *tail], segments[:-1]
+        self._seal(tail or [pl.DataFrame(schema=self._schema)], segments=segments)
 
     def scrub(self) -> None:
         """Check the next block of the sealed part on the disk.
@@ -250,6 +345,9 @@ class Store:
 
     def _in_order(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
         return pl.concat(parts).sort(self._arc.event_time)
+
+    def _tuples(self, changes: pl.DataFrame) -> pl.DataFrame:
+        return self._alive(changes).select(list(self._arc.fields))
 
     def _alive(self, changes: pl.DataFrame) -> pl.DataFrame:
         """Return the changes by which tuples enter and that no later change removes.
@@ -289,8 +387,16 @@ class Store:
                 yield changes.slice(start, end - start)
 
     def _seal(self, parts: list[pl.DataFrame], **state: Any) -> None:
-        """Write the tail, of which `parts` are left, to the disk; see `_commit`."""
-        self._commit(self._cut(self._in_order(parts)), **state)
+        """Write the tail, of which `parts` are left, to the disk, with how far it reaches.
+
+        `state` is what of that differs from now, and the rest of `_commit`'s.
+        """
+        reach = {
+            "upto": self.upto,
+            "resume": self._resume,
+            "incomplete_upto": self.incomplete_upto,
+        }
+        self._commit(self._cut(self._in_order(parts)), **{**reach, **state})
         self._tail = []
 
     def _commit(self, frames: Iterator[pl.DataFrame], **state: Any) -> None:

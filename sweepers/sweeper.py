@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -22,26 +22,34 @@ from typing import cast
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.boxes.replay import ReplayQuery
-from errata.processors.tasks.expiry import expired_before, passed
-from errata.processors.tasks.replay_client import ReplayRefusedError
+from errata.processors.tasks.expiry import expired_before, oldest_requested
+from errata.processors.tasks.replay_client import (
+    Fetch,
+    Gathered,
+    ReplayRefusedError,
+    part_bytes,
+)
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import replay
 from errata.processors.wire import report as reports
-from errata.processors.wire.replay import Reply, Request, pack
-from errata.processors.wire.report import PENDING, Report
+from errata.processors.wire.replay import ALL, ALL_MS, Reply, Request
+from errata.processors.wire.report import FOR_ROOM, FOREIGN, FOREVER, PENDING, Report
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import framing
 from errata.sweepers.ranges import HistoryRemovedError, NotYetCompleteError
 from errata.sweepers.requests import Requests
 from errata.sweepers.segments import DamagedCopyError, StoreError
-from errata.sweepers.store import Store
+from errata.sweepers.store import NO_LIMIT, Part, Store
 from errata.topics import names
 from errata.topics.cluster import LostOffsetError, Records, TopicPartition
 
 log = logging.getLogger("errata")
 
 REPORT_MS = 1_000
+SEALS_A_LAG = 4
+"""How often, while superseded records stay in the topic, what is only in memory is written."""
 RETRY_MS = 1_000
 """How long to wait before a full disk is tried again."""
 
@@ -80,9 +88,13 @@ class Sweeper:
         self.shared, self.arc, self.partition = shared, shared.plan.topology.arcs[arc], partition
         self.name, self.clock_ms = str(ScopeId.of_sweeper(arc).task(partition)), clock_ms
         self.folder, self.segment_rows = folder, segment_rows
+        self.foreign, self._foreign_count = ForeignRecords(), 0
+        self.noted = [self.foreign]
+        """What its report counts: foreign records of the arc, and of the topic of requests."""
         self._open()
         self.reported_ms = 0
-        self.reported = self.renewed = -1
+        self.renewed = -1
+        self._told = (-1, 0, 0)
 
     def _open(self) -> None:
         self.store = Store(self.folder, arc=self.arc, segment_rows=self.segment_rows)
@@ -97,9 +109,13 @@ class Sweeper:
             done=self.store.upto,
             resume=self.store.resume,
             watch=self._watch,
+            foreign=self.foreign,
         )
         self.incomplete_upto = self.store.incomplete_upto
-        self.reads_old = self._caught_up = False
+        self.reads_old = self._caught_up = self._has_read_old = False
+        self.complete_ms = -FOREVER
+        """When the copy was last complete; unknown of one that is found on the disk."""
+        self._sealed_ms = -FOREVER
         self.unappended: _CompleteEpochs | None = None
         self.full = ""
         """Why it neither answers nor reads on; "" if it does."""
@@ -118,6 +134,7 @@ class Sweeper:
         old = bisect_left(records.times_ms, horizon)
         self.reads_old = old > 0
         if old:
+            self._has_read_old = True
             epochs = frame.filter(pl.col("offset") <= records.offsets[old - 1])["epoch"]
             self.incomplete_upto = max(
                 self.incomplete_upto, cast(int, epochs.max()) if epochs.len() else -1
@@ -145,10 +162,12 @@ class Sweeper:
             if not self.full:
                 log.error("%s answers no requests until its disk has room: %s", self.name, error)
             self.full, self.retry_ms = str(error), now + RETRY_MS
+            self._tell()
             return False
         if self.full:
             log.warning("%s: its disk has room again; it answers requests", self.name)
             self.full = ""
+            self._tell()
         return busy
 
     def _follow(self) -> bool:
@@ -157,13 +176,18 @@ class Sweeper:
             return False
         read = 0
         if self.unappended is None:
+            self._has_read_old = False
             try:
                 read = self.input.poll()
             except LostOffsetError as error:
                 self._start_over(str(error))
                 return True
+            if self._was_away():
+                self._start_over("it was away for longer than superseded records are kept")
+                return True
             frontier = self.input.frontier()
             if frontier > self.store.upto:
+                self.complete_ms = self.clock_ms()
                 taken = self.input.take(frontier).drop("task", "attempt", "offset")
                 self.unappended = _CompleteEpochs(taken, frontier, self.input.drop(frontier))
         if self.unappended is not None:
@@ -184,6 +208,15 @@ class Sweeper:
             self.incomplete_upto = -1
         self._report()
         return read > 0
+
+    def _was_away(self) -> bool:
+        """Whether deletes that the copy lacks may be gone from the topic by now.
+
+        Tombstones wait for the sweeper of the partition, but other copies report under its name.
+        """
+        age_ms = self.clock_ms() - self.complete_ms
+        is_late = age_ms > self.shared.compaction_lag_ms
+        return self._has_read_old and self.store.upto >= 0 and is_late
 
     def _waits_for_lost(self) -> bool:
         """Whether a writer of the arc has yet to write lost records again.
@@ -207,8 +240,15 @@ class Sweeper:
             self._caught_up = not self._unsettled() and self.store.upto >= complete
         return self._caught_up
 
-    def answer(self, as_of: int, ranges: pl.DataFrame) -> pl.DataFrame | None:
-        """Return all tuples in the ranges; None while the epoch is not complete in the copy.
+    def answer(
+        self, as_of: int, ranges: pl.DataFrame, *, most_bytes: int = NO_LIMIT
+    ) -> Part | None:
+        """Return the tuples in the ranges; None while the epoch is not complete in the copy.
+
+        Args:
+            as_of: The epoch.
+            ranges: The ranges.
+            most_bytes: Size of the tuples above which the answer covers less; see `Store.part`.
 
         Raises:
             HistoryRemovedError: If a complete answer is no longer possible.
@@ -217,7 +257,7 @@ class Sweeper:
             return None
         meter = self.shared.meter
         try:
-            tuples = self.store.as_of(as_of, ranges)
+            part = self.store.part(as_of, ranges, most_bytes=most_bytes)
         except NotYetCompleteError:
             return None
         except DamagedCopyError as error:
@@ -227,42 +267,51 @@ class Sweeper:
             meter.refused[self.arc.name] += 1
             raise
         meter.answered[self.arc.name] += 1
-        meter.tuples[self.arc.name] += tuples.height
-        return tuples
+        meter.tuples[self.arc.name] += part.tuples.height
+        return part
 
     def _report(self) -> None:
         """Report, once a second, the last sealed epoch: tombstones wait for it."""
-        now, done = self.clock_ms(), self.store.sealed
+        now = self.clock_ms()
         if now - self.reported_ms < REPORT_MS:
             return
         self.reported_ms = now
         self.store.scrub()
-        asked = self._oldest_requested()
+        asked = oldest_requested(self.shared, self.arc.name, self.partition)
+        assert asked is not None  # a sweeper serves some box
         self.store.raise_floor(max(self.store.floor, asked))
         self.store.drop_before(expired_before(self.shared, self.arc.name, upto=asked, now_ms=now))
-        if done == self.reported:
+        self._seal(now)
+        self._tell()
+
+    def _seal(self, now_ms: int) -> None:
+        """Write to the disk what is only in memory, once it is caught up and now and then.
+
+        A restarted sweeper of a feed with few records then reads none again that are so old that
+        its copy would not count as complete.
+        """
+        lag_ms = self.shared.compaction_lag_ms
+        if self.has_caught_up() and now_ms - self._sealed_ms >= lag_ms // SEALS_A_LAG:
+            self.store.seal()
+            self._sealed_ms = now_ms
+
+    def _tell(self) -> None:
+        """Report, if anything has changed."""
+        self._foreign_count += sum(foreign.taken() for foreign in self.noted)
+        foreign, waits = self._foreign_count, FOR_ROOM if self.full else 0
+        # A lost copy reads the topic from its start, and another one may report under this name,
+        # too: what has been passed once stays passed.
+        done = max(self.store.sealed, self.shared.view.of(self.name).done)
+        if (done, foreign, waits) == self._told:
             return
         topic = names.progress_topic(self.shared.plan.network)
         plan = self.shared.plan.fingerprint
-        report = replace(Report(self.name), plan=plan, done=done)
+        counts = {FOREIGN: foreign} if foreign else {}
+        report = replace(Report(self.name), plan=plan, done=done, counts=counts, waits=waits)
         schema_id = self.shared.registry.register(f"{topic}-value", reports.SCHEMA)
         value = framing.frame([reports.encode(report)], schema_id)[0]
         self.shared.cluster.send(topic, partition=0, key=self.name.encode(), value=value)
-        self.reported = done
-
-    def _oldest_requested(self) -> int:
-        """Return the oldest epoch that a task may still request."""
-        plan, arc = self.shared.plan, self.arc.name
-        near = {name for name, choice in plan.choices.items() if choice.results == arc}
-        tasks: set[str] = set()
-        for name, path in plan.paths.items():
-            if arc in plan.replayed_everywhere(name):
-                tasks.update(plan.placement.tasks(plan.topology.scope_of(name)))
-            elif any(anchor.arc.name == arc for anchor in path.anchors):
-                near.add(name)
-        scopes = (ScopeId.parse(plan.topology.scope_of(name)) for name in near)
-        tasks.update(str(scope.task(self.partition)) for scope in scopes)
-        return passed(self.shared, tasks)
+        self._told = done, foreign, waits
 
     def steps(self) -> Generator[bool, None, None]:
         """Follow the arc for ever."""
@@ -295,6 +344,7 @@ class Service:
         start = max(0, shared.cluster.end(self.place) - LOOK_BACK)
         self.reader = shared.cluster.reader({self.place: start})
         self.requests = Requests(shared, sweeper.arc, partition=sweeper.partition)
+        sweeper.noted.append(self.requests.foreign)
 
     def steps(self) -> Generator[bool, None, None]:
         """Follow the arc and answer requests for ever; yields whether there was work."""
@@ -305,21 +355,24 @@ class Service:
 
     def _listen(self) -> None:
         for records in self.reader.poll():
-            for value in records.values:
-                self.requests.receive(value)
+            for offset, value in zip(records.offsets, records.values, strict=True):
+                self.requests.receive(value, offset=offset)
 
     def _answer(self) -> bool:
         """Answer requests for `ANSWERING_S` at most; return whether any was answered."""
         until_s, answered = time.monotonic() + ANSWERING_S, False
         for pending in self.requests.due():
+            request = pending.request
+            limit = request.most_bytes if request.most_bytes > 0 else NO_LIMIT
             try:
-                tuples = self.sweeper.answer(pending.request.as_of, pending.ranges)
+                part = self.sweeper.answer(request.as_of, pending.ranges, most_bytes=limit)
             except HistoryRemovedError as error:
-                self._reply(pending.request, iter([b""]), count=1, refused=str(error))
+                self._reply(request, [b""], refused=str(error))
             else:
-                if tuples is None:
+                if part is None:
                     continue
-                self._reply(pending.request, blocks(tuples), count=block_count(tuples))
+                blocks = list(replay.blocks(part.tuples))
+                self._reply(request, blocks, covered=part.covered, upto_ms=part.upto_ms)
             self.requests.done(pending)
             answered = True
             if time.monotonic() > until_s:
@@ -327,13 +380,27 @@ class Service:
         return answered
 
     def _reply(
-        self, request: Request, parts: Iterator[bytes], *, count: int, refused: str | None = None
+        self,
+        request: Request,
+        blocks: Sequence[bytes],
+        *,
+        covered: int = ALL,
+        upto_ms: int = ALL_MS,
+        refused: str | None = None,
     ) -> None:
         topic, answer = request.reply_topic, secrets.randbits(62)
         schema_id = self.shared.registry.register(f"{topic}-value", replay.REPLY_SCHEMA)
-        for number, part in enumerate(parts):
+        for number, block in enumerate(blocks):
             reply = Reply(
-                request.requester, request.number, answer, number, count, refused, tuples=part
+                requester=request.requester,
+                number=request.number,
+                answer=answer,
+                block=number,
+                blocks=len(blocks),
+                refused=refused,
+                tuples=block,
+                covered=covered,
+                upto_ms=upto_ms,
             )
             self.shared.cluster.send(
                 topic,
@@ -348,24 +415,6 @@ class Service:
         self.sweeper.close()
 
 
-def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
-    """Yield a reply's tuples in parts of about `replay.BLOCK_BYTES`; at least one part."""
-    starts = _starts(tuples)
-    for start in starts:
-        yield pack(tuples.slice(start, starts.step))
-
-
-def block_count(tuples: pl.DataFrame) -> int:
-    """Return how many parts `blocks` yields."""
-    return len(_starts(tuples))
-
-
-def _starts(tuples: pl.DataFrame) -> range:
-    size = max(1, int(tuples.estimated_size()))
-    rows = max(1, replay.BLOCK_BYTES * tuples.height // size)
-    return range(0, max(1, tuples.height), rows)
-
-
 class LocalSweepers:
     """Answers replay requests from the sweepers of the same process.
 
@@ -377,26 +426,34 @@ class LocalSweepers:
     def __init__(
         self, sweepers: Mapping[str, Mapping[int, Sweeper]], *, partition: int = 0
     ) -> None:
-        self.sweepers, self.partition = sweepers, partition
+        self.sweepers, self.partition, self.foreign = sweepers, partition, ForeignRecords()
 
     def fetch(
         self, queries: Sequence[ReplayQuery], *, task: str, attempt: int, epoch: int
-    ) -> Generator[bool, None, list[pl.DataFrame]]:
-        """Yield until all answers have arrived, then return them in order."""
-        results = []
-        for query in queries:
-            sweepers = self.sweepers[query.arc]
-            addressed = sweepers.values() if query.everywhere else [sweepers[self.partition]]
-            parts = []
-            for sweeper in addressed:
-                try:
-                    while (answer := sweeper.answer(query.as_of, query.ranges)) is None:
+    ) -> Fetch:
+        """Yield until all answers have arrived, then return what no query has taken, in order."""
+        addressed = [
+            list(self.sweepers[query.arc].values())
+            if query.everywhere
+            else [self.sweepers[query.arc][self.partition]]
+            for query in queries
+        ]
+        limit = part_bytes(sum(map(len, addressed)))
+        answers = []
+        for query, sweepers in zip(queries, addressed, strict=True):
+            gathered = [Gathered(query, sweeper.arc) for sweeper in sweepers]
+            for each, sweeper in zip(gathered, sweepers, strict=True):
+                while not each.is_whole:
+                    try:
+                        part = sweeper.answer(query.as_of, each.left, most_bytes=limit)
+                    except HistoryRemovedError as error:
+                        raise ReplayRefusedError(
+                            f"the replay request of task {task} to arc {query.arc!r} was refused: "
+                            f"{error}"
+                        ) from error
+                    if part is None:
                         yield sweeper.follow()
-                except HistoryRemovedError as error:
-                    raise ReplayRefusedError(
-                        f"the replay request of task {task} to arc {query.arc!r} was refused: "
-                        f"{error}"
-                    ) from error
-                parts.append(answer)
-            results.append(pl.concat(parts))
-        return results
+                    else:
+                        each.add(part.tuples, part.covered, part.upto_ms)
+            answers.append(pl.concat(each.answer for each in gathered))
+        return answers

@@ -93,6 +93,9 @@ class EmbeddedBroker:
             exit.
         port: The port to listen on; 0 takes a free one, the same one on every later `start`.
         overrides: Broker settings that replace the defaults.
+        cluster_id: Identifies the cluster that it belongs to, as 22 letters and digits; by
+            default a new one. Only the first start of a folder uses it.
+        environ: Environment variables of its process, beside those of this one.
         heap: Largest size of Java's heap, as in `-Xmx`.
         limit_s: How long to wait until the broker answers.
 
@@ -110,6 +113,8 @@ class EmbeddedBroker:
         *,
         port: int = 0,
         overrides: Mapping[str, str | int] | None = None,
+        cluster_id: str = "",
+        environ: Mapping[str, str] | None = None,
         heap: str = "384m",
         limit_s: float = 60.0,
     ) -> None:
@@ -117,6 +122,8 @@ class EmbeddedBroker:
         self.folder = Path(folder or self._temporary).absolute()
         self.port = port
         self._overrides = dict(overrides or {})
+        self._cluster_id = cluster_id or new_cluster_id()
+        self._environ = dict(environ or {})
         self._heap = heap
         self._limit_s = limit_s
         self._shim: subprocess.Popen[bytes] | None = None
@@ -158,7 +165,7 @@ class EmbeddedBroker:
                 bufsize=0,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"ERRATA_TEMPORARY": self._temporary},
+                env=os.environ | self._environ | {"ERRATA_TEMPORARY": self._temporary},
                 start_new_session=True,  # Ctrl-C at the terminal is for the parent to handle
             )
         self._await_answer()
@@ -213,10 +220,8 @@ class EmbeddedBroker:
             ) from error
 
     def _format(self, tool: list[str], properties: str) -> None:
-        # urlsafe base64 may start with "-", which the tool parses as an option
-        cluster = "E" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         completed = subprocess.run(
-            [*tool, "format", "-c", properties, "-t", cluster],
+            [*tool, "format", "-c", properties, "-t", self._cluster_id],
             capture_output=True,
             text=True,
             check=False,
@@ -276,6 +281,12 @@ appender.out.name=out
 appender.out.layout.type=PatternLayout
 appender.out.layout.pattern=%d %p %m (%c)%n
 """
+
+
+def new_cluster_id() -> str:
+    """Return an identifier for a new cluster."""
+    # urlsafe base64 may start with "-", which Kafka's tool parses as an option
+    return "E" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def _is_free(port: int) -> bool:

@@ -77,6 +77,14 @@ _MOVING = {
 }
 
 
+_COORDINATING = {  # the coordinator is the leader of a partition of the brokers' own topics
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._WAIT_COORD,
+}
+
+
 class TopicExistsError(ClusterError):
     """A topic to be created already exists; another process may have just created it."""
 
@@ -260,6 +268,8 @@ class Connection:
             )
         if code in _MOVING:
             return MovingLeaderError(f"{what} has no leader at {self._servers} yet; try again")
+        if code in _COORDINATING:
+            return MovingLeaderError(f"{what} has no coordinator at {self._servers} yet; try again")
         if code in LOGIN:
             return RefusedError(
                 f"{self._servers} refuses this client: {self.clean(error)}; {LOGIN[code]}"

@@ -66,7 +66,15 @@ class MissingTopicError(ClusterError):
 
 
 class MovingLeaderError(ClusterError):
-    """A partition has no leader at the moment: it was just created, or a broker went down."""
+    """A partition has no leader at the moment: it was just created, or a broker went down.
+
+    Attributes:
+        places: The partitions, if it is known which ones.
+    """
+
+    def __init__(self, text: str, places: Collection[TopicPartition] = ()) -> None:
+        self.places = tuple(places)
+        super().__init__(text)
 
 
 class LostOffsetError(ClusterError):
@@ -177,6 +185,13 @@ class Cluster(Protocol):
         Returns the log's end if there is none.
         """
 
+    def delete_before(self, source: TopicPartition, offset: int) -> None:
+        """Delete a partition's records before an offset, which is at most the log's end.
+
+        Raises:
+            ClusterError: If the cluster refuses, or the topic's settings don't allow it.
+        """
+
     def note(self, group: str, places: Collection[TopicPartition]) -> str:
         """Return the note of a group's last committed positions of these partitions; "" if none.
 
@@ -238,28 +253,32 @@ def check_sizes(
 
 
 def catch_up(
-    cluster: Cluster, reader: Reader, source: TopicPartition, *, limit_s: float = 30.0
+    cluster: Cluster, reader: Reader, *sources: TopicPartition, limit_s: float = 30.0
 ) -> Iterator[Records]:
-    """Yield records until the reader has passed the current end of the log.
+    """Yield records until the reader has passed the current ends of some logs.
 
     Control and aborted records take offsets without being returned, so the reader's position
     decides, not the last record. Records of the reader's other partitions are yielded too.
 
     Args:
-        cluster: Returns the log's end.
-        reader: Reads the partition, perhaps others.
-        source: The partition.
-        limit_s: How long to wait while an open transaction of another writer holds the end back.
+        cluster: Returns the logs' ends.
+        reader: Reads the partitions, perhaps others.
+        sources: The partitions.
+        limit_s: How long to wait while an open transaction of another writer holds an end back.
 
     Raises:
-        ClusterError: If the end is not reached in time.
+        ClusterError: If an end is not reached in time.
     """
-    end, deadline = cluster.end(source), monotonic() + limit_s
-    while reader.position(source) < end:
+    ends, deadline = cluster.ends(sources), monotonic() + limit_s
+
+    def behind() -> TopicPartition | None:
+        return next((each for each in sources if reader.position(each) < ends[each]), None)
+
+    while behind() is not None:
         yield from reader.poll(timeout_s=0.1)
-        if monotonic() > deadline and reader.position(source) < end:
+        if monotonic() > deadline and (source := behind()) is not None:
             raise ClusterError(
                 f"partition {source.partition} of topic '{source.topic}' was read to offset "
-                f"{reader.position(source)}, but its end {end} was not reached within "
+                f"{reader.position(source)}, but its end {ends[source]} was not reached within "
                 f"{limit_s:g} s; a transaction may be open: see kafka-transactions"
             )

@@ -6,11 +6,12 @@ messages of a partition become columns as they arrive; timestamps are converted 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import filterfalse
 from operator import itemgetter
 from time import monotonic, sleep
 from typing import Any, overload
+from weakref import WeakSet, ref
 
 import numpy as np
 from confluent_kafka import (
@@ -41,7 +42,7 @@ from errata.topics.cluster import (
     check_sizes,
 )
 from errata.topics.groups import SESSION_MS, Membership
-from errata.topics.refused import DESCRIBE, GROUP, READ, TOPIC, WRITE, Right
+from errata.topics.refused import DELETE, DESCRIBE, GROUP, READ, TOPIC, WRITE, Right
 from errata.topics.transactions import TIMEOUT_S, KafkaTransactions
 
 LONGEST_S = 5.0
@@ -52,6 +53,9 @@ ELECTED_S = 30.0
 
 SENT_S = 30.0
 """How long a sent record may take to be acknowledged, for the same reason."""
+
+LOOK_S = 0.02
+"""How often `rest` looks for what has arrived: several clients can't be waited for at once."""
 
 _SENDING = {
     "linger.ms": 1,
@@ -80,6 +84,8 @@ class KafkaCluster:
         self._limit = self._connection.setting("message.max.bytes", LARGEST)
         self._sender: Any = None
         self._lost = ""
+        self._readers = WeakSet[KafkaReader]()
+        self._waker: Callable[[], KafkaReader | None] = lambda: None
 
     def __repr__(self) -> str:
         """Return the servers, without anything that may be secret."""
@@ -99,7 +105,27 @@ class KafkaCluster:
                     f"topic '{topic}' has {count} partitions, but partition {highest} is to be "
                     "read; the plan and the topic differ: see `errata explain`"
                 )
-        return KafkaReader(self._connection, positions)
+        reader = KafkaReader(self._connection, positions)
+        self._readers.add(reader)
+        return reader
+
+    def rest(self, limit_s: float) -> bool:
+        """Wait until something arrives for a reader; return whether it did within `limit_s`.
+
+        What had arrived by an earlier call, and was not read since, does not end the wait. It waits
+        on the reader that ended the last one, and looks at the others every `LOOK_S`.
+        """
+        until_s, left_s = monotonic() + limit_s, limit_s
+        while left_s > 0:
+            # All of them, each time: what has arrived by now must not end the next wait.
+            if arrived := [reader for reader in self._readers if reader.has_more()]:
+                self._waker = ref(arrived[-1])
+                return True
+            waker = self._waker()
+            if waker is None or not waker.wait(min(left_s, LOOK_S)):
+                sleep(min(left_s, LOOK_S))
+            left_s = until_s - monotonic()
+        return False
 
     def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Return a new attempt's transactional producer; older ones are fenced."""
@@ -154,11 +180,11 @@ class KafkaCluster:
         if left or lost:
             raise ClusterError(f"a record was not delivered: {lost or 'no answer'}; send it again")
 
-    def require(self, rights: Iterable[Right]) -> None:
+    def require(self, rights: Collection[Right]) -> None:
         """Check that this client has these rights to topics; see `admin.require`."""
         require(self._connection, rights)
 
-    def require_still(self, rights: Iterable[Right]) -> None:
+    def require_still(self, rights: Collection[Right]) -> None:
         """Check that the rights are still held and the topics exist; see `admin.require_still`."""
         require_still(self._connection, rights)
 
@@ -191,25 +217,49 @@ class KafkaCluster:
     def _offsets(
         self, sources: Collection[TopicPartition], which: OffsetSpec
     ) -> dict[TopicPartition, int]:
-        positions = {source: Position(*source) for source in sources}
+        left, offsets = dict.fromkeys(sources), dict[TopicPartition, int]()
         deadline, limit_s = monotonic() + ELECTED_S, 1.0
-        while True:  # a request stays with the leader that it was sent to, which may be gone
+        while left:  # a request stays with the leader that it was sent to, which may be gone
             self._connection.check()
+            positions = {source: Position(*source) for source in left}
             answers = self._connection.admin.list_offsets(
                 dict.fromkeys(positions.values(), which),
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=limit_s,
             )
-            try:
-                return {
-                    source: self._offset(source, answers[position], limit_s)
-                    for source, position in positions.items()
-                }
-            except (MovingLeaderError, SilentClusterError):
-                if monotonic() > deadline:
-                    raise
-                limit_s = min(2 * limit_s, LONGEST_S)
-                sleep(0.05)
+            failure: ClusterError | None = None
+            for source, position in positions.items():
+                try:
+                    offsets[source] = self._offset(source, answers[position], limit_s)
+                    del left[source]
+                except (MovingLeaderError, SilentClusterError) as error:
+                    failure = error
+            if failure is None:
+                break
+            if monotonic() > deadline:
+                raise self._leaderless(left) or failure
+            limit_s = min(2 * limit_s, LONGEST_S)
+            sleep(0.05)
+        return offsets
+
+    def _leaderless(self, sources: Collection[TopicPartition]) -> MovingLeaderError | None:
+        """Return an error that names those of some partitions that have no leader; None if none."""
+        try:
+            topics = self._connection.admin.list_topics(timeout=LONGEST_S).topics
+        except KafkaException:
+            return None
+        places = [
+            source
+            for source in sources
+            if source.topic in topics
+            and (known := topics[source.topic].partitions.get(source.partition)) is not None
+            and known.leader < 0
+        ]
+        if not places:
+            return None
+        moving = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        text = str(self._connection.failure(" and ".join(map(_label, places)), moving))
+        return MovingLeaderError(text, places)
 
     def _offset(self, source: TopicPartition, answer: Any, limit_s: float) -> int:
         right = Right(READ, TOPIC, source.topic)  # whoever requests offsets is about to read
@@ -225,6 +275,14 @@ class KafkaCluster:
         if listed.offset == OFFSET_INVALID:  # librdkafka 2.16 signals a timeout this way
             raise self._connection.failure(_label(source), TimeoutError())
         return int(listed.offset)
+
+    def delete_before(self, source: TopicPartition, offset: int) -> None:
+        """Delete a partition's records before an offset; needs the right Delete on the topic."""
+        self._connection.check()
+        position = Position(source.topic, source.partition, offset)
+        answer = self._connection.admin.delete_records([position])[position]
+        right = Right(DELETE, TOPIC, source.topic)
+        self._connection.wait_for(_label(source), answer, right=right, limit_s=LONGEST_S)
 
     def note(self, group: str, places: Collection[TopicPartition]) -> str:
         """Return the note of a group's last committed positions of these partitions; "" if none.
@@ -354,6 +412,8 @@ class KafkaReader:
         self._positions: dict[tuple[str, int], int] = {}
         self._codes: dict[tuple[str, int], int] = {}
         self._sources: list[TopicPartition] = []
+        self._next: list[Message] = []
+        self._is_told = False
         self._consumer: Any = connection.client(Consumer, _DEFAULTS, _LAWS)
         for source, offset in positions.items():
             self.add(source, offset)
@@ -401,6 +461,24 @@ class KafkaReader:
             self._handle(event)
         return [columns.records(self._sources[code]) for code, columns in sorted(arrived.items())]
 
+    def has_more(self) -> bool:
+        """Return whether something has arrived that neither `poll` nor this has returned yet.
+
+        It takes microseconds; what it finds is kept for the next `poll`.
+        """
+        if self._is_told:
+            return False
+        self.wait(0.0)
+        self._is_told = bool(self._next)
+        return self._is_told
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait until something arrives for the next `poll`; return False at once if it can't."""
+        if self._next or self._consumer is None:
+            return False
+        self._next = self._consume(1, limit_s)
+        return True
+
     def close(self) -> None:
         """Close the connection; safe to call twice."""
         consumer, self._consumer = self._consumer, None
@@ -414,10 +492,9 @@ class KafkaReader:
         events: list[Message] = []
         while limit > 0:
             chunk = min(limit, _CHUNK)
-            try:
-                messages = self._consumer.consume(chunk, timeout_s)
-            except KafkaException as error:
-                raise self._connection.failure("a partition", error) from None
+            messages = self._consume(chunk - len(self._next), timeout_s)
+            if self._next:
+                messages, self._next, self._is_told = self._next + messages, [], False
             limit = limit - chunk if len(messages) == chunk else 0
             reported = list(filter(Message.error, messages))
             if reported:
@@ -427,6 +504,13 @@ class KafkaReader:
                 for code, part in self._split(messages):
                     arrived.setdefault(code, Columns()).add(part)
         return events
+
+    def _consume(self, count: int, timeout_s: float) -> list[Message]:
+        try:
+            messages: list[Message] = self._consumer.consume(count, timeout_s)
+        except KafkaException as error:
+            raise self._connection.failure("a partition", error) from None
+        return messages
 
     def _split(self, messages: list[Message]) -> Iterator[tuple[int, list[Message]]]:
         """Yield the messages of each partition, with the partition's code."""
@@ -458,4 +542,6 @@ class KafkaReader:
         elif not error.retriable():
             right = Right(READ, TOPIC, source.topic)
             what = f"topic '{source.topic}'"
-            raise self._connection.failure(what, KafkaException(error), right=right)
+            failure = self._connection.failure(what, KafkaException(error), right=right)
+            if not isinstance(failure, MovingLeaderError | SilentClusterError):
+                raise failure  # of those two the client tries again; `check` notices lost brokers

@@ -127,7 +127,8 @@ class MemoryLog:
     def trim(self, offset: int) -> None:
         """Remove the records before an offset, as retention does."""
         self.start = max(self.start, offset)
-        self._batches = [b.only([o >= offset for o in b.offsets]) for b in self._batches]
+        kept = (b.only([o >= offset for o in b.offsets]) for b in self._batches)
+        self._batches = [batch for batch in kept if batch.offsets]
 
     def lose(self, offset: int) -> None:
         """Remove the records from an offset on; the next one gets this offset."""
@@ -291,8 +292,8 @@ class MemoryCluster:
         for log, horizon in zip(self._logs[topic], horizons, strict=True):
             log.compact(horizon)
 
-    def trim(self, source: TopicPartition, offset: int) -> None:
-        """Remove a partition's records before an offset, as retention does."""
+    def delete_before(self, source: TopicPartition, offset: int) -> None:
+        """Delete a partition's records before an offset; retention does it too."""
         self.log(source).trim(offset)
 
     def lose(self, source: TopicPartition, offset: int) -> None:

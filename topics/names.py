@@ -76,6 +76,11 @@ def plan_topic(network: str) -> str:
     return _topic(network, PLAN)
 
 
+def putting_back(network: str, source: str) -> str:
+    """Return the transactional id of who puts the watermark of a source back."""
+    return f"{network}.put-back.{source}"
+
+
 def _suffix(version: int) -> str:
     return f".v{version}" if version > 1 else ""
 

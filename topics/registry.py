@@ -12,7 +12,14 @@ from typing import Any, Protocol
 
 from errata.schemas.compatible import incompatibilities
 from errata.schemas.errors import ErrataError
-from errata.topics.cluster import Cluster, ClusterError, Reader, TopicPartition, catch_up
+from errata.topics.cluster import (
+    Cluster,
+    ClusterError,
+    Reader,
+    Records,
+    TopicPartition,
+    catch_up,
+)
 from errata.topics.names import SCHEMAS_TOPIC
 
 _SOURCE = TopicPartition(SCHEMAS_TOPIC, 0)
@@ -111,6 +118,10 @@ class SchemaRegistry:
     Args:
         cluster: Holds the topic, which must exist.
         limit_s: How long reading to the end of the topic may take.
+
+    Attributes:
+        skipped: Offset by key of the last records that are skipped; a later record of the key, or
+            its deletion, replaces one.
     """
 
     def __init__(self, cluster: Cluster, *, limit_s: float = 30.0) -> None:
@@ -120,6 +131,7 @@ class SchemaRegistry:
         self._schemas: dict[int, dict[str, Any]] = {}
         self._subjects: set[tuple[str, int]] = set()
         self._latest: dict[str, int] = {}
+        self.skipped: dict[bytes | None, int] = {}
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Return the id of a schema; registers it under a subject if it is new there.
@@ -204,7 +216,7 @@ class SchemaRegistry:
                 return
             assert self._reader is not None
             for records in self._reader.poll(timeout_s=self._limit_s / 100):
-                self._take(records.values)
+                self._take(records)
         raise ClusterError(
             f"the schema of subject '{subject}' was sent to topic '{SCHEMAS_TOPIC}', but can't be "
             f"read from it after {self._limit_s:g} s; see the brokers' logs"
@@ -214,11 +226,23 @@ class SchemaRegistry:
         if self._reader is None:
             self._reader = self._cluster.reader({_SOURCE: 0})
         for records in catch_up(self._cluster, self._reader, _SOURCE, limit_s=self._limit_s):
-            self._take(records.values)
+            self._take(records)
 
-    def _take(self, values: list[bytes | None]) -> None:
+    def read(self) -> None:
+        """Read the topic to its end, if it exists.
+
+        Raises:
+            ClusterError: If it can't be read.
+        """
+        if self._topic_exists():
+            self._read()
+
+    def _take(self, records: Records) -> None:
         skipped = 0
-        for value in values:
+        for key, value, offset in zip(records.keys, records.values, records.offsets, strict=True):
+            was_skipped = self.skipped.pop(key, None) is not None
+            if was_skipped and value is None:
+                continue  # deleted by whoever mended it
             try:
                 entry = json.loads(value or b"")
                 schema_id, subject, schema = entry["id"], entry["subject"], entry["schema"]
@@ -232,12 +256,14 @@ class SchemaRegistry:
                 self._latest[subject] = schema_id
             else:
                 skipped += 1
+                self.skipped[key] = offset
         if skipped:
             _LOG.warning(
                 "%d records in topic '%s' that are malformed, or of which the id does not follow "
-                "from the schema, are skipped",
+                "from the schema, are skipped; the last is at offset %d",
                 skipped,
                 SCHEMAS_TOPIC,
+                max(self.skipped.values()),
             )
 
 

@@ -19,11 +19,13 @@ class TopicSpec:
         name: Its name.
         partitions: Its partitions, exactly.
         config: Its settings; those not named are the broker's.
+        least: Amounts that are enough for an existing topic, where `config` has more.
     """
 
     name: str
     partitions: int
     config: Mapping[str, str] = field(default_factory=dict)
+    least: Mapping[str, str] = field(default_factory=dict)
 
 
 PASSING_MS = 7 * DAY_MS

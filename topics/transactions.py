@@ -326,6 +326,7 @@ class KafkaTransactions:
         require_still(self._connection, [Right(WRITE, TOPIC, topic) for topic in topics])
 
     def _failure(self, step: str, error: KafkaException) -> ErrataError:
+        error = self._cause(error)
         self._connection.check()
         if error.args[0].code() in CODES:
             self._require_topics()
@@ -339,6 +340,23 @@ class KafkaTransactions:
                 f"transaction took longer than {TIMEOUT_S:g} s; end this one"
             )
         return self._doubt(f"{step}: {self._connection.clean(error)}")
+
+    def _cause(self, error: KafkaException) -> KafkaException:
+        """Return the error that ended the producer, if a step says only that it has ended.
+
+        The client raises it in its callbacks, which may not have run yet.
+        """
+        if error.args[0].code() != KafkaError._FATAL or self._producer is None:
+            return error
+        try:
+            self._producer.poll(0)
+        except KafkaException as cause:
+            return cause
+        except SystemError as raised:
+            if not isinstance(raised.__cause__, KafkaException):
+                raise
+            return raised.__cause__
+        return error
 
     def _doubt(self, reason: str) -> DoubtfulCommitError:
         return DoubtfulCommitError(

@@ -44,9 +44,9 @@ def acls(
     """Print the rights that each role needs on the cluster, as command lines of kafka-acls.sh.
 
     The deployer creates topics, registers schemas and writes the plan. Scopes, sweepers of
-    connection points, readers and operators need fewer rights. Only the undeployer deletes. Needs
-    no cluster, except with --deployed. A process with --sweep-beside, as `errata up` starts them,
-    needs both roles.
+    connection points, readers and operators need fewer rights. Only the undeployer deletes topics;
+    scopes delete old records. Needs no cluster, except with --deployed. A process with
+    --sweep-beside, as `errata up` starts them, needs both roles.
 
     JSON: a line for each role, with its rules as in Strimzi's KafkaUser.
     """

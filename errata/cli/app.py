@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Annotated, Any
 
@@ -112,6 +113,25 @@ def deployed(net: str) -> Iterator[DeployedNetwork]:
 def open_deployment(net: str) -> DeployedNetwork:
     """Return a network on the cluster that the settings name, whether or not it runs there."""
     return open_network(load(net), read_settings())
+
+
+def moment_ms(text: str, *, hint: str) -> int:
+    """Return an ISO time in ms since 1970; without a zone it is UTC.
+
+    Args:
+        text: The time.
+        hint: The option that it is given with, for the message.
+
+    Raises:
+        BadParameter: If it is none.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        need = f"{text!r} needs the form 2026-07-15T09:30:00Z"
+        raise typer.BadParameter(need, param_hint=hint) from error
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _completing(names: Callable[[Network], Iterable[str]]) -> Callable[..., list[str]]:

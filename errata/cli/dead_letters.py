@@ -19,6 +19,7 @@ from errata.deploy.deployment import DeployedNetwork, UnknownNameError
 from errata.observe.network_progress import current
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.wire.dead_letter import DeadLetter, PlaceError, RecordPlace, decode_value
+from errata.run.exit_status import complain
 from errata.schemas.errors import ErrataError
 from errata.topics import names
 from errata.topics.cluster import Cluster, TopicPartition, catch_up
@@ -202,8 +203,15 @@ def committed_dead_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[Dea
 
     See ``docs/protocol.md#5-committed-records``.
     """
+    return (dead_letter for _, dead_letter in dead_letters_from(cluster, plan, 0))
+
+
+def dead_letters_from(
+    cluster: Cluster, plan: CompiledPlan, offset: int
+) -> Iterator[tuple[int, DeadLetter]]:
+    """Yield the committed dead letters from an offset of their topic on, each with its offset."""
     source = TopicPartition(names.dead_letters_topic(plan.network), 0)
-    reader = cluster.reader({source: 0})
+    reader = cluster.reader({source: offset})
     try:
         batches = list(catch_up(cluster, reader, source))
     finally:
@@ -211,13 +219,21 @@ def committed_dead_letters(cluster: Cluster, plan: CompiledPlan) -> Iterator[Dea
     # Read after the dead letters, so that its reports cover all of them.
     view = current(cluster, plan)
     view.close()
+    foreign: list[int] = []
     for records in batches:
-        for value in records.values:
+        for place, value in zip(records.offsets, records.values, strict=True):
             dead_letter = decode_value(value)
+            if dead_letter is None and value is not None:
+                foreign.append(place)
             if dead_letter and view.of(dead_letter.task).covers(
                 dead_letter.attempt, dead_letter.epoch
             ):
-                yield dead_letter
+                yield place, dead_letter
+    if foreign:
+        complain(
+            f"{len(foreign)} records of topic '{source.topic}' are no dead letters, the last in "
+            f"partition 0 at offset {foreign[-1]}; they are passed over: check who may write there"
+        )
 
 
 def _line(dead_letter: DeadLetter) -> dict[str, Any]:

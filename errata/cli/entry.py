@@ -35,6 +35,7 @@ _COMMANDS = (
     "revise",
     "reconcile",
     "end",
+    "watermark",
     "dead_letters",
     "reset",
 )

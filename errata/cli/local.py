@@ -7,7 +7,6 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import IO, Annotated
@@ -16,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from errata.cli.app import JsonOption, NetworkArgument, command
+from errata.cli.app import JsonOption, NetworkArgument, command, moment_ms
 from errata.cli.input_file import open_input, read_input
 from errata.cli.output import display_values, for_people, print_lines, print_table
 from errata.client.recorded import Recorded, recorded
@@ -124,7 +123,8 @@ def local(
         _check_outputs(driver, revisions or [], table or [])
         progress = stack.enter_context(_progress())
         if replays:
-            times = [None if text is None else _moment_ms(text) for text in (since, until)]
+            hint = "--from and --until"
+            times = [None if t is None else moment_ms(t, hint=hint) for t in (since, until)]
             replay(driver, cluster, network, from_ms=times[0], until_ms=times[1])
         else:
             pieces = []
@@ -201,15 +201,6 @@ def _cut(piece: Recorded) -> Iterator[Recorded]:
     for start in range(0, len(values), RECORDS_AN_EPOCH):
         part = slice(start, start + RECORDS_AN_EPOCH)
         yield keys[part], values[part]
-
-
-def _moment_ms(text: str) -> int:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        need = f"{text!r} needs the form 2026-07-15T09:30:00Z"
-        raise typer.BadParameter(need, param_hint="--from and --until") from error
-    return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _source_and_file(text: str) -> tuple[str, str]:

@@ -12,12 +12,15 @@ from errata.cli.app import NetworkArgument, command
 from errata.deploy.deployment import prepare
 from errata.observe.metric_catalogue import Samples
 from errata.observe.port import Pulse, listening, serving
+from errata.processors.declare.network import Network
+from errata.processors.plan.compiled import CompiledPlan
+from errata.run.patience import Patience
 from errata.run.stopping import Stop
 from errata.run.supervisor import Supervisor, network_commands
 from errata.run.supervisor_port import UpPort, ports_after, shown
 from errata.run.worker import Worker, tune_garbage_collector
 from errata.settings.loading import load
-from errata.settings.place import LISTEN, connect, read_settings
+from errata.settings.place import LISTEN, Place, connect, read_settings
 
 _POLL_S = 0.1
 
@@ -32,11 +35,7 @@ def up(net: NetworkArgument) -> None:
     """
     with Stop() as stop:
         network, place = load(net), read_settings()
-        cluster = connect(place)
-        try:
-            plan = prepare(network, place, cluster)  # reports errors once, here
-        finally:
-            cluster.close()
+        plan = Patience(place.wait_ms).through(lambda: _prepared(network, place))
         commands, pulse = network_commands(net, plan), Pulse()
         ports = ports_after(place.listen, commands)
         listen = {name: {LISTEN: shown(address)} for name, address in ports.items()}
@@ -114,12 +113,37 @@ def _work(net: str, take_on: Callable[[Worker], None]) -> None:
     with Stop() as stop:
         network, place = load(net), read_settings()
         with serving(place.listen) as pulse:
-            worker = Worker(network, place, pulse)
-            take_on(worker)
+            patience = Patience(place.wait_ms)
+            worker = patience.through(lambda: _begun(network, place, pulse, patience, take_on))
             stop.running = True
             tune_garbage_collector()
             worker.run(stop)
     raise typer.Exit(stop.status)
+
+
+def _prepared(network: Network, place: Place) -> CompiledPlan:
+    """Deploy a network if it is not deployed; errors of it are reported once, here."""
+    cluster = connect(place)
+    try:
+        return prepare(network, place, cluster)
+    finally:
+        cluster.close()
+
+
+def _begun(
+    network: Network,
+    place: Place,
+    pulse: Pulse,
+    patience: Patience,
+    take_on: Callable[[Worker], None],
+) -> Worker:
+    worker = Worker(network, place, pulse, patience)
+    try:
+        take_on(worker)
+    except BaseException:
+        worker.close()
+        raise
+    return worker
 
 
 def _numbers(text: str) -> list[int]:

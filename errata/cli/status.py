@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from errata.observe.diagnosis import STALE_MS, Hold
 from errata.observe.network_progress import ArcStatus, NetworkStatus, Progress, TaskStatus, status
 from errata.processors.wire.task_id import TaskId
 from errata.run.stopping import Stop
+from errata.topics.registry import Registry, SchemaRegistry
 
 _REFRESH_S = 0.5
 _ARC_COLUMNS = ("arc", "frontier", "lag", "watermark", "waits for", "its last report")
@@ -51,29 +53,35 @@ def status_(
     1.5 seconds is busy, or not running. Invalid reports are ignored, and listed for ten seconds.
     """
     with Stop() as stop, deployed(net) as deployment:
-        progress = Progress(deployment.cluster, plan=deployment.plan)
-        progress.catch_up()
+        progress = Progress(deployment.cluster, plan=deployment.plan, believes=True)
+        look = partial(_look, progress, deployment.registry)
         if as_json or not for_people():
             stop.running = watch
-            print_lines([as_data(status(progress))])
+            print_lines([as_data(look())])
             while watch and not stop():
-                _wait(progress)
-                print_lines([as_data(status(progress))])
+                _wait()
+                print_lines([as_data(look())])
             raise typer.Exit(stop.status)
         if not watch:
-            Console(soft_wrap=False).print(status_tables(status(progress), now_ms=_now_ms()))
+            Console(soft_wrap=False).print(status_tables(look(), now_ms=_now_ms()))
             return
         stop.running = True
         with Live(auto_refresh=False, vertical_overflow="visible") as screen:
             while not stop():
-                screen.update(status_tables(status(progress), now_ms=_now_ms()), refresh=True)
-                _wait(progress)
+                screen.update(status_tables(look(), now_ms=_now_ms()), refresh=True)
+                _wait()
     raise typer.Exit(stop.status)
 
 
-def _wait(progress: Progress) -> None:
+def _wait() -> None:
     time.sleep(_REFRESH_S)
+
+
+def _look(progress: Progress, schemas: Registry) -> NetworkStatus:
     progress.catch_up()
+    if isinstance(schemas, SchemaRegistry):
+        schemas.read()
+    return status(progress, schemas=schemas)
 
 
 def _now_ms() -> int:

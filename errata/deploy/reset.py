@@ -5,6 +5,7 @@ Topics of sources are never deleted; topics of sinks only on request.
 
 from __future__ import annotations
 
+import fcntl
 import re
 import shutil
 import time
@@ -84,6 +85,8 @@ def remains(network: Network, place: Place, cluster: Cluster, *, sinks: bool = F
     if _has_recent_record(cluster, names.progress_topic(network.name), existing):
         running.append(f"a task has reported in the last {SEEN_MS // 1000} s")
     folder = place.state / network.name
+    if _is_in_use(folder):
+        running.append(f"a process holds an index in {folder}")
     return Remains(
         network.name,
         [*sorted(topics), *([plan_topic] if plan_topic in existing else [])],
@@ -129,6 +132,17 @@ def _known(
     declared = network.declarations.values()
     sources |= {declaration.topic for declaration in declared if isinstance(declaration, Source)}
     return arcs, scopes, sinks | {sink.topic for sink in network.sinks}, sources
+
+
+def _is_in_use(folder: Path) -> bool:
+    """Return whether a process of this machine has an index open: idle tasks do not report."""
+    for lock in folder.rglob("LOCK"):
+        with suppress(FileNotFoundError), lock.open("r+b") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):
+                return True
+    return False
 
 
 def _any(parts: set[str]) -> str:

@@ -14,6 +14,7 @@ from errata.processors.plan.topology import ingest_scope
 from errata.processors.wire.task_id import ScopeId
 from errata.topics import names
 from errata.topics.refused import (
+    ALTER_CONFIGS,
     CREATE,
     DELETE,
     DESCRIBE,
@@ -36,9 +37,9 @@ def roles(plan: CompiledPlan) -> dict[str, list[Right]]:
     """Return the rights of every role of a network, by role name."""
     rights = {DEPLOYER: of_deployer(plan)}
     entries = map(ingest_scope, plan.topology.sources)
-    rights |= {scope: of_scope(plan, scope) for scope in entries}
+    rights |= {scope: [*of_scope(plan, scope), *to_trim(plan, scope)] for scope in entries}
     rights |= {
-        f"{SPARK if scope.on_spark else SCOPE}{name}": of_scope(plan, name)
+        f"{SPARK if scope.on_spark else SCOPE}{name}": [*of_scope(plan, name), *to_trim(plan, name)]
         for name, scope in plan.topology.scopes.items()
     }
     rights |= {
@@ -54,16 +55,16 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
     if scope_id.is_ingest:
         source = plan.topology.sources[scope_id.name]
         arc = source.arc.name
-        reads, written = [source.topic], [exchange_of(arc) if source.rekey else arc]
+        reads = [source.topic]
         asks, sinks = list[str](), plan.topology.sinks_of(arc) if not source.rekey else []
     else:
         boxes = plan.topology.scopes[scope]
-        reads, written = [plan.deployment.topic(arc) for arc in boxes.inputs], list(boxes.outputs)
+        reads = [plan.deployment.topic(arc) for arc in boxes.inputs]
         asks = plan.replayed_points_of(boxes)
         sinks = [
             sink for arc in (*boxes.boxes, *boxes.outputs) for sink in plan.topology.sinks_of(arc)
         ]
-    outputs = [plan.deployment.topic(arc) for arc in written]
+    outputs = [plan.deployment.topic(arc) for arc in _written(plan, scope)]
     # A new attempt reads what it has written: its index, its tombstones, and to find lost records.
     reads += outputs
     writes = [*outputs, names.progress_topic(plan.network), names.dead_letters_topic(plan.network)]
@@ -79,6 +80,21 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
         Right(READ, GROUP, name),  # for --shared
         Right(READ, GROUP, f"{name}.", True),
     ]
+
+
+def to_trim(plan: CompiledPlan, scope: str) -> list[Right]:
+    """Return what the tasks of a scope need to delete old records; without it the records stay."""
+    trimmed = [arc for arc in _written(plan, scope) if arc in plan.trimmed]
+    return [Right(DELETE, TOPIC, plan.deployment.topic(arc)) for arc in trimmed]
+
+
+def _written(plan: CompiledPlan, scope: str) -> list[str]:
+    """Return the arcs that a scope writes to topics."""
+    scope_id = ScopeId.parse(scope)
+    if not scope_id.is_ingest:
+        return list(plan.topology.scopes[scope].outputs)
+    is_rekeyed = plan.topology.sources[scope_id.name].rekey
+    return [exchange_of(scope_id.name) if is_rekeyed else scope_id.name]
 
 
 def of_sweeper(plan: CompiledPlan, arc: str) -> list[Right]:
@@ -113,24 +129,32 @@ def of_reader(plan: CompiledPlan) -> list[Right]:
 
 
 def of_operator(plan: CompiledPlan) -> list[Right]:
-    """Return what inspecting a network, revising its sources and ending them needs."""
+    """Return what an operator needs.
+
+    It inspects a network, revises its sources, ends them and puts their watermarks back.
+    """
     sources = [source.topic for source in plan.topology.sources.values()]
     return [
         *of_reader(plan),
         *(Right(WRITE, TOPIC, topic) for topic in sources),
         Right(WRITE, TOPIC, names.plan_topic(plan.network)),
+        *(
+            Right(WRITE, TRANSACTIONAL_ID, names.putting_back(plan.network, source))
+            for source in plan.topology.sources
+        ),
     ]
 
 
 def of_deployer(plan: CompiledPlan) -> list[Right]:
     """Return what deploying a network needs, and taking over all its tasks when it is switched."""
     prefix, sinks = f"{plan.network}.", [sink.topic for sink in plan.topology.sinks]
-    everything = (CREATE, READ, WRITE, DESCRIBE_CONFIGS)
+    create = (CREATE, WRITE, DESCRIBE_CONFIGS, ALTER_CONFIGS)  # the last for safer settings
+    everything = (READ, *create)
     return [
         *(Right(operation, TOPIC, prefix, True) for operation in everything),
         *(Right(operation, TOPIC, names.SCHEMAS_TOPIC) for operation in everything),
         *(Right(READ, TOPIC, source.topic) for source in plan.topology.sources.values()),
-        *(Right(o, TOPIC, topic) for topic in sinks for o in (CREATE, WRITE, DESCRIBE_CONFIGS)),
+        *(Right(o, TOPIC, topic) for topic in sinks for o in create),
         Right(WRITE, TRANSACTIONAL_ID, prefix, True),
         Right(READ, GROUP, prefix, True),
     ]

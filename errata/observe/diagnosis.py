@@ -7,7 +7,7 @@ missing although input waits; and which filters never let a tuple pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from errata.processors.plan.compiled import CompiledPlan
@@ -17,6 +17,7 @@ from errata.processors.reports.progress_view import View
 from errata.processors.wire.report import (
     FOR_REGISTRY,
     FOR_ROOM,
+    FOREIGN,
     FOREVER,
     IDLE,
     INTERVAL_MS,
@@ -25,6 +26,9 @@ from errata.processors.wire.report import (
     CountKey,
 )
 from errata.processors.wire.task_id import TaskId
+from errata.topics import names
+from errata.topics.cluster import TopicPartition
+from errata.topics.registry import Registry, SchemaRegistry
 
 STALE_MS = 1_500
 """A task with work to do that has not reported for this long is busy, or not running."""
@@ -36,10 +40,15 @@ LOST = (
     "the brokers have lost records that it had committed; it writes them again, and the tasks that "
     "read them wait for that (its log names partitions and offsets)"
 )
+LEADERLESS = (
+    "partition {} has no leader: whoever reads or writes it waits until the brokers that have its "
+    "replicas are back"
+)
 WAITING = {
     FOR_ROOM: "it reads no input until the disk of its process has room",
     FOR_REGISTRY: "it reads no input until the schema registry answers",
 }
+SWEEPER_WAITING = "it answers no replay requests until the disk of its process has room"
 FEWEST_REFUSED = 10
 """A source that refuses most of its records is listed from this number of refused ones on."""
 
@@ -111,10 +120,10 @@ def moment(watermark: int) -> int | None:
 
 @dataclass(frozen=True)
 class Complaint:
-    """What is wrong with a task's reports, or with a record of the plan topic.
+    """What is wrong with a task's reports, or with a topic.
 
     Args:
-        task: The task, as the key of its report names it; or the plan topic.
+        task: The task, as the key of its report names it; or the topic.
         reason: What is wrong.
         since_ms: When the report was written, or when the task last reported; None if never.
     """
@@ -124,15 +133,27 @@ class Complaint:
     since_ms: int | None
 
 
-def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> list[Complaint]:
-    """Return what is wrong with the reports of tasks.
+def complaints(
+    view: View,
+    silent: Mapping[str, int | None],
+    *,
+    now_ms: int,
+    leaderless: Collection[TopicPartition] = (),
+    schemas: Registry | None = None,
+) -> list[Complaint]:
+    """Return what is wrong with the reports of tasks, and with what they read and write.
 
     Args:
         view: The reports that have been read.
         silent: Tasks that hold themselves back, and when each last reported.
         now_ms: The current time.
+        leaderless: Partitions without a leader.
+        schemas: The registry of the network's schemas, read to its end.
     """
     listed = [
+        Complaint(at.topic, LEADERLESS.format(at.partition), None) for at in sorted(leaderless)
+    ]
+    listed += [
         Complaint(task, f"its report is invalid: {invalid.reason}", invalid.time_ms)
         for task, invalid in sorted(view.invalid.items())
         if now_ms - invalid.time_ms < NAMED_MS
@@ -147,11 +168,16 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
         for task, report in sorted(view.reports.items())
         if report.rebuilt == PENDING
     ]
+    listed += skipped_schemas(schemas)
+    listed += foreign_records(view)
     listed += watermarks_ahead(view, now_ms=now_ms)
     listed += most_refused(view)
     waiting = {task: report.waits for task, report in view.reports.items() if report.waits}
     for task, what in sorted(waiting.items()):
-        listed.append(Complaint(task, WAITING.get(what, f"it waits ({what})"), None))
+        told = WAITING.get(what, f"it waits ({what})")
+        if is_sweeper(task) and what == FOR_ROOM:
+            told = SWEEPER_WAITING
+        listed.append(Complaint(task, told, None))
     for task, since_ms in sorted(silent.items()):
         if task in waiting:
             continue
@@ -161,6 +187,35 @@ def complaints(view: View, silent: Mapping[str, int | None], *, now_ms: int) -> 
             reason = f"it has something to do and has not reported for {now_ms - since_ms} ms"
             listed.append(Complaint(task, reason, since_ms))
     return listed
+
+
+def is_sweeper(task: str) -> bool:
+    """Whether a report's task is a sweeper."""
+    known = TaskId.parse_or_none(task)
+    return known is not None and known.scope.is_sweeper
+
+
+def skipped_schemas(schemas: Registry | None) -> Iterator[Complaint]:
+    """Yield a complaint about the records that the topic of the schemas should not have."""
+    if isinstance(schemas, SchemaRegistry) and schemas.skipped:
+        count, last = len(schemas.skipped), max(schemas.skipped.values())
+        reason = (
+            f"{count} of its records are skipped, the last in partition 0 at offset {last}: "
+            "malformed, or with an id that does not follow from the schema; check who may write "
+            "there, and delete them by key"
+        )
+        yield Complaint(names.SCHEMAS_TOPIC, reason, None)
+
+
+def foreign_records(view: View) -> Iterator[Complaint]:
+    """Yield the tasks and sweepers that have passed over records that no task can have written."""
+    for task, report in sorted(view.reports.items()):
+        if count := report.counts.get(FOREIGN, 0):
+            reason = (
+                f"it has passed over {count} records that no task can have written (its log names "
+                "topic, partition and offset): check who may write there"
+            )
+            yield Complaint(task, reason, None)
 
 
 def watermarks_ahead(view: View, *, now_ms: int) -> Iterator[Complaint]:

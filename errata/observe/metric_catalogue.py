@@ -196,6 +196,13 @@ FALLBACKS = Metric(
 REBUILDS = Metric(
     "errata_rebuilds_total", COUNTER, _TASK, "How often the task was rebuilt at the frontier."
 )
+FOREIGN_RECORDS = Metric(
+    "errata_foreign_records_total",
+    COUNTER,
+    _TASK,
+    "Records of arcs, exchanges and replies that no process of Errata can have written; they are "
+    "passed over.",
+)
 LIVE = Metric(
     "errata_live_rows", GAUGE, (*_TASK, "box"), "Rows that a box holds in memory: its open windows."
 )
@@ -272,7 +279,7 @@ REGISTRY_FAILURES = Metric(
 TASK_METRICS = (
     RECORDS, INGESTED, LATE, DISAGREED, DEAD_LETTERS, REVISIONS, EPOCHS, COMMITS, DOUBTFUL,
     ATTEMPTS, WORKING, EPOCH, FRONTIER_LAG, WATERMARK_LAG, INPUT_LAG, RESULTS, REPLAYS, REPLAYED,
-    FALLBACKS, REBUILDS, LIVE, INDEX_FULL,
+    FALLBACKS, REBUILDS, FOREIGN_RECORDS, LIVE, INDEX_FULL,
 )  # fmt: skip
 SWEEPER_METRICS = (ANSWERED, REFUSED, IGNORED, SENT, COPIED, BYTES, SEGMENTS, FULL)
 SHARED_METRICS = (INVALID_REPORTS, REGISTRY_UP, REGISTRY_FAILURES)

@@ -18,7 +18,7 @@ from errata.processors.ingest.owner_task import OwnerTask
 from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
-from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, CountKey
+from errata.processors.wire.report import FOREIGN, FOREVER, IDLE, INTERVAL_MS, CountKey
 from errata.processors.wire.task_id import TaskId
 from errata.sweepers.sweeper import Sweeper
 from errata.topics.kafka import KafkaReader
@@ -75,6 +75,7 @@ def _add_counts(samples: Samples, shared: Shared, task: str) -> None:
         if key.reason:
             samples.add(catalogue.DEAD_LETTERS, count, *labels, key.reason)
     samples.add(catalogue.REBUILDS, counts.get("rebuilt", 0), *labels)
+    samples.add(catalogue.FOREIGN_RECORDS, counts.get(FOREIGN, 0), *labels)
     boxes = dict.fromkeys(key.box for key in keys if key.box)
     for box in boxes:
         if box not in shared.plan.boxes:

@@ -7,7 +7,7 @@ The number of an epoch is a clock reading, so lags between epochs are shown as t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -16,6 +16,7 @@ from errata.observe.diagnosis import (
     Hold,
     complaints,
     holder,
+    is_sweeper,
     last_pair,
     moment,
     silent_filters,
@@ -23,9 +24,18 @@ from errata.observe.diagnosis import (
 )
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
+from errata.processors.reports.validation import ReportValidator
 from errata.processors.wire.report import FOREVER, IDLE, INTERVAL_MS, CountKey
 from errata.processors.wire.task_id import TaskId
-from errata.topics.cluster import Cluster, LostOffsetError, Reader, Records, TopicPartition
+from errata.topics.cluster import (
+    Cluster,
+    LostOffsetError,
+    MovingLeaderError,
+    Reader,
+    Records,
+    TopicPartition,
+)
+from errata.topics.registry import Registry
 
 _COUNTED, _COUNT_S = 1_000, 2.0
 
@@ -132,13 +142,43 @@ class Progress(View):
     Args:
         cluster: The cluster that the network runs on.
         plan: The plan that it runs.
+        believes: Whether reports count that name a partition without a leader, although nobody
+            knows whether their records are there: to be shown, and for nothing else.
     """
 
-    def __init__(self, cluster: Cluster, *, plan: CompiledPlan) -> None:
+    def __init__(self, cluster: Cluster, *, plan: CompiledPlan, believes: bool = False) -> None:
         super().__init__(cluster, plan=plan)
         self.plan: CompiledPlan = plan
         self.written_ms: dict[str, int] = {}
         self.reader: Reader = _TimedReader(self.reader, self.written_ms)
+        if believes:
+            self.validator = ReportValidator(plan, self._ends_or_any)
+        self.leaderless: set[TopicPartition] = set()
+        """Partitions that had no leader when their end was looked up last."""
+
+    def ends_of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of partitions, without those that have no leader.
+
+        Raises:
+            ClusterError: If no broker answers.
+        """
+        left = set(places)
+        while left:
+            try:
+                ends = dict(self.cluster.ends(left))
+            except MovingLeaderError as error:
+                if not left & set(error.places):
+                    raise
+                self.leaderless |= left & set(error.places)
+                left -= self.leaderless
+            else:
+                self.leaderless -= left
+                return ends
+        return {}
+
+    def _ends_or_any(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends of partitions; without a leader, one that no report exceeds."""
+        return {place: FOREVER for place in places} | self.ends_of(places)
 
 
 def current(cluster: Cluster, plan: CompiledPlan) -> Progress:
@@ -148,19 +188,23 @@ def current(cluster: Cluster, plan: CompiledPlan) -> Progress:
     return progress
 
 
-def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
+def status(
+    progress: Progress, *, now_ms: int | None = None, schemas: Registry | None = None
+) -> NetworkStatus:
     """Return how far a network has come, from the reports that have been read.
 
     Args:
         progress: The reports that have been read.
         now_ms: The time; None for the clock's.
+        schemas: The registry of its schemas, read to its end.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     topology = progress.plan.topology
+    ends = progress.ends_of(_watched(progress))
     scopes = [task for scope in topology.all_scopes for task in progress.tasks(scope)]
-    sweepers = sorted(task for task in progress.reports if _is_sweeper(task))
+    sweepers = sorted(task for task in progress.reports if is_sweeper(task))
     newest = progress.newest_epoch()
-    tasks = [_task_status(progress, task, newest) for task in (*scopes, *sweepers)]
+    tasks = [_task_status(progress, task, newest, ends) for task in (*scopes, *sweepers)]
     arcs = [arc for arc in topology.topics if not topology.arcs[arc].exchange]
     silent = {task.task: task.held_since_ms for task in tasks if task.held_by == task.task}
     return NetworkStatus(
@@ -168,10 +212,24 @@ def status(progress: Progress, *, now_ms: int | None = None) -> NetworkStatus:
         _known(newest),
         tasks,
         [_arc_status(progress, arc, newest) for arc in arcs],
-        complaints(progress, silent, now_ms=now_ms),
+        complaints(
+            progress, silent, leaderless=progress.leaderless, schemas=schemas, now_ms=now_ms
+        ),
         list(watermark_holds(progress)),
         silent_filters(progress.plan, [report.counts for report in progress.reports.values()]),
     )
+
+
+def _watched(progress: Progress) -> set[TopicPartition]:
+    """Return the partitions of sources, and those that tasks have written."""
+    validator, topology = progress.validator, progress.plan.topology
+    written = {at for report in progress.reports.values() for at, _ in validator.claims(report)}
+    counts = progress.plan.placement.topic_partitions
+    return written | {
+        TopicPartition(source.topic, partition)
+        for name, source in topology.sources.items()
+        for partition in range(counts[name])
+    }
 
 
 def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
@@ -194,7 +252,9 @@ def _arc_status(progress: Progress, arc: str, newest: int) -> ArcStatus:
     )
 
 
-def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
+def _task_status(
+    progress: Progress, task: str, newest: int, ends: Mapping[TopicPartition, int]
+) -> TaskStatus:
     report = progress.of(task)
     scope = TaskId.parse(task).scope
     frontier = report.done if scope.is_sweeper else progress.frontier(task)
@@ -202,7 +262,7 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
     watermark = report.watermark
     if str(scope) in progress.plan.topology.scopes:
         last = watermark = progress.watermark(task, upto=frontier)
-    waiting = _waiting(progress, task)
+    waiting = _waiting(progress, task, ends)
     held = None
     if not scope.is_sweeper and (frontier < newest or (waiting and frontier == newest)):
         held = holder(progress, task)
@@ -223,14 +283,18 @@ def _task_status(progress: Progress, task: str, newest: int) -> TaskStatus:
     )
 
 
-def _waiting(progress: Progress, task: str) -> int:
-    """Return how many records of a task's input follow the position in its report."""
+def _waiting(progress: Progress, task: str, ends: Mapping[TopicPartition, int]) -> int:
+    """Return how many records of a task's input follow the position in its report.
+
+    0 if its input has no leader.
+    """
     report = progress.of(task)
     task_id = TaskId.parse(task)
     if task_id.scope.is_ingest:
         source = progress.plan.topology.sources[task_id.scope.name]
         place = TopicPartition(source.topic, task_id.partition)
-        return records_from(progress.cluster, place, report.resume.get(place, 0))
+        offset = report.resume.get(place, 0)
+        return records_from(progress.cluster, place, offset, end=ends.get(place, offset))
     is_of_boxes = str(task_id.scope) in progress.plan.topology.scopes
     return waiting_behind(progress, task) if is_of_boxes else 0
 
@@ -249,13 +313,15 @@ def waiting_behind(view: View, task: str) -> int:
     return count
 
 
-def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
-    """Return how many records have this offset or a later one.
+def records_from(cluster: Cluster, place: TopicPartition, offset: int, *, end: int) -> int:
+    """Return how many records have this offset or a later one, before the end of the log.
 
     Up to 1000 records are counted exactly. Beyond that, transaction markers and aborted records
     count too. Records of an open transaction don't count.
     """
-    end, count = cluster.end(place), 0
+    count = 0
+    if end <= offset:
+        return 0
     if end - offset > _COUNTED:
         return end - offset
     reader, deadline = cluster.reader({place: offset}), monotonic() + _COUNT_S
@@ -267,11 +333,6 @@ def records_from(cluster: Cluster, place: TopicPartition, offset: int) -> int:
     finally:
         reader.close()
     return count
-
-
-def _is_sweeper(task: str) -> bool:
-    known = TaskId.parse_or_none(task)
-    return known is not None and known.scope.is_sweeper
 
 
 def _known(epoch: int) -> int | None:

@@ -1,9 +1,10 @@
 """The loop of a process: deploys its network if needed, then advances its tasks or sweepers.
 
 The tasks of a process are generators that one thread advances in turn. A commit with an unknown
-outcome ends a task's attempt and starts the next one. Being fenced ends the process, since another
-process has taken over the work. Once a second the process inspects itself (`Inspector`): whether it
-is ready, and its metrics. When it is asked to end, it commits its open transactions (`drain`).
+outcome ends a task's attempt and starts the next one; so does a cluster that can't serve its start
+yet (`Patience`). Being fenced ends the process, since another process has taken over the work. Once
+a second the process inspects itself (`Inspector`): whether it is ready, and its metrics. When it is
+asked to end, it commits its open transactions (`drain`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks.shared import Shared, scope_of
 from errata.processors.tasks.task import Task
 from errata.run.parts import Actor, Parts, Share, Steps
+from errata.run.patience import PASSING, Patience
 from errata.settings.logs import context
 from errata.settings.place import Place, connect
 from errata.sweepers.sweeper import Service, Sweeper
@@ -40,8 +42,8 @@ RIGHTS_CHECK_S = 5.0
 """Interval between checks that the topics and the rights to them still exist."""
 IDLE_S = 0.004
 """Sleep of a process that has nothing to do."""
-IDLE_AFTER_S, LONG_IDLE_S = 1.0, 0.01
-"""After `IDLE_AFTER_S` without work it sleeps for `LONG_IDLE_S` at a time, which costs less."""
+IDLE_AFTER_S, REST_S = 1.0, 0.2
+"""After `IDLE_AFTER_S` without work it rests for `REST_S` at a time, or until a record arrives."""
 DRAIN_S = 4.0
 """How long `drain` may take; the next attempt aborts a commit that hangs."""
 
@@ -62,13 +64,25 @@ class Worker:
         network: The network.
         place: The cluster, registry and folder that it works with.
         pulse: State for the port of the process.
+        patience: What is left of the time that its start may wait; None: all of it.
     """
 
-    def __init__(self, network: Network, place: Place, pulse: Pulse | None = None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        place: Place,
+        pulse: Pulse | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.place, self.pulse = place, pulse or Pulse()
+        self.patience = patience or Patience(place.wait_ms)
         context["network"] = network.name
         self.cluster = connect(place)
-        self.plan = prepare(network, place, self.cluster)
+        try:
+            self.plan = prepare(network, place, self.cluster)
+        except BaseException:  # the start is repeated, with another connection
+            self.cluster.close()
+            raise
         self.shared = Shared(
             self.cluster,
             self.plan,
@@ -167,6 +181,11 @@ class Worker:
             self.shared.meter.doubtful[scope_of(actor.name)] += 1
             self.steps[actor] = actor.steps()
             return True
+        except PASSING as error:
+            if _has_started(actor) or not self.patience.wait(error):
+                raise
+            self.steps[actor] = actor.steps()
+            return True
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Advance all actors in turn until `stop` returns true.
@@ -197,17 +216,21 @@ class Worker:
                 for actor in list(self.steps):
                     busy |= actor in self.steps and self._advance(actor)
                 context.pop("task", None)
-                if busy:
+                if not busy and monotonic() < busy_s + IDLE_AFTER_S:
+                    time.sleep(IDLE_S)
+                elif busy or self.cluster.rest(REST_S):
                     busy_s = monotonic()
-                else:
-                    time.sleep(IDLE_S if monotonic() < busy_s + IDLE_AFTER_S else LONG_IDLE_S)
             self.pulse.stopping()
             drain(self.steps, self._advance)
         finally:
-            for share in self.shares:
-                share.close()
-            self._stop(list(self.steps))
-            self.cluster.close()
+            self.close()
+
+    def close(self) -> None:
+        """Give up all work and close all connections."""
+        for share in self.shares:
+            share.close()
+        self._stop(list(self.steps))
+        self.cluster.close()
 
 
 class Inspector:
@@ -272,6 +295,13 @@ def _sweepers(actor: Actor) -> list[Sweeper]:
     if isinstance(actor, Service):
         return [actor.sweeper]
     return [actor] if isinstance(actor, Sweeper) else []
+
+
+def _has_started(actor: Actor) -> bool:
+    """Whether a task or sweeper has begun its work."""
+    if isinstance(actor, Task):
+        return actor.started
+    return all(sweeper.has_caught_up() for sweeper in _sweepers(actor))
 
 
 def drain(actors: Iterable[Actor], advance: Callable[[Actor], bool]) -> None:

@@ -19,7 +19,9 @@ from typing import NamedTuple, cast
 import numpy as np
 import polars as pl
 
+from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.reports.progress_view import View
+from errata.processors.wire.report import COUNTED
 from errata.schemas import framing
 from errata.schemas import revisions as frames
 from errata.schemas.arc import Arc
@@ -294,17 +296,25 @@ class ArcCodec:
 def history(
     cluster: Cluster, codec: ArcCodec, place: TopicPartition, offset: int
 ) -> Generator[bool, None, pl.DataFrame]:
-    """Read a partition from an offset to its current end; returns all visible revisions."""
+    """Read a partition from an offset to its current end; returns all visible revisions.
+
+    Records that nobody needs any more may be deleted before, or meanwhile; they are left out.
+    """
     end, checked_s = cluster.end(place), monotonic()
     parts = [codec.empty]
-    if offset < end:
+    while offset < end:
         reader = cluster.reader({place: offset})
         try:
-            while reader.position(place) < end:
+            while (offset := reader.position(place)) < end:
                 parts += [codec.decode(records) for records in reader.poll()]
                 if monotonic() > checked_s + CHECKED_S:  # the brokers may have lost the last ones
                     end, checked_s = min(end, cluster.end(place)), monotonic()
                 yield False
+        except LostOffsetError:
+            start = cluster.offset_at(place, 0)
+            if start <= offset:
+                raise
+            offset = start
         finally:
             reader.close()
     return pl.concat(parts)
@@ -320,6 +330,7 @@ class ArcInput:
         done: The last epoch that an earlier attempt processed.
         resume: Offset to read from.
         watch: Called with everything that is read, as records and as revisions.
+        foreign: Notes records that are no revisions of the arc.
     """
 
     def __init__(
@@ -331,8 +342,10 @@ class ArcInput:
         done: int,
         resume: int,
         watch: Callable[[Records, pl.DataFrame], None] | None = None,
+        foreign: ForeignRecords | None = None,
     ) -> None:
         self.view, self.codec, self.done, self.watch = view, codec, done, watch
+        self.foreign = foreign
         self.place = TopicPartition(codec.topic, partition)
         self.cursor = codec.cursor(view.cluster, self.place, resume)
         self.pending: list[pl.DataFrame] = []
@@ -348,12 +361,39 @@ class ArcInput:
         count = 0
         for records, frame in self.cursor.poll(limit=limit):
             count += len(records)
+            self._note_foreign(records, frame)
             if self.watch is not None:
                 self.watch(records, frame)
-            frame = frame.filter(pl.col("epoch") > self.done)
+            frame = self._possible(frame.filter(pl.col("epoch") > self.done))
             if frame.height:
                 self.pending.append(frame)
         return count
+
+    def _possible(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Drop what no report will ever cover: it would be held, and read again, for ever.
+
+        Tasks of an older version of the plan have reported before this reader began.
+        """
+        view = self.view
+        writers = view.writers(self.codec.arc.name, self.place.partition)
+        foreign = [
+            task
+            for task in frame["task"].unique().to_list()
+            if task not in writers and not view.of(task).committed
+        ]
+        uncounted = pl.max_horizontal("attempt", "epoch") >= COUNTED
+        return frame.filter(~(pl.col("task").is_in(foreign) | uncounted))
+
+    def _note_foreign(self, records: Records, frame: pl.DataFrame) -> None:
+        """Note records that have a value, and are no revisions of the arc."""
+        count = len(records) - records.values.count(None) - frame.height
+        if self.foreign is None or count <= 0:
+            return
+        known, pairs = set(frame["offset"]), zip(records.offsets, records.values, strict=True)
+        last = max(offset for offset, value in pairs if value is not None and offset not in known)
+        self.foreign.add(
+            self.place, last, f"no revision of arc {self.codec.arc.name!r}", count=count
+        )
 
     def frontier(self) -> int:
         """Return the last complete epoch: all writers have passed it, and it is read to their ends.

@@ -257,7 +257,8 @@ class Aggregate(Windowed):
         4. Add the windows that no tuple touches but that the watermark closes in this epoch.
         5. Replay the inputs of redone windows, and of windows whose state could not be compensated
            exactly (a maximum that left). The replay yields the states after the epoch; with the
-           epoch's own revisions undone it yields those before.
+           epoch's own revisions undone it yields those before. What 2 fetches and what is replayed
+           here comes in parts, of which only the states are kept.
         6. Compute the results before and after, and emit a revision where they differ.
         7. Keep the states of windows that are still open.
 
@@ -280,10 +281,14 @@ class Aggregate(Windowed):
         if (closed & ~redone).any():
             fetched_keys = keys.filter(closed & ~redone)
             last = self.ends(fetched_keys) - 1
-            (results,) = yield Need(RESULTS, self._ranges(fetched_keys, last, last + 1))
-            old = self._with_known_states(
-                old, self._among(self._stored_states(results), fetched_keys)
-            )
+
+            def take(results: pl.DataFrame) -> None:
+                nonlocal old
+                stored = self._among(self._stored_states(results), fetched_keys)
+                old = self._with_known_states(old, stored)
+
+            (results,) = yield Need(RESULTS, self._ranges(fetched_keys, last, last + 1), take)
+            take(results)
             fetched = int((old[ROWS] > 0).filter(closed).sum())
             if self.leaves_out:  # a window without a result stores no state: redo it
                 redone |= closed & (old[ROWS] == 0)
@@ -308,15 +313,13 @@ class Aggregate(Windowed):
         redone_keys = keys.filter(redone)
         replayed = 0
         if inexact.height or redone_keys.height:
-            replayed_keys = pl.concat([inexact, redone_keys])
-            (content,) = yield self._inputs_of(replayed_keys)
-            replayed = content.height
-            after = self._with_known_states(after, self.states_of(content, only=replayed_keys))
-            if redone_keys.height:  # the states before: the present tuples with this epoch undone
-                undone = self.states_of(
-                    self._replaced(content, entering, leaving), only=redone_keys
-                )
-                before = self._with_known_states(before, undone)
+            replay = _Replay(self, pl.concat([inexact, redone_keys]), redone_keys, entering)
+            (content,) = yield replace(self._inputs_of(replay.after), take=replay.take)
+            replay.take(content)
+            replayed = replay.height
+            after = self._with_known_states(after, replay.after)
+            undone = self.with_tuples(replay.before, leaving)
+            before = self._with_known_states(before, undone)
 
         # 6. results before and after
         (results_before, failures_before), (results_after, failures_after) = (
@@ -358,6 +361,33 @@ class Aggregate(Windowed):
     def _ranges(self, keys: pl.DataFrame, from_ms: pl.Series, to_ms: pl.Series) -> pl.DataFrame:
         groups: Iterable[pl.Series] = (keys[name] for name in self.by)
         return pl.DataFrame([*groups, from_ms.alias("from_ms"), to_ms.alias("to_ms")])
+
+
+class _Replay:
+    """States of windows, computed from their tuples as these arrive.
+
+    Args:
+        box: The aggregate.
+        keys: The windows.
+        redone: Those whose states before the epoch are computed too.
+        entering: The tuples that enter in the epoch.
+    """
+
+    def __init__(
+        self, box: Aggregate, keys: pl.DataFrame, redone: pl.DataFrame, entering: pl.DataFrame
+    ) -> None:
+        self._box, self._entering = box, entering
+        self.after, self.before, self.height = box.empty(keys), box.empty(redone), 0
+        """The states after the epoch, those before without what leaves in it, and the tuples."""
+
+    def take(self, tuples: pl.DataFrame) -> None:
+        """Add some of the tuples; none comes twice."""
+        self.height += tuples.height
+        self.after = self._box.with_tuples(self.after, tuples)
+        if self.before.height:
+            identity = list(self._box.input.identity)
+            known = tuples.join(self._entering, on=identity, how="anti", nulls_equal=True)
+            self.before = self._box.with_tuples(self.before, known)
 
 
 def _is_forgotten(result: Result) -> bool:

@@ -227,29 +227,25 @@ class Windowed(Aggregating):
         fields = {name: self.arc.fields[name].dtype for name in self.keys}
         return self.empty(pl.DataFrame(schema=fields))
 
-    def states_of(
-        self,
-        tuples: pl.DataFrame,
-        *,
-        only: pl.DataFrame | None = None,
-        refused: Failures | None = None,
-    ) -> pl.DataFrame:
+    def states_of(self, tuples: pl.DataFrame, *, refused: Failures | None = None) -> pl.DataFrame:
         """Return the states of all windows that the tuples touch, from scratch.
 
         Args:
             tuples: Tuples of the input.
-            only: Keys of the windows to return; empty windows among them are left out.
             refused: Why a tuple is in no window, by row; computed if it is None.
         """
         refused = self._refused(tuples) if refused is None else refused
         spread, rows = self._spread(tuples, refused)
-        if only is not None:
-            spread = spread.with_columns(rows.alias("__row")).join(
-                only.select(self.keys), on=self.keys, how="semi", nulls_equal=True
-            )
-            rows = spread["__row"]
         keys, groups = number_rows(spread, self.keys)
         return self._change(self.empty(keys), tuples, rows, groups, 1)
+
+    def with_tuples(self, states: pl.DataFrame, tuples: pl.DataFrame) -> pl.DataFrame:
+        """Return the states after tuples have entered; tuples of other windows are passed over."""
+        spread, rows = self._spread(tuples, self._refused(tuples))
+        found = spread.with_columns(rows.alias("__row")).join(
+            states.select(self.keys).with_row_index("__group"), on=self.keys, nulls_equal=True
+        )
+        return self._change(states, tuples, found["__row"], found["__group"], 1)
 
     def emitted(self, states: pl.DataFrame) -> tuple[pl.DataFrame, Failures]:
         """Return a result tuple for each state, and by row why a user's function fails."""

@@ -13,7 +13,7 @@ revisions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,10 +64,13 @@ class Need:
         kind: ``inputs`` (as of the current epoch) or ``results`` (as emitted before it).
         ranges: Group fields under their names in the first input, ``from_ms`` and ``to_ms``
             (half-open event times). The answers may hold more.
+        take: May be given parts of the answer as they arrive, each tuple once. The answer then
+            holds only what is left. None: the answer holds all.
     """
 
     kind: str
     ranges: pl.DataFrame
+    take: Callable[[pl.DataFrame], None] | None = None
 
 
 @dataclass(frozen=True)

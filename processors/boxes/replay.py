@@ -7,7 +7,7 @@ recomputed from scratch over the replayed tuples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -27,12 +27,15 @@ class ReplayQuery:
         as_of: The epoch after which the content is requested.
         ranges: ``from_ms``, ``to_ms`` (half-open event times) and fields that must be equal.
         everywhere: Whether it goes to all partitions, not only to that of the requesting task.
+        take: Is given the parts of the answers as they arrive, each tuple once; the answer is empty
+            then. None: the answer holds all tuples.
     """
 
     arc: str
     as_of: int
     ranges: pl.DataFrame
     everywhere: bool = False
+    take: Callable[[pl.DataFrame], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,20 @@ class ReplayPath:
         return any(anchor.everywhere for anchor in self.anchors)
 
     @property
+    def is_linear(self) -> bool:
+        """Whether it processes each replayed tuple independently of the others.
+
+        Then the inputs of the box come from parts of what is replayed, one by one.
+        """
+        linear = {anchor.arc.name for anchor in self.anchors}
+        known = set(linear)
+        for box in self.between:
+            known.add(box.arc.name)
+            if box.is_linear(linear, known):
+                linear.add(box.arc.name)
+        return {arc.name for arc in self.targets} <= linear
+
+    @property
     def targets(self) -> list[Arc]:
         """The arcs whose tuples the box requests: its inputs."""
         return [read.arc for read in self.box.history_inputs]
@@ -117,6 +134,27 @@ class ReplayPath:
         return [contents[arc.name] for arc in self.targets]
 
 
+def merged(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Return the same ranges of each group, without overlaps, sorted by group and start.
+
+    Args:
+        ranges: ``from_ms``, ``to_ms``, and the fields of the group.
+    """
+    group = [name for name in ranges.columns if name not in ("from_ms", "to_ms")]
+    first = pl.col("@group").min()
+    reach = pl.col("to_ms").cum_max().shift().over("@group")
+    apart = (pl.col("from_ms") > reach).fill_null(True)
+    return (
+        ranges.with_row_index("@group")
+        .with_columns(first.over(group) if group else first)
+        .sort("@group", "from_ms")
+        .with_columns(apart.cum_sum().alias("@run"))
+        .group_by("@group", "@run", maintain_order=True)
+        .agg(pl.col("from_ms").min(), pl.col("to_ms").max(), pl.col(group).first())
+        .select(ranges.columns)
+    )
+
+
 def overlay(content: pl.DataFrame, arc: Arc, uncommitted: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return the content after the requesting task's own revisions that are not committed yet.
 
@@ -125,13 +163,24 @@ def overlay(content: pl.DataFrame, arc: Arc, uncommitted: Sequence[pl.DataFrame]
         arc: The arc, which the task itself writes.
         uncommitted: Frames of revisions in the order of their epochs.
     """
-    names, identity = list(arc.fields), list(arc.identity)
-    content = content.select(names)
+    remaining = without_revised(content, arc, uncommitted)
+    if not uncommitted:
+        return remaining
+    return pl.concat([remaining, frames.entering(_last(arc, uncommitted), list(arc.fields))])
+
+
+def without_revised(
+    content: pl.DataFrame, arc: Arc, uncommitted: Sequence[pl.DataFrame]
+) -> pl.DataFrame:
+    """Return the tuples that no uncommitted revision has replaced or deleted; see `overlay`."""
+    content = content.select(list(arc.fields))
     if not uncommitted:
         return content
+    revised = frames.identities(_last(arc, uncommitted), list(arc.identity))
+    return content.join(revised, on=list(arc.identity), how="anti", nulls_equal=True)
+
+
+def _last(arc: Arc, uncommitted: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the last revision of each identity."""
     ordered = (frame.with_columns(epoch=pl.lit(epoch)) for epoch, frame in enumerate(uncommitted))
-    last = frames.last(pl.concat(ordered), identity)
-    remaining = content.join(
-        frames.identities(last, identity), on=identity, how="anti", nulls_equal=True
-    )
-    return pl.concat([remaining, frames.entering(last, names)])
+    return frames.last(pl.concat(ordered), list(arc.identity))

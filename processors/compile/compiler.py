@@ -21,7 +21,7 @@ from errata.processors.compile.lag import type_lag
 from errata.processors.compile.loop import type_iterate
 from errata.processors.compile.modes import choose
 from errata.processors.compile.scopes import assign_scopes, members
-from errata.processors.compile.sources_and_sinks import type_sinks, type_source
+from errata.processors.compile.sources_and_sinks import refuse_own_topics, type_sinks, type_source
 from errata.processors.compile.typed import (
     NAME_RULE,
     Typed,
@@ -92,7 +92,7 @@ def compile_network(
         modes={name: choice.mode for name, choice in choices.items()},
         every_arc=every_arc,
     )
-    return CompiledPlan(
+    plan = CompiledPlan(
         Placement(topology),
         Deployment(network.name),
         boxes=typed.boxes,
@@ -101,6 +101,9 @@ def compile_network(
         kept_ms=kept(typed),
         requested=typed.exchanged,
     )
+    if faults := refuse_own_topics(network, plan):
+        raise NetworkError(network.name, faults)
+    return plan
 
 
 def horizons(typed: Typed, paths: Mapping[str, ReplayPath]) -> dict[str, int]:

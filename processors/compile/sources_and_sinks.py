@@ -8,6 +8,7 @@ they all came from one partition. Results go to sinks without hidden fields.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,10 +31,12 @@ from errata.processors.declare.faults import Fault
 from errata.processors.declare.network import Network
 from errata.processors.expressions.expression import Expression, compile_event_time
 from errata.processors.plan.arc_name import exchange_of, sink_of
+from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Source
 from errata.schemas.arc import HIDDEN_PREFIX, Arc
 from errata.schemas.errors import ErrataError
 from errata.schemas.fields import FieldType, physical
+from errata.topics import names
 from errata.topics.cluster import Records
 
 FORMATS = {
@@ -50,6 +53,9 @@ EVENT_TIME = HIDDEN_PREFIX + "event_time"
 """Name of the hidden event time, where it is no declared field."""
 
 TIMESTAMP = FieldType("timestamp-millis")
+
+_VERSION = re.compile(r"\.v\d+$")
+"""The end of the name of a topic that a later version of the plan has made."""
 
 
 def type_source(network: Network, box: declared.Source, typed: Typed) -> None:
@@ -237,6 +243,34 @@ def originals(batches: Sequence[Records]) -> pl.DataFrame:
             ),
         ]
     )
+
+
+def own_topics(plan: CompiledPlan) -> set[str]:
+    """Return the topics that only the network itself may write, but for those of later versions."""
+    net, topology, deployment = plan.network, plan.topology, plan.deployment
+    return {
+        names.SCHEMAS_TOPIC,
+        names.progress_topic(net),
+        names.plan_topic(net),
+        names.dead_letters_topic(net),
+        *map(deployment.topic, topology.topics),
+        *map(deployment.requests, plan.replayed_points()),
+        *map(deployment.replies, topology.scopes.values()),
+    }
+
+
+def refuse_own_topics(network: Network, plan: CompiledPlan) -> list[Fault]:
+    """Return a fault for each source and sink whose topic is one of the network's own."""
+    own, need = own_topics(plan), "a topic that is not the network's own"
+    users = [
+        *((n, s.topic, network.declarations[n].place) for n, s in plan.topology.sources.items()),
+        *((sink.arc, sink.topic, sink.place) for sink in network.sinks),
+    ]
+    return [
+        Fault(name, need, repr(topic), "name another topic", place)
+        for name, topic, place in users
+        if _VERSION.sub("", topic) in own
+    ]
 
 
 def type_sinks(network: Network, typed: Typed) -> None:

@@ -203,7 +203,7 @@ class HeldTuples:
         """
         if self.arc.keep_ms is None:
             raise self._cannot_restore("the source keeps no history")
-        since_ms = report.watermark - self.arc.keep_ms
+        since_ms = report.trusted_ms - self.arc.keep_ms
         nothing = pl.DataFrame(schema=physical(self.arc.fields))
         held = pl.concat([nothing, *self.intake.held(self.index, since_ms=since_ms)])
         places, lost = self.spread.places(held), dict[int, pl.DataFrame]()

@@ -57,7 +57,10 @@ _LISTS = b"\xff" * (LONGEST_KEY + 1)
 """With what the keys of lists of identities begin; no identity is as long."""
 _LISTS_A_REACH = 64
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
-_DAMAGE = ("Corruption", "No such file", "Invalid argument", "Not implemented")
+_DAMAGE = (
+    *("Corruption", "Invalid argument", "Not implemented"),
+    *map(os.strerror, (errno.ENOENT, errno.EISDIR, errno.ENOTDIR)),
+)
 
 _cache = Cache(CACHE_BYTES)
 

@@ -23,7 +23,7 @@ from errata.processors.ingest.held_tuples import HeldTuples
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError
 from errata.processors.ingest.intake import NEWEST, Intake, owners, refuse_ahead
 from errata.processors.plan.arc_name import exchange_of
-from errata.processors.plan.topology import Source
+from errata.processors.plan.topology import MAX_AHEAD_MS, Source
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
 from errata.processors.tasks.lost_records import Loss
@@ -43,6 +43,7 @@ from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Reader, Records, TopicPartition
 from errata.topics.registry import RegistryAwayError
+from errata.topics.settings import PASSING_MS
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
@@ -59,6 +60,7 @@ class IngestTask(Task):
         clock_ms: The wall clock.
         epoch_of: Returns the epoch to stamp with; input is then stamped at once. If None, the
             clock picks the epoch, at intervals.
+        certain_ms: A watermark that is ahead of the clock by more may be wrong; None: none is.
     """
 
     def __init__(
@@ -70,13 +72,14 @@ class IngestTask(Task):
         folder: Path,
         clock_ms: Callable[[], int],
         epoch_of: Callable[[], int] | None = None,
+        certain_ms: int | None = MAX_AHEAD_MS,
     ) -> None:
         arc = source.arc
         output = exchange_of(arc.name) if source.rekey else arc.name
         super().__init__(shared, ScopeId.of_source(arc.name).task(partition), outputs=(output,))
         self.source, self.arc, self.clock_ms = source, arc, clock_ms
         self.epoch_of = epoch_of or (lambda: clock_ms() // INTERVAL_MS)
-        self.paced = epoch_of is None
+        self.paced, self.certain_ms = epoch_of is None, certain_ms
         self.place = TopicPartition(source.topic, partition)
         self.intake = Intake(
             source, shared.codec(arc.name), reach_ms=shared.plan.reach_ms.get(arc.name)
@@ -140,11 +143,13 @@ class IngestTask(Task):
         if self.held_tuples is not None:
             self.held_tuples.remove_expired(self.report, now_ms=now)
         self._read(now)
-        busy = bool(self.held) or self._has_end() or self._falls_idle(now)
+        is_lowered = self._put_back() is not None
+        busy = bool(self.held) or self._has_end() or self._falls_idle(now) or is_lowered
         behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
         newest = self.view.newest_epoch()
         due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
+        due |= is_lowered
         if behind and not self.is_waiting:
             yield from self._catch_up()
         elif self.has_lost_records and not behind:
@@ -208,6 +213,28 @@ class IngestTask(Task):
             return False
         return not self.report.watermarks or self.report.watermarks[-1][1] not in (IDLE, FOREVER)
 
+    def _put_back(self) -> int | None:
+        """Return where the watermark is to be put back to in the next epoch; None: nowhere.
+
+        Only one that has run ahead of the clock is. What may have expired by then, or does not
+        count as revisable any more, is older than the last one before that.
+        """
+        record, report = self.view.put_back.get(self.arc.name), self.report
+        if record is None or (report.watermarks and report.watermarks[-1][1] == FOREVER):
+            return None
+        return record.time_ms if report.trusted_ms < record.time_ms < report.watermark else None
+
+    def _believed(self, before_ms: int, now: int) -> int | None:
+        """Return the part of the watermark that is certain; None if that is all of it.
+
+        Args:
+            before_ms: The same before this batch.
+            now: The clock.
+        """
+        if self.certain_ms is None or self.newest_ms <= now + self.certain_ms:
+            return None
+        return max(min(before_ms, now + self.certain_ms), now - PASSING_MS)
+
     def _pairs(
         self, epoch: int, watermark: int
     ) -> tuple[tuple[tuple[int, int], ...], tuple[Floor, ...]]:
@@ -232,6 +259,9 @@ class IngestTask(Task):
         """Process the held records as one epoch."""
         assert self.reader is not None
         held, idle, ends = self.held, self._falls_idle(now), self._has_end()
+        put_back = self._put_back()
+        if put_back is not None:
+            self.newest_ms = put_back
         values = list(chain.from_iterable(records.values for records in held))
         keys = list(chain.from_iterable(records.keys for records in held))
         try:
@@ -272,11 +302,15 @@ class IngestTask(Task):
         counts.update(tally_refusals(refused))
         if newest_ms is not None:
             self.newest_ms = max(self.newest_ms, newest_ms - self.source.lateness_ms)
-        watermark = FOREVER if ends else IDLE if idle else self.newest_ms
         last_watermark = self.report.watermarks[-1][1] if self.report.watermarks else NEVER
+        idle |= last_watermark == IDLE and not held
+        watermark = FOREVER if ends else IDLE if idle else self.newest_ms
         if last_watermark == FOREVER:
             watermark = FOREVER
-        pairs, floors = self._pairs(epoch, watermark)
+        if put_back is None:
+            pairs, floors = self._pairs(epoch, watermark)
+        else:  # readers that have not passed this epoch are rebuilt there
+            pairs, floors = ((epoch, watermark),), ()
         report = replace(
             self.report,
             done=epoch,
@@ -285,6 +319,8 @@ class IngestTask(Task):
             floors=floors,
             resume={self.place: self.reader.position(self.place)},
             counts=dict(counts),
+            believed=self._believed(self.report.trusted_ms if put_back is None else put_back, now),
+            lowered=self.report.lowered if put_back is None else epoch,
         )
         dead_letters = dead_letters_of_records(
             self.shared,

@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.compile.sources_and_sinks import NEWEST_MS
 from errata.processors.envelopes.batch import ROW, Refusal
 from errata.processors.ingest.held_tuples import HeldTuples
@@ -56,6 +57,7 @@ class OwnerTask(Task):
             shared, source, intake=self.intake, task=self.name, folder=folder
         )
         self.input: ArcInput | None = None
+        self.foreign = ForeignRecords()
 
     def close(self) -> None:
         """Close all connections and files."""
@@ -75,6 +77,7 @@ class OwnerTask(Task):
             self.partition,
             done=self.report.done,
             resume=self.report.resume.get(place, 0),
+            foreign=self.foreign,
         )
         yield True
 
@@ -137,6 +140,7 @@ class OwnerTask(Task):
         counts = Counter(self.report.counts)
         counts.update(reconciled.counts)
         counts.update(tally_refusals(refused))
+        counts.update(self.foreign.tally())
         resume = {source.place: source.drop(epoch)}
         report = replace(self.report, done=epoch, resume=resume, counts=dict(counts))
         yield from self.commit(emissions, report, records=dead_letters)

@@ -84,6 +84,29 @@ class CompiledPlan(Plan):
         reach_ms = max(self.kept_ms[arc], *beside) + self.radius_ms(arc)
         return reach_ms if reach_ms < FOREVER_MS else None
 
+    @cached_property
+    def trimmed(self) -> frozenset[str]:
+        """The connection points whose records are deleted by event time, not by age.
+
+        A job on Spark neither deletes records, nor reports the offset from which it reads.
+        """
+        scopes = [scope for scope in self.topology.scopes.values() if scope.on_spark]
+        by_age = {arc for scope in scopes for arc in (*scope.inputs, *scope.outputs)}
+        return frozenset(self.reach_ms.keys() - by_age)
+
+    def extents_ms(self, arc: str) -> int:
+        """Return how far an arc's event times may be after those of the sources' tuples."""
+        return sum(self.boxes[name].extent_ms for name in self.topology.boxes_above(arc))
+
+    def ahead_ms(self, arc: str) -> int | None:
+        """Return how far an arc's event times may be after the time of writing; None: any far."""
+        sources = (self.topology.sources[name] for name in self.topology.sources_of[arc])
+        ahead_ms = [source.max_ahead_ms for source in sources]
+        known_ms = [ms for ms in ahead_ms if ms is not None]
+        if len(known_ms) < len(ahead_ms):
+            return None
+        return max(known_ms) + self.extents_ms(arc)
+
     def _replayed_by(self, boxes: Iterable[str]) -> list[str]:
         replayed = set[str]()
         for box in boxes:

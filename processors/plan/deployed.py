@@ -22,6 +22,7 @@ from errata.processors.wire.plan_records import (
     PlanRecord,
     PlanRecordError,
     SwitchRecord,
+    WatermarkRecord,
 )
 from errata.schemas.errors import ErrataError
 from errata.topics import names, settings
@@ -47,6 +48,25 @@ def declare_end(cluster: Cluster, plan: Plan, source: str) -> dict[int, int]:
     ends = {p: cluster.end(TopicPartition(topic, p)) for p in range(cluster.partitions(topic))}
     _write(cluster, plan, EndRecord(source, ends))
     return ends
+
+
+def put_back(
+    cluster: Cluster, plan: Plan, source: str, *, time_ms: int, resent: int = 0
+) -> WatermarkRecord:
+    """Tell the ingest tasks of a source to put a watermark that has run ahead back to a time.
+
+    Each does so in its next epoch, if its watermark is later, and was earlier before it ran ahead.
+
+    Args:
+        cluster: The cluster.
+        plan: The network.
+        source: The source.
+        time_ms: The watermark, ms.
+        resent: As of `WatermarkRecord`.
+    """
+    record = WatermarkRecord(source, time_ms, resent)
+    _write(cluster, plan, record)
+    return record
 
 
 @dataclass(frozen=True)
@@ -326,14 +346,17 @@ def topic_specs(
         TopicSpec(names.SCHEMAS_TOPIC, 1, settings.compacted()),
     ]
     for arc in topology.topics:
-        config = settings.passing()
+        config, least = settings.passing(), dict[str, str]()
         if arc in plan.kept_ms:
             lateness = max(topology.sources[s].lateness_ms for s in topology.sources_of[arc])
             config = settings.connection_point(
                 retention_ms=plan.kept_ms[arc] + plan.radius_ms(arc) + lateness,
                 compaction_lag_ms=compaction_lag_ms,
             )
-        specs.append(TopicSpec(plan.deployment.topic(arc), partitions[arc], config))
+        if arc in plan.trimmed:
+            least["retention.ms"] = config["retention.ms"]
+            config["retention.ms"] = "-1"
+        specs.append(TopicSpec(plan.deployment.topic(arc), partitions[arc], config, least))
     for sink in topology.sinks:
         if sink.topic not in existing:
             config = settings.upserts() if sink.envelope == "upsert" else {}

@@ -13,7 +13,9 @@ with a node for each task; boxes inside a task are invisible to it.
 
 The watermark wm(e) is the event time up to which some sources had been seen in epochs up to e. It
 is the minimum of the watermarks in the reports of ingest tasks, without idle partitions, and it
-never falls. It depends on reports only: every reader computes the same value at any time.
+never falls, except in an epoch in which an operator has put a watermark back (`Report.lowered`).
+Tasks that close windows are rebuilt there. It depends on reports only: every reader computes the
+same value at any time.
 """
 
 from __future__ import annotations
@@ -129,15 +131,22 @@ class Line:
     Args:
         epochs: Epochs at which it rises, in order.
         values: Event times to which it rises, in order.
+        lowered: The last epoch in which it was put back, from which on it is known; -1: never.
     """
 
     epochs: list[int]
     values: list[int]
+    lowered: int = -1
 
     def at(self, epoch: int) -> int:
         """Return wm(epoch), `NEVER` before the first."""
         count = bisect_right(self.epochs, epoch)
         return self.values[count - 1] if count else NEVER
+
+    def following(self, done: int, watermark: int, *, epoch: int) -> int:
+        """Return wm(epoch) for a reader that has processed an epoch, with this watermark."""
+        has_fallen = done < self.lowered <= epoch
+        return self.at(epoch) if has_fallen else max(watermark, self.at(epoch))
 
     def first(self, at_least: int, *, after: int) -> int | None:
         """Return the first epoch past `after` with a watermark of `at_least` or more, if known."""
@@ -169,6 +178,7 @@ class Watermarks:
 
     def _computed(self, sources: tuple[str, ...]) -> Line:
         reports = [self.of(task) for task in self.plan.placement.ingest_tasks(sources)]
+        lowered = max((report.lowered for report in reports), default=-1)
         floors = [(f.epoch, f.watermark) for r in reports for f in r.floors if f.sources == sources]
         events = sorted(
             (epoch, number, watermark)
@@ -182,8 +192,8 @@ class Watermarks:
             rises[epoch] = combined(now)  # an epoch's last value wins: its events are simultaneous
         for epoch, watermark in floors:
             rises[epoch] = max(rises[epoch], watermark)
-        line, highest = Line([], []), NEVER
-        for epoch in sorted(rises):
+        line, highest = Line([], [], lowered), NEVER
+        for epoch in sorted(epoch for epoch in rises if epoch >= lowered):
             if rises[epoch] > highest:
                 highest = rises[epoch]
                 line.epochs.append(epoch)
@@ -295,7 +305,7 @@ class Frontiers:
     def _pointstamp(self, task: str) -> int | None:
         """Return the first epoch that a task keeps open; None if none."""
         done = self.of(task).done
-        if task not in self._reads or self._has_unprocessed(task):
+        if task not in self._reads or self._has_unprocessed(task) or self.falls(task):
             return done + 1
         return self.closing(task, after=done)
 
@@ -313,6 +323,16 @@ class Frontiers:
                 if max(epoch, report.rebuilt) > done:
                     return True
         return False
+
+    def falls(self, task: str) -> bool:
+        """Whether a task must be rebuilt at a lower watermark, in an epoch to come.
+
+        One that closes no windows just reads on.
+        """
+        scope, topology = str(TaskId.parse(task).scope), self.plan.topology
+        if not topology.closes_windows(scope):
+            return False
+        return self.of(task).done < self.watermarks.line(topology.sources_behind(scope)).lowered
 
     def closing(self, task: str, *, after: int, closes: int | None = None) -> int | None:
         """Return the first epoch in which a window of a task closes without any input.

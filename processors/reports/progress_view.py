@@ -22,7 +22,12 @@ from errata.processors.plan.topology import ingest_scope
 from errata.processors.reports.frontiers import Frontiers, Line, Watermarks
 from errata.processors.reports.validation import InvalidReport, ReportValidator
 from errata.processors.wire import report as reports
-from errata.processors.wire.plan_records import AnyPlanRecord, EndRecord, PlanRecordError
+from errata.processors.wire.plan_records import (
+    AnyPlanRecord,
+    EndRecord,
+    PlanRecordError,
+    WatermarkRecord,
+)
 from errata.processors.wire.report import FOREVER, IDLE, MOST_PAIRS, NEVER, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
@@ -32,6 +37,10 @@ from errata.topics.transactions import TIMEOUT_S
 
 MOST_UNPROVEN = 20
 """Invalid reports of a task that are held: among them may be its own, if records are lost."""
+
+
+DELETED = "it has no value: compaction would remove the report before it"
+"""Why a deletion of a report is invalid: no task deletes its own."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,8 @@ class View:
         self._last_valid: dict[str, Report] = {}
         self._arrived: list[tuple[str, Report, int]] = []
         self.ends: dict[str, dict[int, int]] = {}
+        self.put_back: dict[str, WatermarkRecord] = {}
+        """By source: where an operator has put its watermark back to."""
         self.unreadable: dict[bytes, UnreadableRecord] = {}
         """By key of the plan topic: the newest record, if it can't be read."""
         self.version = 1
@@ -89,14 +100,15 @@ class View:
             self._validate_arrived()
 
     def catch_up(self, *, limit_s: float = 30.0) -> None:
-        """Read every report written before the call, and the declared ends that have arrived.
+        """Read every report and every record of the plan topic written before the call.
 
         Raises:
             ClusterError: If that takes longer than `limit_s`: an open transaction may block it.
         """
         until_s = monotonic() + limit_s
         self.poll()
-        for records in catch_up(self.cluster, self.reader, self.source, limit_s=limit_s):
+        places = self.plans, self.source
+        for records in catch_up(self.cluster, self.reader, *places, limit_s=limit_s):
             self._take(records)
         while True:
             try:
@@ -116,10 +128,13 @@ class View:
         for key, value, time_ms in zip(*columns, strict=True):
             if records.source != self.source:
                 self._receive_plan_record(key, value, time_ms)
-            elif key is not None and value is not None:
-                self._receive_report(key.decode(errors="replace"), value, time_ms)
+            else:
+                self._receive_report((key or b"").decode(errors="replace"), value, time_ms)
 
-    def _receive_report(self, key: str, value: bytes, time_ms: int) -> None:
+    def _receive_report(self, key: str, value: bytes | None, time_ms: int) -> None:
+        if value is None:  # the task reports again, above it
+            self._ignore(key, InvalidReport(None, DELETED, time_ms))
+            return
         try:
             self._arrived.append((key, reports.decode(value[framing.HEAD_BYTES :]), time_ms))
         except reports.ReportError as error:
@@ -153,11 +168,23 @@ class View:
             self.unreadable[key or b""] = UnreadableRecord(str(error), time_ms)
             return
         self.unreadable.pop(key or b"", None)
+        if (
+            isinstance(record, EndRecord | WatermarkRecord)
+            and record.source not in self.plan.topology.sources
+        ):
+            reason = (
+                f"record {(key or b'').decode()!r} of the plan topic names no source of the "
+                f"network, and does not count; check who may write to topic '{self.plans.topic}'"
+            )
+            self.unreadable[key or b""] = UnreadableRecord(reason, time_ms)
+            return
         self._take_plan_record(record)
 
     def _take_plan_record(self, record: AnyPlanRecord | None) -> None:
         if isinstance(record, EndRecord):
             self.ends[record.source] = dict(record.offsets)
+        elif isinstance(record, WatermarkRecord):
+            self.put_back[record.source] = record
         elif record is not None:
             self.version = max(self.version, record.version)
 
@@ -239,8 +266,8 @@ class View:
 
     def watermark(self, task: str, *, upto: int) -> int:
         """Return wm(upto) for a task of a scope; the task must not have processed later epochs."""
-        line = self.line(str(TaskId.parse(task).scope))
-        return max(self.of(task).watermark, line.at(upto))
+        line, report = self.line(str(TaskId.parse(task).scope)), self.of(task)
+        return line.following(report.done, report.watermark, epoch=upto)
 
     def settled(self, arc: str, *, upto: int) -> int:
         """Return the event time before which no tuple of an arc can be revised after an epoch.
@@ -260,6 +287,7 @@ class View:
         """Return the smallest watermark of the partitions of some sources, as of an epoch.
 
         It counts idle partitions too, and those that have ended: with the last watermark before.
+        Watermarks far ahead of the clock count as they were before: they may be put back there.
         `NEVER` if one is not known.
         """
         tasks = (task for source in sources for task in self.tasks(ingest_scope(source)))
@@ -270,11 +298,11 @@ def _newest(report: Report, *, upto: int) -> int:
     """Return the watermark of an ingest task as of an epoch; of an idle one, that before it was."""
     pair = next((pair for pair in reversed(report.watermarks) if pair[0] <= upto), (-1, NEVER))
     if pair[1] < FOREVER:
-        return pair[1]
+        return min(pair[1], report.trusted_ms)
     # Records may come after the declared end; they move `watermark`, but add no pair.
     is_idle = pair[1] == IDLE and len(report.watermarks) < MOST_PAIRS
     is_current = is_idle and pair == report.watermarks[-1]
-    return report.watermark if is_current or report.done <= upto else NEVER
+    return report.trusted_ms if is_current or report.done <= upto else NEVER
 
 
 def covered(revisions: pl.DataFrame, committed: Mapping[str, Mapping[int, int]]) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from errata.processors.plan.plan import Plan
-from errata.processors.wire.report import Report
+from errata.processors.wire.report import COUNTED, Report
 from errata.processors.wire.task_id import TaskId
 from errata.topics.cluster import TopicPartition
 
@@ -91,6 +91,9 @@ class ReportValidator:
             if is_same_plan:
                 yield f"the plan has no task {task!r}"
             return
+        for what, number in (("attempt", report.attempt), ("epoch", report.done)):
+            if number >= COUNTED:
+                yield f"its {what} {number} is none that a task can have reached"
         if is_same_plan and not TaskId.parse(task).scope.is_sweeper:
             for action, claimed, allowed in zip(
                 ("write", "read"),

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from errata.processors.plan.topology import ingest_scope
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import NEVER
+from errata.processors.wire.report import FOREVER, NEVER
+from errata.processors.wire.task_id import ScopeId
 
 
 def expired_before(shared: Shared, arc: str, *, upto: int, now_ms: int) -> int:
@@ -32,6 +34,50 @@ def expired_before(shared: Shared, arc: str, *, upto: int, now_ms: int) -> int:
     beside = shared.plan.topology.sources_beside(arc)
     newest_ms = shared.view.newest(beside, upto=upto)
     return NEVER if newest_ms == NEVER else min(newest_ms, now_ms) - reach_ms
+
+
+def newest_event_ms(shared: Shared, arc: str, *, written_ms: int) -> int:
+    """Return an event time after which no tuple of an arc can be, of all that reports cover.
+
+    Once a watermark has been put back, it tells nothing of the tuple that had moved it; then it is
+    `max_ahead` after the time of writing.
+
+    Args:
+        shared: State shared by the tasks of the process.
+        arc: The arc.
+        written_ms: A time by which all these tuples had been written.
+
+    Returns:
+        An event time in ms; `NEVER` before the first tuple, `FOREVER` if it can have any.
+    """
+    plan, newest_ms, extents_ms = shared.plan, NEVER, shared.plan.extents_ms(arc)
+    for name in plan.topology.sources_of[arc]:
+        source = plan.topology.sources[name]
+        reports = [shared.view.of(task) for task in shared.view.tasks(ingest_scope(name))]
+        known_ms = [r.watermark + source.lateness_ms for r in reports if r.watermark != NEVER]
+        if any(report.lowered >= 0 for report in reports):
+            ahead_ms = source.max_ahead_ms
+            known_ms.append(FOREVER if ahead_ms is None else written_ms + ahead_ms)
+        newest_ms = max(newest_ms, *known_ms, NEVER)
+    return newest_ms if newest_ms in (NEVER, FOREVER) else newest_ms + extents_ms
+
+
+def oldest_requested(shared: Shared, arc: str, partition: int) -> int | None:
+    """Return the oldest epoch as of which a task may still request a partition's tuples.
+
+    None if no box replays the arc.
+    """
+    plan = shared.plan
+    near = {name for name, choice in plan.choices.items() if choice.results == arc}
+    tasks: set[str] = set()
+    for name, path in plan.paths.items():
+        if arc in plan.replayed_everywhere(name):
+            tasks.update(plan.placement.tasks(plan.topology.scope_of(name)))
+        elif any(anchor.arc.name == arc for anchor in path.anchors):
+            near.add(name)
+    scopes = (ScopeId.parse(plan.topology.scope_of(name)) for name in near)
+    tasks.update(str(scope.task(partition)) for scope in scopes)
+    return passed(shared, tasks) if tasks else None
 
 
 def passed(shared: Shared, tasks: Iterable[str]) -> int:

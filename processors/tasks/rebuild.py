@@ -137,7 +137,7 @@ def passes_on(plan: CompiledPlan, arc: str) -> bool:
     return not plan.topology.arcs[arc].is_connection_point and bool(plan.topology.readers(arc))
 
 
-def check_emitted(arc: Arc, written: pl.DataFrame, *, wrote: bool, settled_ms: int) -> None:
+def check_emitted(arc: Arc, *, first: int | None, wrote: bool, settled_ms: int) -> None:
     """Check that a topic still has what a task has emitted and may have to revise.
 
     A topic without history loses records by age. A tuple is written after its event time, but for
@@ -145,14 +145,14 @@ def check_emitted(arc: Arc, written: pl.DataFrame, *, wrote: bool, settled_ms: i
 
     Args:
         arc: The arc.
-        written: The revisions in its topic, with their ``offset``.
+        first: The offset of the first record in its topic; None if it has none.
         wrote: Whether the task has ever written to it.
         settled_ms: Event time in ms; tuples before it can't be revised any more.
 
     Raises:
         CannotRebuildError: If some may be gone.
     """
-    has_all = not wrote or (not written.is_empty() and written["offset"].min() == 0)
+    has_all = not wrote or first == 0
     if arc.is_connection_point or has_all:
         return
     oldest_ms = time.time_ns() // 1_000_000 - PASSING_MS + MAX_AHEAD_MS

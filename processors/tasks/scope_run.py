@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 import polars as pl
 
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.boxes.base import (
-    INPUTS,
     RESULTS,
     Box,
     BoxSteps,
@@ -24,7 +24,7 @@ from errata.processors.boxes.base import (
     Outcome,
     Refused,
 )
-from errata.processors.boxes.replay import ReplayQuery, overlay
+from errata.processors.boxes.replay import ReplayQuery, overlay, without_revised
 from errata.processors.expressions.errors import UserFunctionError
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Scope
@@ -32,7 +32,9 @@ from errata.processors.propagation.graph import Graph
 from errata.processors.propagation.orders import ORDERS
 from errata.processors.wire.report import FOREVER, CountKey
 from errata.schemas import revisions as frames
+from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
+from errata.schemas.fields import physical
 
 
 @dataclass(frozen=True)
@@ -233,23 +235,14 @@ class ScopeRun:
             if not running:
                 return result
             waiting = list(running.items())
-            queries = [self._queries(name, need, epoch, committed) for name, (_, need) in waiting]
-            replies = iter((yield [query for of_box in queries for query in of_box]))
+            own = _OwnRevisions(epoch, watermark, committed, uncommitted, changes)
+            requests = [_HistoryRequest(self, name, need, own) for name, (_, need) in waiting]
+            replies = iter((yield [query for each in requests for query in each.queries]))
             running = {}
-            for (name, (run, need)), of_box in zip(waiting, queries, strict=True):
+            for (name, (run, _)), request in zip(waiting, requests, strict=True):
                 key = str(CountKey("requests", name))
                 counts[key] = counts.get(key, 0) + 1
-                answers = list(islice(replies, len(of_box)))
-                if need.kind == RESULTS:
-                    history = [self._results(name, answers[0], uncommitted)]
-                else:
-                    answers = [
-                        self._with_uncommitted(query.arc, answer, uncommitted, changes)
-                        for query, answer in zip(of_box, answers, strict=True)
-                    ]
-                    with _as_box_error(name, epoch):
-                        history = self.inputs(name, answers, watermark=watermark)
-                advance(name, run, history)
+                advance(name, run, request.history(list(islice(replies, len(request.queries)))))
 
     def _active(
         self, inputs: Iterable[str], closes: Mapping[str, int], watermark: int
@@ -281,41 +274,85 @@ class ScopeRun:
             for spread, tuples in zip(spreads, inputs, strict=True)
         ]
 
-    def _queries(self, name: str, need: Need, epoch: int, committed: int) -> list[ReplayQuery]:
-        """Return the requests to connection points that cover a need."""
-        if need.kind == INPUTS:
-            return [
-                ReplayQuery(
-                    anchor.arc.name,
-                    committed if anchor.arc.name in self.boxes else epoch,
-                    anchor.ranges(need.ranges),
-                    anchor.everywhere,
-                )
-                for anchor in self.plan.paths[name].anchors
-            ]
-        return [ReplayQuery(self.plan.choices[name].results or name, committed, need.ranges)]
 
-    def _results(
-        self,
-        name: str,
-        tuples: pl.DataFrame,
-        uncommitted: Mapping[str, list[pl.DataFrame]],
-    ) -> pl.DataFrame:
-        """Return stored results with this task's revisions since its last commit applied.
+@dataclass(frozen=True)
+class _OwnRevisions:
+    """What a task knows in an epoch that the connection points may not hold yet.
 
-        A downstream scope may store them; it has read committed revisions only.
-        """
-        return overlay(tuples, self.boxes[name].stored, uncommitted.get(name, []))
+    Args:
+        epoch, watermark, committed, uncommitted: See `ScopeRun.epoch`.
+        changes: By arc, the revisions of this epoch so far.
+    """
 
-    def _with_uncommitted(
-        self,
-        anchor: str,
-        tuples: pl.DataFrame,
-        uncommitted: Mapping[str, list[pl.DataFrame]],
-        changes: Mapping[str, pl.DataFrame],
-    ) -> pl.DataFrame:
-        """Return an anchor's replayed tuples with this task's newer revisions applied."""
-        if anchor not in self.boxes:
-            return tuples
-        since = [*uncommitted.get(anchor, []), changes.get(anchor, self.nothing[anchor])]
-        return overlay(tuples, self.plan.topology.arcs[anchor], since)
+    epoch: int
+    watermark: int
+    committed: int
+    uncommitted: Mapping[str, list[pl.DataFrame]]
+    changes: Mapping[str, pl.DataFrame]
+
+
+class _HistoryRequest:
+    """What a box needs in an epoch: the requests that cover it, and what comes of the answers.
+
+    This task's revisions since its last commit are applied to what the connection points hold. The
+    box takes its inputs in parts if they come from parts of what the anchors replay.
+
+    Args:
+        run: The scope.
+        name: The box.
+        need: Its need.
+        own: The task's revisions.
+    """
+
+    def __init__(self, run: ScopeRun, name: str, need: Need, own: _OwnRevisions) -> None:
+        self._run, self._name, self._need, self._own = run, name, need, own
+        self._newer: list[tuple[Arc, list[pl.DataFrame]]]
+        """For each request: the arc, and the task's own revisions of it."""
+        if need.kind == RESULTS:
+            # a downstream scope may store them; it has read committed revisions only
+            self._newer = [(run.boxes[name].stored, own.uncommitted.get(name, []))]
+            arc = run.plan.choices[name].results or name
+            take = partial(self._take, 0) if need.take else None
+            self.queries = [ReplayQuery(arc, own.committed, need.ranges, take=take)]
+            return
+        path = run.plan.paths[name]
+        self._newer = [(anchor.arc, self._since_commit(anchor.arc.name)) for anchor in path.anchors]
+        in_parts = need.take is not None and path.is_linear
+        self.queries = [
+            ReplayQuery(
+                anchor.arc.name,
+                own.committed if anchor.arc.name in run.boxes else own.epoch,
+                anchor.ranges(need.ranges),
+                anchor.everywhere,
+                partial(self._take, number) if in_parts else None,
+            )
+            for number, anchor in enumerate(path.anchors)
+        ]
+
+    def _since_commit(self, arc: str) -> list[pl.DataFrame]:
+        """Return the revisions of an arc since the last commit; none if others write it."""
+        if arc not in self._run.boxes:
+            return []
+        changes = self._own.changes.get(arc, self._run.nothing[arc])
+        return [*self._own.uncommitted.get(arc, []), changes]
+
+    def _take(self, number: int, tuples: pl.DataFrame) -> None:
+        """Give the box what comes of a part of the answer to one of the requests."""
+        parts = [pl.DataFrame(schema=physical(arc.fields)) for arc, _ in self._newer]
+        parts[number] = without_revised(tuples, *self._newer[number])
+        assert self._need.take is not None
+        with _as_box_error(self._name, self._own.epoch):
+            for part in self._of_box(parts):
+                self._need.take(part)
+
+    def history(self, answers: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+        """Return what the box has not taken, and the task's own newer tuples."""
+        pairs = zip(answers, self._newer, strict=True)
+        with _as_box_error(self._name, self._own.epoch):
+            return self._of_box([overlay(tuples, *newer) for tuples, newer in pairs])
+
+    def _of_box(self, replayed: list[pl.DataFrame]) -> list[pl.DataFrame]:
+        """Return what the box asked for, from what was replayed: results, or its inputs."""
+        if self._need.kind == RESULTS:
+            return replayed
+        return self._run.inputs(self._name, replayed, watermark=self._own.watermark)

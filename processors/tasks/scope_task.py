@@ -39,6 +39,7 @@ from errata.topics.cluster import FencedError, LostOffsetError, Records, TopicPa
 log = logging.getLogger("errata")
 
 _READ_AGAIN = "the brokers have lost records of its input, which are written again"
+_PUT_BACK = "a watermark was put back"
 
 ROWS_A_COMMIT = 100_000
 EPOCHS_A_COMMIT = 100
@@ -66,7 +67,7 @@ class ScopeTask(Task):
         super().__init__(
             shared, ScopeId.of_boxes(scope.name).task(partition), outputs=scope.outputs
         )
-        self.scope, self.replays = scope, replays
+        self.scope, self.replays, self.foreign = scope, replays, replays.foreign
         self.run = ScopeRun(self.plan, scope, partition=self.partition)
         self.spreads: dict[str, Spread] = {}
         self.inputs: dict[str, ArcInput] = {}
@@ -78,8 +79,8 @@ class ScopeTask(Task):
         if self.has_lost_records:
             yield from self._rebuild("the brokers have lost records that it had written")
             return
-        if self._must_rebuild():
-            yield from self._rebuild(_READ_AGAIN)
+        if why := self._why_rebuild():
+            yield from self._rebuild(why)
             return
         done, wm = self.report.done, self.report.watermark
         live = {name: box.no_live() for name, box in self.run.stateful.items()}
@@ -114,7 +115,13 @@ class ScopeTask(Task):
             keeps = self.plan.topology.arcs[arc].is_connection_point
             watch = self._check_age if keeps and done >= 0 and not is_rebuilt else None
             self.inputs[arc] = ArcInput(
-                self.view, codec, self.partition, done=done, resume=offset, watch=watch
+                self.view,
+                codec,
+                self.partition,
+                done=done,
+                resume=offset,
+                watch=watch,
+                foreign=self.foreign,
             )
 
     def _check_age(self, records: Records, revisions: pl.DataFrame) -> None:
@@ -160,11 +167,19 @@ class ScopeTask(Task):
         """Read and decode input while the answers are awaited.
 
         Reports are read too: the sweepers may have moved to a new version of the plan.
+
+        Raises:
+            FencedError: If a newer attempt has taken over: sweepers answer only that one.
         """
         try:
             while True:
                 next(fetch)
                 self.view.poll()
+                if self.is_superseded:
+                    raise FencedError(
+                        f"task {self.name}: a newer attempt has taken over, and this one's replay "
+                        "requests are not answered any more"
+                    )
                 yield any([reader.poll() for reader in self.inputs.values()])
         except StopIteration as stop:
             answers: list[pl.DataFrame] = stop.value
@@ -186,8 +201,8 @@ class ScopeTask(Task):
         6. Keep the memory of the last epoch.
         """
         self.view.poll()
-        if self._must_rebuild():
-            yield from self._rebuild(_READ_AGAIN)
+        if why := self._why_rebuild():
+            yield from self._rebuild(why)
             return
         try:
             for reader in self.inputs.values():
@@ -224,6 +239,7 @@ class ScopeTask(Task):
         for result in results:
             counts.update(result.counts)
         counts.update(tally_dead_letters(dead_letters))
+        counts.update(self.foreign.tally())
         return dead_letter_records(self.shared, dead_letters), dict(counts)
 
     def _idle(self, frontier: int) -> Iterator[bool]:
@@ -231,18 +247,22 @@ class ScopeTask(Task):
 
         Peers infer the progress of an idle task. But history is kept only as of its last report,
         which must not become older than the compaction lag. A report is also due when `closes` has
-        changed: the first one after a switch does not know which windows are open.
+        changed: the first one after a switch does not know which windows are open; or if foreign
+        records were logged.
         """
         idle_ms, closes = (frontier - self.report.done) * INTERVAL_MS, self.run.closes(self.memory)
         is_old = idle_ms * REPORTS_A_LAG > self.shared.compaction_lag_ms
-        if self.report.done < 0 or (closes == self.report.closes and not is_old):
+        is_due = closes != self.report.closes or is_old or self.foreign.is_news
+        if self.report.done < 0 or not is_due:
             yield from self.compaction.write_tombstones()
             return
         done = max(frontier, self.report.done)
         memory = replace(
             self.memory, done=done, watermark=self.view.watermark(self.name, upto=done)
         )
-        report = self._report_after(memory, self.report.counts, settled_ms=self.report.settled_ms)
+        counts = Counter(self.report.counts)
+        counts.update(self.foreign.tally())
+        report = self._report_after(memory, counts, settled_ms=self.report.settled_ms)
         yield from self.commit([], report)
         self.memory = memory
 
@@ -319,7 +339,8 @@ class ScopeTask(Task):
         epochs that follow.
         """
         self.view.poll()
-        first = max(self.report.done + 1, self._rebuilt_above(), self.restored_from)
+        lowered = self.view.line(self.scope.name).lowered
+        first = max(self.report.done + 1, self._rebuilt_above(), lowered, self.restored_from)
         try:
             if not content.is_open:
                 self._open_inputs(done=self.report.done, resume={}, is_rebuilt=True)
@@ -342,7 +363,8 @@ class ScopeTask(Task):
         place = TopicPartition(codec.topic, self.partition)
         written = yield from history(self.cluster, codec, place, 0)
         wrote = place in self.report.ends
-        rebuild.check_emitted(arc, written, wrote=wrote, settled_ms=settled_ms)
+        first: int | None = written["offset"].min()  # type: ignore[assignment]
+        rebuild.check_emitted(arc, first=first, wrote=wrote, settled_ms=settled_ms)
         covered = self.view.covered(written.filter(pl.col("task") == self.name))
         return frames.fold(covered, arc.identity, list(arc.fields))
 
@@ -350,9 +372,11 @@ class ScopeTask(Task):
         """Return the last epoch in which a writer of an input wrote again what was lost."""
         return max(self.view.rebuilt(arc, self.partition) for arc in self.inputs)
 
-    def _must_rebuild(self) -> bool:
-        """Whether such an epoch is still to come; a first attempt just reads on."""
-        return 0 <= self.report.done < self._rebuilt_above()
+    def _why_rebuild(self) -> str:
+        """Return why the task must be rebuilt in an epoch to come; "" if it must not."""
+        if self.report.done < self._rebuilt_above():
+            return _READ_AGAIN
+        return _PUT_BACK if self.view.frontiers.falls(self.name) else ""
 
     def require_restorable(self, lost: Sequence[Loss]) -> None:
         """Check that the task can be rebuilt, and that its lost outputs keep their history."""
@@ -393,7 +417,7 @@ class ScopeTask(Task):
         while epoch is not None and rows < ROWS_A_COMMIT and len(results) < EPOCHS_A_COMMIT:
             epochs = [later for later in epochs if later > epoch]
             inputs = {arc: frame.filter(pl.col("epoch") == epoch) for arc, frame in taken.items()}
-            wm = max(memory.watermark, line.at(epoch))
+            wm = line.following(memory.done, memory.watermark, epoch=epoch)
             result = yield from self._epoch(epoch, inputs, memory, wm, uncommitted)
             memory, rows = result.memory, rows + sum(map(len, inputs.values()))
             results.append(result)

@@ -8,6 +8,7 @@ transaction as the work; a new attempt resumes from it.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
@@ -19,7 +20,8 @@ from errata.processors.tasks.attempt import Attempt, RecordsByTopic
 from errata.processors.tasks.compaction import CompactionGuard
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import FOR_ROOM, PENDING, Report, seal
+from errata.processors.tasks.trimming import Trimmer
+from errata.processors.wire.report import COUNTED, FOR_ROOM, PENDING, Report, seal
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
@@ -50,6 +52,7 @@ class Task:
         self.partition = task.partition
         self.attempt = Attempt(shared, task)
         self.compaction = CompactionGuard(self.attempt, outputs)
+        self.trimmer = Trimmer(self.compaction, self.name)
         self.started = False
         self.waits_for = ""
         """The fault that it waits for others to repair; "" if none."""
@@ -84,6 +87,7 @@ class Task:
                 yield from self._override_forged()
                 yield from self._check_ends()
                 yield from self._tell_waiting()
+                self.trimmer.trim(now_ms=time.time_ns() // 1_000_000)
                 yield from self.step()
         finally:
             self.attempt.is_committing = False
@@ -108,6 +112,7 @@ class Task:
         6. Rebuild the state in memory (`start`).
         """
         self.attempt.transactions = self.connect()
+        self.trimmer = Trimmer(self.compaction, self.name)
         yield from self.read_reports()
         old = self._last_report()
         self.compaction.tombstones.clear()
@@ -148,7 +153,7 @@ class Task:
         if not places:
             return known
         note = self.cluster.note(self.attempt.group, places)
-        newest = max(report.attempt for report in unproven)
+        newest = max((r.attempt for r in unproven if r.attempt < COUNTED), default=0)
         for report in reversed(unproven):
             claims = self.view.validator.claims_too_much(report, before=known)
             if claims and seal(report) == note:
@@ -185,14 +190,14 @@ class Task:
 
         Otherwise the forged report would stay the newest record of its key for as long as the task
         is idle. If it claims offsets that do not exist yet, it would look valid once others have
-        written that far.
+        written that far. One that claims an attempt beyond all that can be is never valid.
         """
         forged = self.view.invalid.get(self.name)
-        if forged is None or forged is self._overridden:
+        if forged is None or forged is self._overridden or forged.report == self.report:
             return
         self._overridden = forged
         claimed = forged.report.attempt if forged.report is not None else 0
-        attempt = max(self.report.attempt, claimed) + 1
+        attempt = max(self.report.attempt, claimed if claimed < COUNTED else 0) + 1
         self.attempt.open().begin()
         yield from self.attempt.finish(replace(self.report, attempt=attempt))
 

@@ -1,4 +1,4 @@
-"""The records of the plan topic: the deployed plan, an announced switch, ends of sources.
+"""The records of the plan topic: the plan, a switch, ends and watermarks of sources.
 
 Keys are text and values are JSON, so that people can read them. The topic is compacted: the newest
 record of a key counts. ``docs/protocol.md#7-the-plan-topic`` gives every field. A reader ignores
@@ -14,7 +14,7 @@ from typing import Any
 
 from errata.schemas.errors import ErrataError
 
-PLAN, SWITCH, _END = b"plan", b"switch", b"end."
+PLAN, SWITCH, _END, _WATERMARK = b"plan", b"switch", b"end.", b"watermark."
 
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading a foreign value may raise."""
@@ -67,13 +67,31 @@ class EndRecord:
     offsets: Mapping[int, int]
 
 
-AnyPlanRecord = PlanRecord | SwitchRecord | EndRecord
+@dataclass(frozen=True)
+class WatermarkRecord:
+    """Where the watermark of a source is put back to, under the key ``watermark.<source>``.
+
+    Args:
+        source: Name of the source.
+        time_ms: The watermark, ms.
+        resent: Offset in the topic of dead letters: what was refused before it has been sent again.
+    """
+
+    source: str
+    time_ms: int
+    resent: int = 0
+
+
+AnyPlanRecord = PlanRecord | SwitchRecord | EndRecord | WatermarkRecord
 
 
 def encode(record: AnyPlanRecord) -> tuple[bytes, bytes]:
     """Return the key and the value of a record of the plan topic."""
     if isinstance(record, EndRecord):
         return _END + record.source.encode(), _json(record.offsets)
+    if isinstance(record, WatermarkRecord):
+        content = {"time_ms": record.time_ms, "resent": record.resent}
+        return _WATERMARK + record.source.encode(), _json(content)
     return PLAN if isinstance(record, PlanRecord) else SWITCH, _json(vars(record))
 
 
@@ -83,12 +101,17 @@ def decode(key: bytes | None, value: bytes | None) -> AnyPlanRecord | None:
     Raises:
         PlanRecordError: If the key is known, and the value can't be read.
     """
-    if key is None or value is None or not (key in (PLAN, SWITCH) or key.startswith(_END)):
+    if key is None or value is None:
+        return None
+    if key not in (PLAN, SWITCH) and not key.startswith((_END, _WATERMARK)):
         return None
     try:
         content = json.loads(value)
         if key == SWITCH:
             return SwitchRecord(_int(content["version"]))
+        if key.startswith(_WATERMARK):
+            source = key.removeprefix(_WATERMARK).decode()
+            return WatermarkRecord(source, _int(content["time_ms"]), _int(content["resent"]))
         if key != PLAN:
             source = key.removeprefix(_END).decode()
             return EndRecord(source, {int(p): _int(offset) for p, offset in content.items()})

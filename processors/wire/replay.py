@@ -2,12 +2,15 @@
 
 They are written outside any transaction, and carry the task, attempt and epoch of the request; a
 reply to an older request is ignored. ``docs/protocol.md#6-replay`` gives every field. The records
-are of version 1: there has been no other.
+are of version 1. Fields that came later are the last ones, so that older readers pass over them;
+a record without them has their defaults.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +26,10 @@ from errata.schemas.errors import ErrataError
 
 BLOCK_BYTES = 700_000
 """Approximate size of a block of a reply, in bytes."""
+MOST_BLOCK_BYTES = 900_000
+"""Size of a packed block at most, unless it has one tuple: a record has 1,000,000 bytes."""
+ALL, ALL_MS = -1, 2**63 - 1
+"""In a reply: all ranges in `covered`, all event times in `upto_ms`."""
 
 REQUEST_SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -39,6 +46,7 @@ REQUEST_SCHEMA: dict[str, Any] = {
         {"name": "reply_topic", "type": "string"},
         {"name": "reply_partition", "type": "int"},
         {"name": "ranges", "type": "bytes"},
+        {"name": "most_bytes", "type": "long", "default": 0},
     ],
 }
 REPLY_SCHEMA: dict[str, Any] = {
@@ -55,10 +63,22 @@ REPLY_SCHEMA: dict[str, Any] = {
         {"name": "blocks", "type": "int"},
         {"name": "refused", "type": ["null", "string"]},
         {"name": "tuples", "type": "bytes"},
+        {"name": "covered", "type": "int", "default": ALL},
+        {"name": "upto_ms", "type": "long", "default": ALL_MS},
     ],
 }
+_TEXT_BYTES = 16  # of each text beside its characters, which alone polars counts
 _REQUEST = fastavro.parse_schema(REQUEST_SCHEMA)
 _REPLY = fastavro.parse_schema(REPLY_SCHEMA)
+
+
+def _first(schema: dict[str, Any]) -> Any:
+    """Return a schema as it was at first, without the fields that have defaults."""
+    fields = [each for each in schema["fields"] if "default" not in each]
+    return fastavro.parse_schema({**schema, "fields": fields})
+
+
+_FIRST_REQUEST, _FIRST_REPLY = _first(REQUEST_SCHEMA), _first(REPLY_SCHEMA)
 
 
 class BlockError(ErrataError):
@@ -103,6 +123,7 @@ class Request:
         reply_topic: Topic of the reply.
         reply_partition: Partition of the reply.
         ranges: Groups and event times, as `pack` wrote them.
+        most_bytes: Size of the tuples above which the answer covers less; 0: no limit.
     """
 
     plan: str
@@ -113,6 +134,7 @@ class Request:
     reply_topic: str
     reply_partition: int
     ranges: bytes
+    most_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +149,8 @@ class Reply:
         blocks: Number of blocks of the answer.
         refused: Why there is no answer; None if there is one.
         tuples: Tuples, as `pack` wrote them; empty if refused.
+        covered: How many of the requested ranges, from the first, the answer covers, or `ALL`.
+        upto_ms: Of these it covers the event times before this.
     """
 
     requester: Requester
@@ -136,6 +160,8 @@ class Reply:
     blocks: int
     refused: str | None
     tuples: bytes
+    covered: int = ALL
+    upto_ms: int = ALL_MS
 
 
 def encode(record: Request | Reply, *, schema_id: int) -> bytes:
@@ -153,23 +179,25 @@ def encode(record: Request | Reply, *, schema_id: int) -> bytes:
 
 def decode_request(value: bytes | None) -> Request | None:
     """Return the request in a framed value; None if it holds none."""
-    content = _content(value, _REQUEST)
+    content = _content(value, _REQUEST, _FIRST_REQUEST)
     return None if content is None else Request(requester=_requester(content), **content)
 
 
 def decode_reply(value: bytes | None) -> Reply | None:
     """Return the reply in a framed value; None if it holds none."""
-    content = _content(value, _REPLY)
+    content = _content(value, _REPLY, _FIRST_REPLY)
     return None if content is None else Reply(requester=_requester(content), **content)
 
 
-def _content(value: bytes | None, schema: Any) -> dict[str, Any] | None:
+def _content(value: bytes | None, schema: Any, first: Any) -> dict[str, Any] | None:
+    """Return the record of a framed value, written with a schema or as it was at first."""
     if value is None or len(value) <= framing.HEAD_BYTES or value[0] != framing.MAGIC:
         return None
-    try:
-        return avro_body.read(value[framing.HEAD_BYTES :], schema)
-    except BodyError:
-        return None
+    body = value[framing.HEAD_BYTES :]
+    for written_by in (schema, first):
+        with suppress(BodyError):
+            return avro_body.read(body, schema, written_by=written_by)
+    return None
 
 
 def _requester(content: dict[str, Any]) -> Requester:
@@ -183,6 +211,30 @@ def pack(frame: pl.DataFrame) -> bytes:
     out = io.BytesIO()
     frame.with_columns(pl.col(wide).cast(pl.Decimal(38, 0))).write_ipc(out)
     return out.getvalue()
+
+
+def size_of(frame: pl.DataFrame) -> int:
+    """Return about how many bytes a frame has, in memory and packed."""
+    texts = sum(kind in (pl.String, pl.Binary) for kind in frame.dtypes)
+    return int(frame.estimated_size()) + _TEXT_BYTES * texts * frame.height
+
+
+def blocks(tuples: pl.DataFrame) -> Iterator[bytes]:
+    """Yield a frame packed in parts of about `BLOCK_BYTES`; at least one part."""
+    rows = max(1, BLOCK_BYTES * tuples.height // max(1, size_of(tuples)))
+    for start in range(0, max(1, tuples.height), rows):
+        yield from _small(tuples.slice(start, rows))
+
+
+def _small(tuples: pl.DataFrame) -> Iterator[bytes]:
+    """Yield a frame packed, cut in halves as long as a part is too large for a record."""
+    packed = pack(tuples)
+    if len(packed) <= MOST_BLOCK_BYTES or tuples.height == 1:
+        yield packed
+    else:
+        half = tuples.height // 2
+        yield from _small(tuples[:half])
+        yield from _small(tuples[half:])
 
 
 def unpack(block: bytes) -> pl.DataFrame:

@@ -39,15 +39,20 @@ PENDING = FOREVER
 """In `Report.rebuilt`: the task has to write lost records again, and has not done so yet."""
 IDLE = FOREVER + 1
 """In place of a watermark: the partition is idle and does not hold the others back."""
+COUNTED = 2**61
+"""Numbers of attempts and epochs are smaller: no task has counted so far, and each can count on."""
 MOST_PAIRS = 5_000
 """At this many unread (epoch, watermark) pairs the watermark waits for its readers."""
 
 FOR_ROOM, FOR_REGISTRY = 1, 2
 """In `Report.waits`: for room on the disk of the process, for an answer of the schema registry."""
 
+FOREIGN = "foreign"
+"""Key of a running total: records in topics of tasks that no task can have written."""
+
 SETTLED, REBUILT, HELD_FROM, HELD_TO = "settled_ms", "rebuilt_epoch", "held_from", "held_to"
-WAITS = "waits_for"
-WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS
+WAITS, TRUSTED, LOWERED = "waits_for", "trusted_ms", "lowered_epoch"
+WIRE_FIELDS = SETTLED, REBUILT, HELD_FROM, HELD_TO, WAITS, TRUSTED, LOWERED
 """Keys of the map ``counts`` that hold fields of a `Report`, not totals."""
 
 _PLACE = [{"name": "topic", "type": "string"}, {"name": "partition", "type": "int"}]
@@ -176,6 +181,8 @@ class Report:
         held: Task 0 of a job on Spark: the first and the last slab in which states may be kept;
             None if there are none.
         waits: Why it processes nothing: `FOR_ROOM` or `FOR_REGISTRY`; 0 if it does not wait.
+        believed: Ingest: its watermark before it ran ahead of the clock; None if it has not.
+        lowered: Ingest: the last epoch in which its watermark was put back; -1 if there was none.
     """
 
     task: str
@@ -194,6 +201,13 @@ class Report:
     settled_ms: int = NEVER
     held: tuple[int, int] | None = None
     waits: int = 0
+    believed: int | None = None
+    lowered: int = -1
+
+    @property
+    def trusted_ms(self) -> int:
+        """The part of `watermark` that is certain: what is far ahead of the clock may be wrong."""
+        return self.watermark if self.believed is None else self.believed
 
     def covers(self, attempt: int, epoch: int) -> bool:
         """Whether the report covers a record (``docs/protocol.md#5-committed-records``)."""
@@ -238,6 +252,10 @@ def _state(report: Report) -> dict[str, int]:
         state[HELD_FROM], state[HELD_TO] = report.held
     if report.waits:
         state[WAITS] = report.waits
+    if report.believed is not None:
+        state[TRUSTED] = report.believed
+    if report.lowered >= 0:
+        state[LOWERED] = report.lowered
     return state
 
 
@@ -262,7 +280,8 @@ def decode(body: bytes, schema: Any = None) -> Report:
         raise ReportError(f"not a report: {error}") from error
     counts: dict[str, int] = plain["counts"]
     settled_ms, rebuilt = counts.pop(SETTLED, NEVER), counts.pop(REBUILT, -1)
-    waits = counts.pop(WAITS, 0)
+    waits, lowered = counts.pop(WAITS, 0), counts.pop(LOWERED, -1)
+    believed = counts.pop(TRUSTED, None)
     held = counts.pop(HELD_FROM, None), counts.pop(HELD_TO, None)
     place = TopicPartition
     return Report(
@@ -284,6 +303,8 @@ def decode(body: bytes, schema: Any = None) -> Report:
         settled_ms=settled_ms,
         held=None if held[0] is None or held[1] is None else (held[0], held[1]),
         waits=waits,
+        believed=believed,
+        lowered=lowered,
     )
 
 

@@ -49,7 +49,7 @@ class Running:
         self.folder, self.environ, self.broker = folder, environ, broker
         self.log, self.processes = folder / "up.log", []
         self.producer = Producer(broker.settings)
-        self.rng, self.alive = random.Random(5), dict[str, dict]()
+        self.rng, self.alive, self.base_ms = random.Random(5), dict[str, dict](), 0
 
     def declare(self, partitions: int) -> None:
         text = NETWORK.replace("PARTITIONS", str(partitions)).replace("NAME", self.name)
@@ -82,7 +82,7 @@ class Running:
             key = f"k{rng.randrange(10**9)}" if old is None else old["key"]
             new = {
                 "key": key,
-                "at": rng.randrange(600) * MINUTE,
+                "at": self.base_ms + rng.randrange(600) * MINUTE,
                 "symbol": rng.choice("abcdefgh"),
                 "price": rng.randrange(100),
             }

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from errata import Network, tumbling
+from errata.processors.wire.report import FOR_ROOM
 from errata.sweepers.segments import StoreError
 from errata.sweepers.sweeper import RETRY_MS, Sweeper
 from errata.testing import Driver
@@ -62,7 +63,7 @@ def follow(sweeper: Sweeper, clock: Clock) -> None:
 
 def prices(sweeper: Sweeper, epoch: int) -> list[int] | None:
     found = sweeper.answer(epoch, EVERYTHING)
-    return None if found is None else sorted(found["price"].to_list())
+    return None if found is None else sorted(found.tuples["price"].to_list())
 
 
 def test_a_full_disk_stops_the_answers_until_there_is_room(
@@ -174,7 +175,7 @@ def cleaned(driver: Driver, folder: Path, clock: Clock) -> Sweeper:
 def first_minutes(sweeper: Sweeper) -> list[int] | None:
     asked = pl.DataFrame({"from_ms": [0], "to_ms": [10 * MINUTE]})
     found = sweeper.answer(3, asked)
-    return None if found is None else found["price"].to_list()
+    return None if found is None else found.tuples["price"].to_list()
 
 
 @pytest.mark.parametrize("writes", range(4))
@@ -219,3 +220,27 @@ def test_a_floor_that_readers_raise_does_not_make_stale_versions_right(tmp_path:
         follow(late, clock)
         assert first_minutes(late) == []
         late.close()
+
+
+def test_that_it_waits_for_room_is_in_its_report_until_it_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    with Driver(network(), mode="upstream") as driver:
+        inserts(driver, 0, 500)
+        own = sweeper(driver, tmp_path / "copy", clock)
+        follow(own, clock)
+        inserts(driver, 500, 1_000)
+
+        def no_room(number: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", no_room)
+            follow(own, clock)
+        driver.shared.view.poll()
+        assert driver.shared.view.of(own.name).waits == FOR_ROOM
+        follow(own, clock)
+        driver.shared.view.poll()
+        assert driver.shared.view.of(own.name).waits == 0
+        own.close()

@@ -141,7 +141,7 @@ def test_a_flood_for_a_far_epoch_is_bounded_and_delays_nobody(served: Served) ->
 
 
 def test_a_flood_in_the_name_of_one_task_is_bounded(served: Served, monkeypatch) -> None:
-    monkeypatch.setattr(served.service.sweeper, "answer", lambda *_: None)  # it lags
+    monkeypatch.setattr(served.service.sweeper, "answer", lambda *_, **__: None)  # it lags
     served.send(*(replace(served.request, number=n) for n in range(5_000)))
     served.step()
     assert len(served.service.requests) == MOST_PENDING
@@ -189,3 +189,36 @@ def test_a_block_of_foreign_bytes_is_refused_or_a_frame() -> None:
             unpack(bytes(damaged)).to_dicts()
         except replay.BlockError:
             continue
+
+
+def test_what_a_sweeper_has_ignored_is_in_its_report(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweeper = served.service.sweeper
+    served.step()
+    served.send(b"garbage", replace(served.request, requester=Requester("nobody.0", 1, 1)))
+    served.step()
+    sweeper.reported_ms = 0
+    served.step()
+    served.shared.view.poll()
+    assert served.shared.view.of(sweeper.name).counts == {"foreign": 2}
+    told = "partition 0 and offset 0: a record that is no request"
+    assert any(told in message for message in caplog.messages)
+
+
+def test_what_lies_in_its_arc_and_is_no_revision_is_in_its_report(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweeper = served.service.sweeper
+    served.step()
+    place = sweeper.input.place
+    served.driver.cluster.send(place.topic, partition=0, key=b"k", value=b"garbage")
+    served.driver.cluster.send(place.topic, partition=0, key=b"k", value=None)
+    offset = served.driver.cluster.end(place) - 2
+    served.step()
+    sweeper.reported_ms = 0
+    served.step()
+    served.shared.view.poll()
+    assert served.shared.view.of(sweeper.name).counts == {"foreign": 1}
+    told = f"partition 0 and offset {offset} of topic {place.topic}: no revision of arc 'trades'"
+    assert any(told in message for message in caplog.messages)

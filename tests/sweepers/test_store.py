@@ -7,6 +7,7 @@ import math
 import os
 import random
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,13 +21,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from errata.processors.boxes.replay import ReplayQuery
+from errata.processors.tasks.replay_client import Gathered
+from errata.processors.wire.replay import size_of
 from errata.schemas import revisions as rev
 from errata.schemas.arc import Arc
 from errata.schemas.fields import FieldType, physical
 from errata.sweepers import segments
 from errata.sweepers.ranges import EpochOrderError, HistoryRemovedError, NotYetCompleteError
 from errata.sweepers.segments import DamagedCopyError, StoreError
-from errata.sweepers.store import Store
+from errata.sweepers.store import NO_LIMIT, Part, Store
 
 Tuple = dict[str, Any]
 
@@ -184,6 +188,25 @@ def check(store: Store, arc: Arc, made: Oracle, oldest_ms: int, seed: random.Ran
         found = store.as_of(epoch, asked, from_ms=low, to_ms=high)
         assert found.schema == physical(arc.fields)
         assert shown(found) == made.answer(arc, epoch, wanted)
+        parts = in_parts(store, arc, epoch, asked, most_bytes=seed.choice([1, 300, 1_000]))
+        whole = pl.concat([part.tuples for part in parts])
+        assert shown(whole) == shown(store.as_of(epoch, asked))
+
+
+def in_parts(
+    store: Store, arc: Arc, epoch: int, ranges: pl.DataFrame, *, most_bytes: int
+) -> list[Part]:
+    """Return the parts of an answer: each is asked for what the ones before it do not cover."""
+    gathered, parts = Gathered(ReplayQuery("made", epoch, ranges), arc), list[Part]()
+    while not gathered.is_whole:
+        left = gathered.left
+        part = store.part(epoch, left, most_bytes=most_bytes)
+        covered = store.as_of(epoch, left[: part.covered], to_ms=part.upto_ms)
+        assert shown(part.tuples) == shown(covered)
+        gathered.add(part.tuples, part.covered, part.upto_ms)
+        assert not gathered.left.equals(left) or left.is_empty()
+        parts.append(part)
+    return parts
 
 
 @contextmanager
@@ -219,6 +242,9 @@ def test_oracle_as_of_equals_a_fold_over_seals_rewrites_crashes_and_forgetting(
             if seed.random() < 0.2:
                 oldest_ms = max(oldest_ms, seed.randint(0, 12))
                 store.drop_before(oldest_ms)
+            if seed.random() < 0.3:
+                store.seal()
+                assert store.sealed == store.upto
             if seed.random() < 0.3:  # a crash: no close; what is not sealed comes again
                 store = Store(path, arc=arc, segment_rows=segment_rows)
                 assert store.rebuilt is None
@@ -262,6 +288,47 @@ def test_as_of_refuses_epochs_below_the_floor_and_above_upto(tmp_path: Path) -> 
     with pytest.raises(NotYetCompleteError, match="up to epoch 9"):
         store.as_of(10, None)
     assert store.as_of(5, None).height == store.as_of(9, None).height == 3
+
+
+GROUPS, EACH, MOST_BYTES = 50, 40, 20_000
+
+
+@pytest.mark.parametrize("segment_rows", [100, 10_000])
+@pytest.mark.parametrize("by", ["product", "time", None, "product at one time"])
+def test_parts_of_a_large_answer_are_bounded_and_few(
+    tmp_path: Path, by: str | None, segment_rows: int
+) -> None:
+    """Whether many groups, many times, or one range with everything is asked for."""
+    step = 0 if by == "product at one time" else 50
+    rows = [
+        {
+            "key": f"{group}.{n}",
+            "at": n * step + (group if step else 0),
+            "product": f"{group}",
+            "notional": n,
+        }
+        for group in range(GROUPS)
+        for n in range(EACH)
+    ]
+    revisions = [{"op": rev.INSERT, "b": None, "a": row, "epoch": 0} for row in rows]
+    store = Store(tmp_path / "copy", arc=TRADES, segment_rows=segment_rows)
+    store.append(frame(TRADES, revisions), upto=0, resume=1)
+    last_ms = EACH * 50
+    if by in ("product", "product at one time"):
+        groups = [f"{group}" for group in range(GROUPS)]
+        ranges = pl.DataFrame(
+            {"from_ms": [0] * GROUPS, "to_ms": [last_ms] * GROUPS, "product": groups}
+        )
+    else:
+        starts = range(0, last_ms, 50) if by == "time" else [0]
+        ends = [start + 50 for start in starts] if by == "time" else [last_ms]
+        ranges = pl.DataFrame({"from_ms": list(starts), "to_ms": ends})
+    parts = in_parts(store, TRADES, 0, ranges, most_bytes=MOST_BYTES)
+    assert sum(part.tuples.height for part in parts) == len(rows)
+    assert max(size_of(part.tuples) for part in parts) <= MOST_BYTES
+    (whole,) = in_parts(store, TRADES, 0, ranges, most_bytes=NO_LIMIT)
+    assert len(parts) <= 1 + 4 * size_of(whole.tuples) // MOST_BYTES
+    assert len(parts) > 5
 
 
 def test_append_refuses_epochs_already_complete_or_beyond_upto(tmp_path: Path) -> None:
@@ -317,6 +384,21 @@ def test_rewrite_frees_the_disk_once_half_of_the_copy_is_superseded(tmp_path: Pa
         store = Store(tmp_path, arc=TRADES, segment_rows=16)
         assert store.rebuilt is None
         assert store.floor == 390
+
+
+def test_a_tail_that_is_sealed_early_joins_the_last_file_until_that_is_large(tmp_path):
+    store, rows = Store(tmp_path / "copy", arc=TRADES, segment_rows=10), list[int]()
+    for epoch in range(9):
+        store.append(inserts(3, epoch=epoch), upto=epoch, resume=epoch)
+        store.seal()
+        rows.append(len(list((tmp_path / "copy").glob("segment-*"))))
+        again = Store(tmp_path / "copy", arc=TRADES, segment_rows=10)
+        assert (again.upto, again.resume) == (epoch, epoch)
+        assert again.as_of(epoch, None).height == 3 * (epoch + 1)
+    assert rows == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    store.append(inserts(0, epoch=9), upto=9, resume=9)
+    store.seal()
+    assert Store(tmp_path / "copy", arc=TRADES, segment_rows=10).resume == 9
 
 
 def test_drop_before_removes_whole_segments_and_hides_the_rest_at_once(tmp_path: Path) -> None:
@@ -405,9 +487,16 @@ def overwritten(path: Path) -> None:
     path.write_bytes(b"\x07" * path.stat().st_size)
 
 
+def made_a_folder(path: Path) -> None:
+    path.unlink()
+    (path / "more").mkdir(parents=True)
+
+
 @pytest.mark.parametrize(
     ("victim", "damage"),
     [
+        ("manifest.json", made_a_folder),
+        ("segment-1.arrow", made_a_folder),
         ("manifest.json", cut_short),
         ("manifest.json", emptied),
         ("manifest.json", overwritten),
@@ -432,6 +521,20 @@ def test_damaged_copy_is_emptied_and_says_so(
     assert list(tmp_path.iterdir()) == [mine]
     store.append(inserts(40, epoch=0), upto=0, resume=9)
     assert Store(tmp_path, arc=TRADES).rebuilt is None
+
+
+@pytest.mark.parametrize("damage", ["the folder is gone", "the manifest is a folder"])
+def test_a_folder_that_is_damaged_while_it_is_open_is_noticed_by_the_next_write(
+    tmp_path: Path, damage: str
+) -> None:
+    store = Store(tmp_path / "copy", arc=TRADES, segment_rows=10)
+    store.append(inserts(40, epoch=0), upto=0, resume=9)
+    if damage == "the folder is gone":
+        shutil.rmtree(tmp_path / "copy")
+    else:
+        made_a_folder(tmp_path / "copy" / "manifest.json")
+    with pytest.raises(DamagedCopyError, match=r"manifest\.json"):
+        store.append(inserts(40, epoch=1), upto=1, resume=99)
 
 
 def test_copy_of_another_arc_is_emptied_and_says_so(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from threading import Thread, Timer
 
 import pytest
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from errata.topics import client
 from errata.topics.client import Connection, responds
-from errata.topics.cluster import ClusterError, SilentClusterError
+from errata.topics.cluster import ClusterError, MovingLeaderError, SilentClusterError
 from errata.topics.refused import RefusedError
 
 METADATA, API_VERSIONS = 3, 18
@@ -227,3 +227,12 @@ def test_a_broker_that_speaks_another_protocol_is_told(
         pytest.raises(RefusedError, match=r"ends every connection: .*check security\.protocol"),
     ):
         Connection(settings, reach_s=30.0)
+
+
+def test_a_group_or_transaction_without_a_coordinator_is_told_from_a_fault() -> None:
+    with started(True) as broker:
+        connection = Connection(broker.settings)
+        error = KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
+        failure = connection.failure("group 'g'", error)
+    assert isinstance(failure, MovingLeaderError)
+    assert "group 'g' has no coordinator" in str(failure)

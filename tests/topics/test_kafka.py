@@ -21,11 +21,12 @@ from errata.topics.cluster import (
     ClusterError,
     DoubtfulCommitError,
     MissingTopicError,
+    MovingLeaderError,
     SilentClusterError,
     TopicPartition,
     catch_up,
 )
-from errata.topics.kafka import KafkaCluster, LostOffsetError
+from errata.topics.kafka import KafkaCluster, KafkaReader, LostOffsetError
 from errata.topics.settings import TopicSpec, passing
 
 NOBODY = "127.0.0.1:1"
@@ -146,8 +147,10 @@ def test_offset_0_is_the_start_of_the_log_and_any_other_that_is_gone_is_an_error
             break
         reader.poll(timeout_s=0.2)
     reader.close()
-    admin = AdminClient(broker.settings)
-    next(iter(admin.delete_records([Position(*source, 2)]).values())).result()
+    cluster.delete_before(source, 2)
+    assert cluster.offset_at(source, 0) == 2
+    with pytest.raises(ClusterError, match="out of range"):
+        cluster.delete_before(source, 4)
     reader = cluster.reader({source: 0})
     found = [v for records in catch_up(cluster, reader, source) for v in records.values]
     assert reader.known_end(source) == 3
@@ -210,8 +213,11 @@ def test_a_broker_that_stands_still_is_waited_for_and_never_answered_for(tmp_pat
                 with pytest.raises(SilentClusterError):
                     cluster.end(source)
             going_on.start()
-            assert cluster.offset_at(source, 0) == 0
-            assert cluster.end(source) == 1
+            while True:
+                with suppress(MovingLeaderError):  # to the controller it was away
+                    assert cluster.offset_at(source, 0) == 0
+                    assert cluster.end(source) == 1
+                    break
         finally:
             going_on.cancel()
             os.killpg(group, signal.SIGCONT)
@@ -228,6 +234,83 @@ def test_a_group_without_a_coordinator_is_nothing_to_a_reader(cluster, source):
     with pytest.raises(ClusterError, match="FindCoordinator"):
         reader._handle(event)
     reader.close()
+
+
+@pytest.mark.kafka
+def test_a_rest_ends_with_what_arrives_for_any_reader_and_nothing_is_lost(broker, source):
+    cluster = KafkaCluster(broker.settings)
+    readers = [cluster.reader({source: 0}) for _ in range(2)]
+    while cluster.rest(0.2):  # the end of the partition, for each
+        for reader in readers:
+            reader.poll()
+    for value in (b"a", b"b", b"c"):
+        cluster.send(source.topic, partition=0, key=None, value=value)
+    cluster.flush()
+    assert cluster.rest(30.0)
+    while cluster.rest(0.2):  # what was not read does not end it again
+        pass
+    for reader in readers:
+        found = []
+        while reader.position(source) < 3:
+            found += [v for records in reader.poll(timeout_s=1.0) for v in records.values]
+        assert found == [b"a", b"b", b"c"]
+        reader.close()
+    assert not cluster.rest(0.0)
+    cluster.close()
+
+
+def kept(*waiting: Mock) -> KafkaReader:
+    """A reader whose client has these messages of partition 0 of topic t, in order."""
+    reader, queue = KafkaReader.__new__(KafkaReader), list(waiting)
+
+    def consume(count: int, timeout_s: float) -> list[Mock]:
+        taken, queue[:] = queue[:count], queue[count:]
+        return taken
+
+    reader._consumer, reader._connection = Mock(consume=consume), Mock()
+    reader._sources, reader._positions = [TopicPartition("t", 0)], {TopicPartition("t", 0): 0}
+    reader._next, reader._is_told = [], False
+    return reader
+
+
+def test_what_a_rest_has_found_is_told_once_and_read_first(monkeypatch):
+    messages, taken = [Mock(error=lambda: None) for _ in range(3)], []
+    monkeypatch.setattr("errata.topics.kafka.Message", Mock(error=lambda m: m.error()))
+    monkeypatch.setattr("errata.topics.kafka.Columns", lambda: Mock(add=taken.extend, offsets=[0]))
+    reader = kept(*messages)
+    assert [reader.has_more() for _ in range(3)] == [True, False, False]
+    assert not reader.wait(9.0)  # it can't hold another one
+    reader._take(50, {})
+    assert taken == messages
+    assert not reader.has_more()
+
+
+@pytest.mark.kafka
+def test_a_leader_that_moves_is_nothing_to_a_reader(cluster, source):
+    event = Mock(topic=lambda: source.topic, partition=lambda: 0)
+    reader = cluster.reader({source: 0})
+    for code in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._TIMED_OUT):
+        event.error.return_value = KafkaError(code)
+        reader._handle(event)
+    event.error.return_value = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(ClusterError, match="lacks Read on topic"):
+        reader._handle(event)
+    reader.close()
+
+
+@pytest.mark.kafka
+def test_partitions_without_a_leader_are_named_if_they_stay_so(cluster, source, monkeypatch):
+    monkeypatch.setattr("errata.topics.kafka.ELECTED_S", 0.0)
+    moving = Future()
+    moving.set_exception(KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)))
+    metadata = Mock(topics={source.topic: Mock(partitions={0: Mock(leader=-1)})})
+    monkeypatch.setattr(
+        cluster._connection.admin, "list_offsets", lambda asked, **_: dict.fromkeys(asked, moving)
+    )
+    monkeypatch.setattr(cluster._connection.admin, "list_topics", lambda timeout: metadata)
+    with pytest.raises(MovingLeaderError, match=f"partition 0 of topic '{source.topic}'") as error:
+        cluster.end(source)
+    assert error.value.places == (source,)
 
 
 @pytest.mark.kafka

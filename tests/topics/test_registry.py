@@ -134,6 +134,31 @@ def test_a_malformed_record_is_skipped(value, caplog):
         schemas.schema(1)
 
 
+def test_skipped_records_are_kept_by_key_until_something_replaces_them():
+    cluster = in_memory()
+    schemas = SchemaRegistry(cluster)
+    schemas.register("a", A)
+    send(cluster, b"garbage")
+    send(cluster, b"more")
+    cluster.send(SCHEMAS_TOPIC, partition=0, key=None, value=b"without a key")
+    schemas.read()
+    assert schemas.skipped == {b"k": 2, None: 3}
+    send(cluster, None)
+    schemas.read()
+    assert schemas.skipped == {None: 3}
+    SchemaRegistry(MemoryCluster()).read()  # there is no topic yet
+
+
+def test_the_deletion_of_a_schema_is_told_it_is_nobodys():
+    cluster = in_memory()
+    schemas = SchemaRegistry(cluster)
+    taken = schemas.register("a", A)
+    key = f"subject/a/{taken}".encode()
+    cluster.send(SCHEMAS_TOPIC, partition=0, key=key, value=None)
+    schemas.read()
+    assert schemas.skipped == {key: 1}
+
+
 def test_a_record_that_takes_an_id_for_another_schema_misleads_nobody():
     cluster = in_memory()
     taken = next(ids(A))

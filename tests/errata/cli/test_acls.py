@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from errata import Network, hopping
-from errata.deploy.rights import roles
+from errata.deploy.rights import of_scope, roles
 from errata.processors.compile.compiler import compile_network
 from errata.processors.plan.compiled import CompiledPlan
 from errata.topics.refused import CREATE, DELETE, GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE, Right
@@ -86,15 +86,22 @@ def test_a_sweeper_reads_its_arc_and_replies_to_those_who_ask(plan: CompiledPlan
 
 def test_a_reader_writes_nothing_and_an_operator_sources_and_the_plan(plan: CompiledPlan) -> None:
     assert topics(roles(plan)["reader"], WRITE) == set()
-    assert topics(roles(plan)["operator"], WRITE) == {"feed", "tape.plan"}
+    rights = roles(plan)["operator"]
+    assert topics(rights, WRITE) == {"feed", "tape.plan"}
+    (sends,) = [right for right in rights if right.kind == TRANSACTIONAL_ID]
+    assert sends.name.startswith("tape.put-back.")
 
 
-def test_the_undeployer_alone_deletes_and_does_nothing_else(plan: CompiledPlan) -> None:
+def test_the_undeployer_alone_deletes_topics_and_owners_of_arcs_delete_records(
+    plan: CompiledPlan,
+) -> None:
     own = {Right(DELETE, TOPIC, "tape.", True), Right(DELETE, GROUP, "tape.", True)}
+    of_role = {"undeployer": own, "ingest.trades": {Right(DELETE, TOPIC, "tape.trades")}}
+    of_role["scope.sums"] = {Right(DELETE, TOPIC, "tape.sums")}
     for role, rights in roles(plan).items():
-        assert {r for r in rights if r.operation == DELETE} == (
-            own if role == "undeployer" else set()
-        )
+        assert {r for r in rights if r.operation == DELETE} == of_role.get(role, set())
+    needed = of_scope(plan, "ingest.trades")  # without Delete it starts, and records stay
+    assert not any(right.operation == DELETE for right in needed)
     assert set(roles(plan)["undeployer"]) - own == {Right(READ, TOPIC, "tape.plan")}
 
 
@@ -121,7 +128,7 @@ def test_rules_are_printed_as_data(errata: Errata, tmp_path: Path) -> None:
     assert found["reader"]["principal"] == "User:team-reader"
     assert {
         "resource": {"type": "topic", "name": "figure.", "patternType": "prefix"},
-        "operations": ["Create", "Read", "Write", "DescribeConfigs"],
+        "operations": ["Read", "Create", "Write", "DescribeConfigs", "AlterConfigs"],
     } in found["deployer"]["acls"]
     resource = {"type": "transactionalId", "name": "figure.prices.", "patternType": "prefix"}
     assert {"resource": resource, "operations": ["Write"]} in found["scope.prices"]["acls"]

@@ -64,6 +64,19 @@ def test_a_letter_that_no_report_covers_is_none(fed: Driver, errata: Errata) -> 
     assert errata("dead-letters", "tape.py").out == known
 
 
+def test_what_is_no_dead_letter_is_told_and_the_others_are_listed(
+    fed: Driver, errata: Errata
+) -> None:
+    known = errata("dead-letters", "tape.py").out
+    place = TopicPartition("figure.dead-letters", 0)
+    fed.cluster.send(*place[:1], partition=0, key=None, value=b"\xff")
+    offset = fed.cluster.end(place) - 1
+    done = errata("dead-letters", "tape.py")
+    assert (done.status, done.out) == (0, known)
+    assert "1 records of topic 'figure.dead-letters' are no dead letters" in done.err
+    assert f"at offset {offset}" in done.err
+
+
 def test_options_may_come_first_when_no_command_is_named(fed: Driver, errata: Errata) -> None:
     listed = errata("dead-letters", "tape.py", "--json")
     assert errata("dead-letters", "--json", "tape.py") == listed

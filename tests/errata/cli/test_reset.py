@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from errata.deploy.reset import SEEN_MS
 from errata.settings.place import read_settings
 from errata.topics.admin import create_topics, delete_topics, present_topics
 from errata.topics.broker import EmbeddedBroker
@@ -35,12 +37,12 @@ def test_its_own_topics_go_and_no_others(
     on: Errata, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     declare(tmp_path, "gone", partitions=2)
-    text = (tmp_path / "net.py").read_text()  # a source that is named as if it were our own
-    (tmp_path / "net.py").write_text(text.replace("gone-prices", "gone.sums.v7"))
     users = {"gone.sums.v7", "gone.raw", "gone.prices.backup", "gone.sumsofmine", "gone.plans"}
-    create_topics(broker.settings, [TopicSpec(name, 1) for name in users])
+    create_topics(broker.settings, [TopicSpec(name, 1) for name in {"gone-prices", *users}])
     others = topics(broker)
     assert on("deploy", "net.py").status == 0
+    text = (tmp_path / "net.py").read_text()  # a source that is named as if it were our own
+    (tmp_path / "net.py").write_text(text.replace("gone-prices", "gone.sums.v7"))
     state = read_settings().state
     (state / "gone" / "1").mkdir(parents=True)
     (state / "other").mkdir()
@@ -102,9 +104,10 @@ def test_a_network_that_was_given_up_makes_the_same_again(running: Running):
     running.send(200)
     running.wait_for(lambda: "started sweepers" in running.log.read_text(), "up")
     running.wait_for(running.at_work, "taken in")
+    time.sleep(SEEN_MS / 1000)  # idle tasks do not report
     refused = running.errata("reset", "moved.py", "--yes", running.name)
     assert refused.returncode == 1
-    assert f"processes of network {running.name!r} run" in refused.stderr
+    assert f"processes of network {running.name!r} run (a process holds an index" in refused.stderr
     os.kill(up.pid, signal.SIGTERM)
     assert up.wait(15) == 0
     given_up = running.errata("reset", "moved.py", "--yes", running.name, "--force")

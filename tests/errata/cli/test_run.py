@@ -205,7 +205,7 @@ def test_no_broker_is_waited_for_and_given_up_with_a_clear_line_and_no_secret(
     nowhere["ERRATA_BROKERS__WAIT"] = "3s"
     done = errata_in(tmp_path, environ | nowhere, "run", "tape.py", "--scope", "prices")
     assert (done.status, done.out) == (1, "")
-    waits, gives_up = done.err.splitlines()
+    waits, *_, gives_up = done.err.splitlines()  # a slow machine may say in between what it misses
     assert waits.endswith("no broker answers at 127.0.0.1:1 yet; waiting for at most 3 s")
     assert "no broker answers at 127.0.0.1:1 within 3 s" in gives_up
     assert "hunter2" not in done.err

@@ -1,6 +1,7 @@
 """`errata status`: frontiers, lags, and the task that holds each one back, since when."""
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,16 @@ from errata.cli.status import as_data, status_tables, why_held, why_watermark
 from errata.observe.diagnosis import NAMED_MS
 from errata.observe.network_progress import NetworkStatus, Progress, status
 from errata.processors.compile.compiler import compile_network
+from errata.processors.reports.progress_view import DELETED
 from errata.processors.wire import report as reports
-from errata.processors.wire.report import FOREVER, IDLE, Report
+from errata.processors.wire.report import FOR_ROOM, FOREVER, IDLE, Report
 from errata.schemas import framing
 from errata.settings.loading import load
 from errata.testing import Driver
-from errata.topics.cluster import TopicPartition
+from errata.topics.cluster import MovingLeaderError, TopicPartition
 from errata.topics.memory import MemoryCluster
+from errata.topics.names import SCHEMAS_TOPIC
+from errata.topics.registry import SchemaRegistry
 from tests.errata.conftest import Errata
 from tests.errata.network_file import write_network
 
@@ -25,12 +29,26 @@ NOW_MS = 1_000 * SECOND
 ARC = "figure.prices"
 
 
+class Leaderless(MemoryCluster):
+    """A cluster in which some partitions have no leader."""
+
+    without: frozenset[TopicPartition] = frozenset()
+
+    def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if places := self.without & set(sources):
+            raise MovingLeaderError("a partition has no leader yet; try again", places)
+        return {source: super(Leaderless, self).end(source) for source in sources}
+
+    def end(self, source: TopicPartition) -> int:
+        return self.ends([source])[source]
+
+
 class World:
     """Reports as they might lie on the progress topic of a network with two partitions."""
 
     def __init__(self, folder: Path) -> None:
         self.now_ms = NOW_MS
-        self.cluster = MemoryCluster(clock_ms=lambda: self.now_ms)
+        self.cluster = Leaderless(clock_ms=lambda: self.now_ms)
         network = load(str(write_network(folder)))
         self.plan = compile_network(network).placed({"prices": 2})
         for topic, count in (
@@ -63,7 +81,7 @@ class World:
         )
 
     def status(self) -> NetworkStatus:
-        progress = Progress(self.cluster, plan=self.plan)
+        progress = Progress(self.cluster, plan=self.plan, believes=True)
         progress.catch_up()
         return status(progress, now_ms=self.now_ms)
 
@@ -178,6 +196,89 @@ def test_a_filter_that_let_nothing_pass_is_told(world: World) -> None:
 
 def complaints(world: World) -> dict[str, str]:
     return {each.task: each.reason for each in world.status().complaints}
+
+
+@pytest.mark.parametrize("topic", [ARC, "figure-prices"])
+def test_a_partition_without_a_leader_is_named_and_the_rest_is_shown(
+    world: World, topic: str
+) -> None:
+    for partition in (0, 1):
+        world.ingest(partition, 100, 5_000)
+        scope(world, partition, 100, resume=9)
+        world.cluster.send("figure-prices", partition=partition, key=None, value=b"{}")
+    world.cluster.without = frozenset([TopicPartition(topic, 1)])
+    found = world.status()
+    assert [(each.task, each.reason) for each in found.complaints] == [
+        (
+            topic,
+            "partition 1 has no leader: whoever reads or writes it waits until the brokers that "
+            "have its replicas are back",
+        )
+    ]
+    assert {task.task: task.done for task in found.tasks} == dict.fromkeys(by_task(found), 100)
+    waiting = [by_task(found)[f"ingest.prices.{partition}"].waiting for partition in (0, 1)]
+    assert waiting == [1, int(topic == ARC)]
+    world.cluster.without = frozenset()
+    assert world.status().complaints == []
+
+
+def test_status_can_say_nothing_while_the_reports_have_no_leader(world: World) -> None:
+    world.cluster.without = frozenset([TopicPartition("figure.progress", 0)])
+    with pytest.raises(MovingLeaderError):
+        world.status()
+
+
+def test_records_of_the_schemas_topic_that_are_skipped_are_named(world: World) -> None:
+    world.cluster.create(SCHEMAS_TOPIC, 1)
+    schemas = SchemaRegistry(world.cluster)
+    progress = Progress(world.cluster, plan=world.plan)
+    schemas.register("s", {"type": "string"})
+    schemas.read()
+    assert status(progress, schemas=schemas).complaints == []
+    stolen = {"id": 5, "subject": "s", "schema": {"type": "long"}}
+    for key, value in ((b"a", b"\xff"), (b"b", json.dumps(stolen).encode())):
+        world.cluster.send(SCHEMAS_TOPIC, partition=0, key=key, value=value)
+    schemas.read()
+    (complaint,) = status(progress, schemas=schemas).complaints
+    assert complaint.task == SCHEMAS_TOPIC
+    assert complaint.reason.startswith(
+        "2 of its records are skipped, the last in partition 0 at offset 2: malformed, or with an"
+    )
+
+
+def test_who_has_passed_over_records_of_strangers_is_named(world: World) -> None:
+    world.report("sweep.prices.0", 1, counts={"foreign": 3})
+    assert complaints(world) == {
+        "sweep.prices.0": "it has passed over 3 records that no task can have written (its log "
+        "names topic, partition and offset): check who may write there"
+    }
+
+
+def test_a_sweeper_that_waits_for_room_is_named(world: World) -> None:
+    world.report("sweep.prices.0", 1, waits=FOR_ROOM)
+    assert complaints(world) == {
+        "sweep.prices.0": "it answers no replay requests until the disk of its process has room"
+    }
+
+
+def test_the_deletion_of_a_report_is_named_and_does_not_count(world: World) -> None:
+    world.ingest(0, 100, 5_000)
+    world.cluster.send("figure.progress", partition=0, key=b"ingest.prices.0", value=None)
+    found = world.status()
+    assert by_task(found)["ingest.prices.0"].done == 100
+    assert ("ingest.prices.0", f"its report is invalid: {DELETED}") in [
+        (each.task, each.reason) for each in found.complaints
+    ]
+
+
+@pytest.mark.parametrize("value", [b'{"0": 5}', b'{"time_ms": 5, "resent": 0}'])
+def test_an_end_or_a_watermark_of_no_source_is_named(world: World, value: bytes) -> None:
+    key = b"end.elsewhere" if b"time_ms" not in value else b"watermark.elsewhere"
+    world.cluster.send("figure.plan", partition=0, key=key, value=value)
+    assert complaints(world) == {
+        "figure.plan": f"record '{key.decode()}' of the plan topic names no source of the network, "
+        "and does not count; check who may write to topic 'figure.plan'"
+    }
 
 
 def test_a_process_that_never_reports_is_named_within_two_seconds(world: World) -> None:
@@ -403,7 +504,7 @@ def test_watching_goes_on_until_ctrl_c(
 ) -> None:
     turns = iter([None, None])
 
-    def stop_at_last(progress: Progress) -> None:
+    def stop_at_last() -> None:
         try:
             next(turns)
         except StopIteration:

@@ -135,7 +135,7 @@ def test_what_compaction_may_have_taken_is_refused_and_never_short(
     assert held(read(world)) == {"a": 9, "b": -9}
     for partition in (0, 1):  # tombstones leave nothing behind
         place = TopicPartition(world.plan.deployment.topic("trades"), partition)
-        world.cluster.trim(place, world.cluster.end(place))
+        world.cluster.delete_before(place, world.cluster.end(place))
     with pytest.raises(HistoryLostError, match=f"as of epoch {world.epoch + 1}"):
         read(world, 1)
 

@@ -56,6 +56,15 @@ def test_before_anything_happened_every_total_is_0_or_absent(driver: Driver) -> 
     assert ("errata_epoch", labelled("", **TRADES)[1]) not in found
 
 
+def test_records_of_others_in_an_arc_are_counted_where_they_are_read(driver: Driver) -> None:
+    topic = driver.shared.plan.deployment.topic("trades")
+    for value in (b"", b"not a revision"):
+        driver.shared.cluster.send(topic, partition=0, key=b"key", value=value)
+    driver.send("trades", insert("a", 1, 5))
+    driver.close_epoch()
+    assert told(driver)[labelled("errata_foreign_records_total", **TRADES)] == 2
+
+
 def test_what_was_read_written_refused_replayed_and_held_is_told(driver: Driver) -> None:
     driver.send("trades", [insert("a", 1, 5), insert("b", 2, 7), insert("c", 30, 1)])
     driver.send(

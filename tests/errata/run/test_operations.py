@@ -184,7 +184,7 @@ def test_json_logs_have_the_network_the_task_and_the_process(
 # ---------------------------------------------------------------- a broker that hangs
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         yield broker

@@ -18,6 +18,7 @@ from errata.run import worker
 from errata.run.worker import Inspector, drain
 from errata.sweepers.sweeper import Service, Sweeper
 from errata.testing import Driver
+from errata.topics.cluster import MovingLeaderError
 from tests.processors.rogue import Rogue
 
 MINUTE = 60_000
@@ -126,6 +127,22 @@ def test_who_shares_a_scope_stands_by_once_the_group_has_spoken(driver: Driver) 
     assert waits(driver, shares=[share]) == []
 
 
+def test_a_task_has_started_once_its_attempt_has_begun_a_sweeper_once_it_has_caught_up(
+    driver: Driver, tmp_path: Any
+) -> None:
+    scope = driver.tasks[1]
+    assert worker._has_started(scope)
+    scope.started = False
+    assert not worker._has_started(scope)
+    send(driver, 50)
+    late = sweeper(driver, tmp_path)
+    service = Service(driver.shared, late)
+    assert not worker._has_started(service)
+    late.follow()
+    assert worker._has_started(service)
+    service.close()
+
+
 class Committing(Task):
     """A task that has a transaction open for some steps."""
 
@@ -154,3 +171,18 @@ def test_a_transaction_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch
     life = task.steps()
     drain([task], lambda task: next(life))
     assert task.taken > 0
+
+
+def test_a_start_that_fails_leaves_no_connection_behind(monkeypatch):
+    """It may be repeated for minutes."""
+    cluster, place = SimpleNamespace(closed=0), SimpleNamespace(wait_ms=0)
+    cluster.close = lambda: setattr(cluster, "closed", cluster.closed + 1)
+
+    def no_leader(*_):
+        raise MovingLeaderError("no leader yet")
+
+    monkeypatch.setattr(worker, "connect", lambda _: cluster)
+    monkeypatch.setattr(worker, "prepare", no_leader)
+    with pytest.raises(MovingLeaderError):
+        worker.Worker(Network("started"), place)
+    assert cluster.closed == 1

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from errata.processors.windows.time_windows import hopping, sliding, tumbling
 from tests.processors.boxes.trial import epochs, make, run
 
-FEW = 5
+FEW = 4
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", FEW))
 WINDOWS = {
     "tumbling": tumbling(10),

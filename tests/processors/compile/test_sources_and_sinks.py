@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import fastavro
 import pytest
 
-from errata import Network, tumbling
+from errata import Network, NetworkError, tumbling
+from errata.processors.compile.compiler import compile_network
 from errata.schemas import framing
 from errata.testing import Driver
 from errata.topics.cluster import TopicPartition
@@ -173,3 +174,34 @@ def plain(row):
             value = (value - datetime(1970, 1, 1, tzinfo=UTC)) // unit
         found[name] = str(value)
     return found
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "net.made", "net.made.v2", "net.made.exchange", "net.trades", "net.progress", "net.plan",
+        "net.dead-letters", "net.trades.requests", "net.made.replay", "_errata_schemas",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("end", ["source", "sink"])
+def test_a_source_or_sink_on_one_of_the_networks_own_topics_is_refused(end, topic):
+    def declared(source, sink):
+        net = Network("net")
+        trades = net.source(
+            "trades", topic=source, identity=["key"], event_time="at", keep="1d",
+            fields={"key": "string", "at": "timestamp-millis", "desk": "string", "price": "long"},
+        )  # fmt: skip
+        made = trades.aggregate(
+            "made", by=["desk"], window=tumbling("1m"), worth="max(price)", scope="made",
+            partitions=3, mode="upstream", keep="1d",
+        )  # fmt: skip
+        trades.where("some", "price > 0").aggregate(
+            "other", by=["price"], window=tumbling("1m"), n="count(*)"
+        )
+        made.sink(sink)
+        return net
+
+    compile_network(declared("net.made.in", "net.made.out"))
+    topics = {"source": "net.made.in", "sink": "net.made.out", end: topic}
+    with pytest.raises(NetworkError, match="needs a topic that is not the network's own"):
+        compile_network(declared(**topics))

@@ -112,7 +112,8 @@ def same(mine, theirs, *, near: bool) -> bool:
         if math.isnan(mine) or math.isnan(theirs):
             return math.isnan(mine) and math.isnan(theirs)
         if near:
-            return mine == theirs or abs(mine - theirs) <= math.ulp(theirs)
+            # Each is within one unit of the last place of the exact value.
+            return mine == theirs or abs(mine - theirs) <= 2 * math.ulp(theirs)
         return struct.pack("d", mine) == struct.pack("d", theirs)
     if near and isinstance(mine, Decimal) and isinstance(theirs, Decimal):
         return abs(mine - theirs) <= abs(theirs) * Decimal("1e-15")

@@ -183,6 +183,21 @@ def test_an_index_that_compaction_has_left_behind_is_read_from_the_arc_again(
         owned.check()
 
 
+@pytest.mark.parametrize("kind", ["CURRENT", "MANIFEST-*", "*.log", "*.sst"])
+def test_a_folder_in_place_of_a_file_is_damage(kind: str) -> None:
+    with Driver(network()) as driver:
+        owned = Owned(driver, random.Random(1))
+        owned.work(20)
+        number = driver.tasks.index(owned.task)
+        driver.attempts[number].close()
+        for path in owned.folder.glob(kind):
+            path.unlink()
+            path.mkdir()
+        driver.attempts[number] = owned.task.steps()
+        owned.work(5)
+        owned.check()
+
+
 def test_a_damaged_index_of_a_source_without_history_is_an_error() -> None:
     with Driver(network(keep=None)) as driver:
         owned = Owned(driver, random.Random(1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from errata.processors.reports.frontiers import CyclicTasksError, Tracker
+from errata.processors.reports.frontiers import CyclicTasksError, Line, Tracker
 
 Graph = dict[str, list[str]]
 
@@ -111,3 +111,17 @@ def test_tasks_that_read_each_other_in_a_cycle_are_refused_by_name(reads: Graph)
     assert cycle[0] == cycle[-1]
     for above, task in pairwise(cycle):
         assert above in reads[task]
+
+
+@pytest.mark.parametrize(
+    ("done", "epoch", "watermark"),
+    [
+        (3, 4, 90),  # before it was put back: as the reader knows it
+        (3, 7, 20),  # it falls
+        (6, 8, 90),  # a reader that has passed the epoch in which it fell knows a higher one since
+        (6, 9, 100),
+    ],
+)
+def test_a_watermark_falls_only_where_it_was_put_back(done, epoch, watermark) -> None:
+    line = Line([6, 9], [20, 100], lowered=6)
+    assert line.following(done, 90, epoch=epoch) == watermark

@@ -132,6 +132,31 @@ def test_a_report_waits_while_nobody_knows_whether_its_records_are_there(monkeyp
         assert view.reports == world.view.reports
 
 
+@pytest.mark.parametrize("number", [2**61, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("name", ["attempt", "done"])
+def test_a_number_that_no_task_can_have_counted_to_is_a_lie_and_ends_no_task(name, number):
+    """From the largest long no task could count on."""
+    with running() as world:
+        rogue = Rogue(world.cluster, world.plan)
+        world.send(0, insert("a"))
+        world.close_epoch()
+        told = {"later": number - rogue.honest(LIAR).done} if name == "done" else {name: number}
+        rogue.lie(LIAR, **told)
+        rogue.lie(LIAR, resume={exchange(0): 5}, **told)  # false in another way too
+        world.view.poll()
+        what = "epoch" if name == "done" else name
+        assert world.view.ignored[LIAR].reason.endswith("which its task does not read") or (
+            f"its {what} {number} is none" in world.view.ignored[LIAR].reason
+        )
+        world.end(LIAR)
+        world.start(LIAR)
+        for n, key in enumerate("bcd"):
+            world.send(n % 2, insert(key))
+            world.close_epoch()
+        assert world.view.ignored == {}
+        assert [epoch for epoch, *_ in world.revisions()] == [1, 2, 3, 4]
+
+
 def test_an_idle_task_gainsays_what_is_told_in_its_name_once():
     with running() as world:
         rogue = Rogue(world.cluster, world.plan)

@@ -59,7 +59,7 @@ def test_results_whose_inputs_retention_has_taken_outlive_a_rebuild():
         driver.close_epoch()
         driver.revisions("sums")
         arc = TopicPartition(driver.plan.deployment.topic("trades"), 0)
-        driver.cluster.trim(arc, 2)  # a and b
+        driver.cluster.delete_before(arc, 2)  # a and b
         driver.shared.codecs.clear()  # and what was read of them
         driver.sweepers["trades"].store.raise_floor(10**9)
         driver.send("trades", [trade("f", 36, 2), trade("g", 75, 6)])
@@ -128,4 +128,27 @@ def test_a_life_that_asks_for_what_a_newer_one_has_passed_ends():
         driver.sweepers["trades"].store.raise_floor(10**9)
         driver.send("trades", trade("d", 3, 9))
         with pytest.raises(FencedError, match="a newer attempt has taken over"):
+            driver.close_epoch()
+
+
+class Silent:
+    """Sweepers that never answer."""
+
+    def fetch(self, queries, *, task, attempt, epoch):
+        while True:
+            yield False
+
+
+def test_a_life_that_waits_for_what_only_a_newer_one_is_answered_ends():
+    with Driver(network(keep="1d"), mode="upstream") as driver:
+        driver.send("trades", [trade("a", 1, 5), trade("c", 15, 1)])
+        driver.close_epoch()
+        old = next(task for task in driver.tasks if isinstance(task, ScopeTask))
+        newer = ScopeTask(driver.shared, old.scope, partition=0, replays=old.replays)
+        life = newer.steps()
+        while not newer.started:
+            next(life)
+        old.replays = Silent()
+        driver.send("trades", trade("d", 3, 9))
+        with pytest.raises(FencedError, match="requests are not answered any more"):
             driver.close_epoch()

@@ -12,6 +12,7 @@ from errata.processors.wire.plan_records import (
     PlanRecord,
     PlanRecordError,
     SwitchRecord,
+    WatermarkRecord,
 )
 
 PLAN = PlanRecord(2, 1701, "0a1b2c3d4e5f", {"totals": 2}, {"network": "tape", "arcs": {}})
@@ -26,6 +27,11 @@ WRITTEN = [
     ),
     (SwitchRecord(3), b"switch", b'{"version": 3}'),
     (EndRecord("trades", {0: 17, 10: 4}), b"end.trades", b'{"0": 17, "10": 4}'),
+    (
+        WatermarkRecord("trades", 1_790_000_000_000, 4),
+        b"watermark.trades",
+        b'{"resent": 4, "time_ms": 1790000000000}',
+    ),
 ]
 
 
@@ -44,7 +50,7 @@ def test_a_foreign_key_or_a_tombstone_is_no_record(key, value):
     assert plan_records.decode(key, value) is None
 
 
-@pytest.mark.parametrize("key", [b"plan", b"switch", b"end.trades"])
+@pytest.mark.parametrize("key", [b"plan", b"switch", b"end.trades", b"watermark.trades"])
 @pytest.mark.parametrize(
     "value", [b"", b"{", b"[]", b"3", b"null", b'{"version": "x"}', b"[" * 100_000, b"\xff"]
 )
@@ -53,7 +59,10 @@ def test_a_value_that_is_no_record_is_an_error_that_names_the_key(key, value):
         plan_records.decode(key, value)
 
 
-@given(st.sampled_from([b"plan", b"switch", b"end.", b"end.\xff"]), st.binary(max_size=60))
+@given(
+    st.sampled_from([b"plan", b"switch", b"end.", b"end.\xff", b"watermark."]),
+    st.binary(max_size=60),
+)
 def test_bytes_never_raise_anything_else(key, value):
     with suppress(PlanRecordError):
         plan_records.decode(key, value)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from errata.processors.wire import dead_letter, replay, report
-from errata.processors.wire.plan_records import PlanRecord, SwitchRecord
+from errata.processors.wire.plan_records import PlanRecord, SwitchRecord, WatermarkRecord
 from errata.schemas.avro import revision_schema
 from errata.schemas.fields import FieldType
 
@@ -67,11 +67,18 @@ def test_a_table_lists_exactly_the_fields_of_its_json_record(heading):
     assert list(listed(tables(heading)[0])) == [field.name for field in fields(RECORDS[heading])]
 
 
+def test_a_table_lists_the_fields_of_a_watermark_put_back():
+    written = [field.name for field in fields(WatermarkRecord) if field.name != "source"]
+    assert list(listed(tables("Key `watermark.<source>`")[0])) == written
+
+
 def test_the_state_that_travels_in_counts_is_listed():
     assert tuple(listed(tables("4. Reports")[1])) == report.WIRE_FIELDS
 
 
-@pytest.mark.parametrize("heading", [*SCHEMAS, *RECORDS, "Key `end.<source>`"])
+@pytest.mark.parametrize(
+    "heading", [*SCHEMAS, *RECORDS, "Key `end.<source>`", "Key `watermark.<source>`"]
+)
 def test_each_field_has_its_writer_its_reader_and_its_meaning(heading):
     for table in tables(heading):
         assert table[0][1:] == COLUMNS

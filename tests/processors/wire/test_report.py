@@ -70,10 +70,15 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1)
     NUMBERS,
     st.none() | st.tuples(NUMBERS, NUMBERS),
     st.integers(-1, 2**62),
+    st.none() | NUMBERS,
+    st.integers(-1, 2**62),
 )
-def test_a_report_comes_back_as_it_was_written(counts, settled_ms, held, rebuilt):
+def test_a_report_comes_back_as_it_was_written(
+    counts, settled_ms, held, rebuilt, believed, lowered
+):
     own = {name: n for name, n in counts.items() if name not in reports.WIRE_FIELDS}
     written = replace(REPORT, counts=own, settled_ms=settled_ms, held=held, rebuilt=rebuilt)
+    written = replace(written, believed=believed, lowered=lowered)
     read = reports.decode(reports.encode(written))
     assert read == written
     assert reports.seal(read) == reports.seal(written)
