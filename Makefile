@@ -7,8 +7,11 @@ TAG ?= errata:dev
 KAFKA_TAG ?= errata-kafka:dev
 QUIET := $(shell [ -t 1 ] || echo --quiet)
 
+# Tests start hundreds of processes: modules that are compiled once save a fifth of each start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs mutants bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
+.PHONY: help demo test test-slow lint docs mutants faults hostile bench bench-propagation bench-sliding bench-spark kills-spark live-state image kafka-image image-facts clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +21,10 @@ demo: .venv/ready ## the main job on real data: a real broker, both modes, an au
 
 test: lint docs ## everything that CI runs
 	@$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile \
-	  --no-loadscope-reorder $(ARGS)
+	  --no-loadscope-reorder -m "not slow" $(ARGS)
+
+test-slow: .venv/ready ## the tests that take minutes, and more seeds and cases of others
+	@$(BIN)/python -m pytest -q -m slow $(ARGS)
 
 lint: .venv/ready ## style, types, layers
 	@$(BIN)/ruff check -q .
@@ -32,6 +38,12 @@ docs: .venv/ready ## the docs site, in .cache/site; a broken link or reference f
 
 mutants: .venv/ready ## plant many bugs, one at a time: a law must kill each (SHARE=1/4: every fourth)
 	@$(BIN)/python -m tests.mutants.run $(if $(SHARE),--share $(SHARE)) $(ARGS)
+
+faults: .venv/ready ## a network under load and faults of every kind, compared with a recomputation (ARGS="--seeds 4")
+	@$(BIN)/python -m tests.faults.run $(ARGS)
+
+hostile: .venv/ready ## hostile records for every topic: each is refused or ignored, and nothing else (ARGS="--records 100000")
+	@$(BIN)/python -m tests.faults.hostile $(ARGS)
 
 bench: .venv/ready ## a million trades through the demo's query, beside raw Kafka
 	@$(BIN)/python -m bench.run $(ARGS)

@@ -19,7 +19,35 @@ hypothesis.settings.register_profile("errata", deadline=None)  # machines are sh
 hypothesis.settings.load_profile("errata")
 
 NEEDS = {"docker", "kafka", "registry", "spark", "unshipped"}
-SLOW = {"spark": 3, "docker": 2, "kafka": 1}
+HEAVY = (
+    "tests/bench",
+    "tests/containers",
+    "tests/errata/cli/test_commands_on_kafka.py",
+    "tests/errata/cli/test_deploy.py",
+    "tests/errata/cli/test_reset.py",
+    "tests/errata/cli/test_run.py",
+    "tests/errata/cli/test_watermark.py",
+    "tests/errata/demo",
+    "tests/errata/deploy/test_other_versions.py",
+    "tests/errata/run/test_operations.py",
+    "tests/examples",
+    "tests/faults",
+    "tests/feeds",
+    "tests/kafka",
+    "tests/registry",
+    "tests/spark_jobs",
+    "tests/test_wheel.py",
+)
+"""Tests that start many processes: at once they take each other's time, and wait in vain. They are
+told by name, not by mark: what gives them to workers knows their names alone."""
+LONG = "tests/laws"
+"""Tests of one process each that take long: they run beside the heavy ones."""
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For Spark's Java, which runs for seconds here: the best code costs more to make than it saves."""
+QUICK_SPARK = dict.fromkeys(("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"), QUICK_JAVA)
+for _name, _options in QUICK_SPARK.items():
+    os.environ.setdefault(_name, _options)
+
 REQUIRED = set(os.environ.get("ERRATA_REQUIRE", "").replace(",", " ").split())
 
 
@@ -107,11 +135,46 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def pytest_collection_modifyitems(items):
     """Begin with the files that take long, so that no worker is left with one at the end."""
-    slow = dict.fromkeys((item.path for item in items), 0)
-    for item in items:
-        for mark in item.iter_markers():
-            slow[item.path] = max(slow[item.path], SLOW.get(mark.name, 0))
-    items.sort(key=lambda item: -slow[item.path])
+    on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
+
+    def place(item):
+        name = item.nodeid
+        return not name.startswith(HEAVY), not name.startswith(LONG), item.path not in on_kafka
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give all heavy files to one worker, and one file after the other to the rest."""
+    from xdist.scheduler import LoadFileScheduling
+
+    if config.option.dist != "loadfile":
+        return None
+
+    class HeavyOnOneWorker(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "heavy" if nodeid.startswith(HEAVY) else super()._split_scope(nodeid)
+
+    return HeavyOnOneWorker(config, log)
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
+
+
+class Failures:
+    """Tells of each failure at once: a run that is ended from outside has no summary."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+            terminal.ensure_newline()
+            terminal.write_line(f"{report.when} of {report.nodeid} failed:\n{report.longreprtext}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ import pytest
 from tests.containers.demo import Demo
 from tests.containers.engine import TAG, docker, inject
 
-pytestmark = [pytest.mark.docker, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.kafka]
 
 PREVIOUS = "errata:previous"
 ROLES = ("ingest", "upstream", "downstream", "sweep-trades", "sweep-totals")
@@ -58,6 +58,7 @@ def test_sigterm_ends_each_role_in_good_order_before_docker_kills_it(fine: Demo)
     fine.up()
 
 
+@pytest.mark.slow
 def test_a_scope_is_scaled_to_three_and_back_in_mid_stream(fine: Demo) -> None:
     fine.up("upstream", upstream=3)
     assert len(fine.containers("upstream")) == 3
@@ -74,6 +75,7 @@ def test_one_container_of_each_kind_is_killed_and_started_again(fine: Demo) -> N
         inject("start", name)
 
 
+@pytest.mark.slow
 def test_the_broker_is_killed_and_started_again(fine: Demo) -> None:
     (broker,) = fine.containers("kafka-1")
     inject("kill", broker)
@@ -83,6 +85,7 @@ def test_the_broker_is_killed_and_started_again(fine: Demo) -> None:
     fine.play()
 
 
+@pytest.mark.slow
 def test_links_to_the_network_are_cut_and_healed(fine: Demo) -> None:
     network = f"{fine.project}_default"
     cut = [fine.containers(service)[0] for service in ("downstream", "sweep-trades")]
@@ -93,6 +96,7 @@ def test_links_to_the_network_are_cut_and_healed(fine: Demo) -> None:
         inject("network", "connect", network, name)
 
 
+@pytest.mark.slow
 def test_roles_are_upgraded_one_at_a_time(fine: Demo) -> None:
     fine.environ["ERRATA_IMAGE"] = TAG
     for role in ROLES:
@@ -105,6 +109,7 @@ def test_roles_are_upgraded_one_at_a_time(fine: Demo) -> None:
         assert images == {TAG}
 
 
+@pytest.mark.slow
 def test_spark_comes_last_and_its_bars_are_audited_as_a_newcomer_would(demo: Demo) -> None:
     del demo.environ["AUDIT"]  # as it is by itself, the audit waits for them
     demo.play()

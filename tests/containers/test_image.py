@@ -15,6 +15,7 @@ from testcontainers.core.container import DockerContainer
 from errata.schemas import revisions as frames
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.kafka import KafkaCluster
+from tests.conftest import QUICK_JAVA, QUICK_SPARK
 from tests.containers.engine import LIMIT_S, docker
 from tests.containers.tape import TAPE, Tape
 from tests.containers.test_requirements import IMAGE, pins
@@ -86,7 +87,7 @@ class Containers:
 
 @pytest.fixture
 def containers(image: str, request: pytest.FixtureRequest) -> Iterator[Containers]:
-    environ = {}
+    environ = dict(QUICK_SPARK)
     if request.node.get_closest_marker("kafka"):
         broker: EmbeddedBroker = request.getfixturevalue("broker")
         environ["KAFKA_BOOTSTRAP_SERVERS"] = broker.bootstrap_servers
@@ -185,6 +186,7 @@ class Drivers:
     def start(self, command: str, *options: str, executors: Executors) -> Running:
         settings = {
             "spark.executor.memory": "512m",
+            "spark.executor.defaultJavaOptions": QUICK_JAVA,
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
@@ -201,21 +203,35 @@ class Drivers:
         return driver
 
 
+def work(drivers: Drivers, tape: Tape, executors: Executors, *hours: int) -> None:
+    """Let a job process some hours of the tape."""
+    job = drivers.start("spark", executors=executors)
+    tape.play(*hours)
+    assert tape.bars()[1] == tape.expected(), executors.__name__
+    job.terminate()
+    assert job.ended(limit_s=STOP_S) == 0, executors.__name__
+
+
 @pytest.mark.kafka
 @pytest.mark.spark
-def test_executors_in_containers_without_the_networks_file_make_what_an_audit_finds_right(
+def test_executors_in_containers_work_without_the_networks_file(
     containers: Containers, tape: Tape
 ) -> None:
-    """On a worker of Spark's, then on a pod, which goes on from where that was."""
+    containers.start("run", "tape.py", "--scope", "ingest.trades", folder=tape.folder)
+    work(Drivers(containers, tape.folder), tape, worker, 0)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_executor_in_a_pod_goes_on_from_where_a_worker_was_and_an_audit_finds_all_right(
+    containers: Containers, tape: Tape
+) -> None:
     drivers = Drivers(containers, tape.folder)
     containers.start("run", "tape.py", "--scope", "ingest.trades", folder=tape.folder)
-    for executors, hours in ((worker, (0, 30)), (pod, (3,))):
-        job = drivers.start("spark", executors=executors)
-        tape.play(*hours)
-        revisions, content = tape.bars()
-        assert content == tape.expected(), executors.__name__
-        job.terminate()
-        assert job.ended(limit_s=STOP_S) == 0, executors.__name__
+    work(drivers, tape, worker, 0, 30)
+    work(drivers, tape, pod, 3)
+    revisions, content = tape.bars()
     assert (revisions["op"] == frames.REPLACE).any()
 
     audit = drivers.start("reconcile", "--json", executors=worker)

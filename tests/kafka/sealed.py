@@ -41,8 +41,8 @@ sums = prices.aggregate(
 sums.sink("sealed-out", format="json")
 """
 RUNNING = ("ingest.prices", "scope.prices", "scope.sums", "sweep.prices", "sweep.sums")
-CLOSED_S = 10.0
-"""Within this time a process without a right has ended."""
+CLOSED_S = 30.0
+"""How long a role is tried without a right before it counts as one that does not need it."""
 LIMIT_S = 180.0
 MINUTE = 60_000
 

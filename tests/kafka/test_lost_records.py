@@ -16,6 +16,7 @@ from errata.processors.tasks import lost_records
 from errata.run.worker import Worker
 from errata.schemas.errors import ErrataError
 from errata.settings.place import Place
+from errata.topics import transactions
 from errata.topics.admin import create_topics
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.kafka import KafkaCluster
@@ -71,11 +72,19 @@ def kept_at_work(start):
         thread.join()
 
 
-@pytest.mark.parametrize("arc", ["trades", "sums"])
-@pytest.mark.parametrize("at_rest", [True, False], ids=["at rest", "at work"])
+@pytest.mark.parametrize(
+    ("arc", "at_rest"),
+    [
+        pytest.param("trades", True, id="trades at rest"),
+        pytest.param("sums", False, id="sums at work"),
+        pytest.param("trades", False, id="trades at work", marks=pytest.mark.slow),
+        pytest.param("sums", True, id="sums at rest", marks=pytest.mark.slow),
+    ],
+)
 def test_what_a_broker_has_lost_is_written_again(tmp_path, monkeypatch, arc, at_rest):
     monkeypatch.setattr(lost_records, "CHECKED_S", 1.0)
     monkeypatch.setattr(at_work, "LIMIT_S", PATIENCE_S)
+    monkeypatch.setattr(transactions, "_end", lambda *_: None)  # this process runs the tests, too
     with ExitStack() as stack:
         broker = stack.enter_context(EmbeddedBroker())
         create_topics(broker.settings, [TopicSpec(TOPIC, 2)])

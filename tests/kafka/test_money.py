@@ -24,7 +24,7 @@ from errata.topics.settings import TopicSpec
 from tests.kafka.following import following
 from tests.spark_jobs.at_work import LIMIT_S, Fed, at_work
 
-ACCOUNTS, MOVES = 12, 1_500
+ACCOUNTS, MOVES, READS = 12, 250, 4
 TAIL = ("tail", "balances", "--complete", "--json", "--from-beginning")
 FIELDS = {
     "key": "string",
@@ -126,8 +126,8 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
         moving.begin()
         first = moving.processed(plan, plan.topology.scopes)
         under_load = {}
-        for _ in range(15):
-            moving.send(MOVES // 15, 0)
+        while len(under_load) < READS:  # two reads may show one epoch
+            moving.send(MOVES, 0)
             moving.processed(plan, [])  # taken in: those below may be behind
             now = errata.read(Stream(net, "all"), settings=settings)
             total = sum(row["total"] for row in now.tuples)
@@ -140,7 +140,6 @@ def test_all_balances_add_up_to_nothing_after_every_epoch(broker, tmp_path):
         assert len(epochs) > 3
         assert {e: total_as_of(e) for e in epochs} == dict.fromkeys(epochs, 0)
         by_tail = told.totals(upto=max(epochs))
-    assert len(under_load) > 3
     assert all(total == summed for total, summed in under_load.values())
     # A reader that comes when a task has just been given work may be shown an epoch long before:
     # one in which some accounts were on one side only.

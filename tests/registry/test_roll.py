@@ -37,7 +37,10 @@ def network(name: str, **more: str) -> str:
     return NETWORK.replace("NAME", name).replace("FIELDS", repr(FIELDS | more))
 
 
-@pytest.mark.parametrize("keeper", ["topic", pytest.param("server", marks=pytest.mark.registry)])
+@pytest.mark.parametrize(
+    "keeper",
+    ["topic", pytest.param("server", marks=[pytest.mark.registry, pytest.mark.slow])],
+)
 def test_a_new_optional_field_rolls_through_a_network_that_runs(
     keeper, on, broker, cluster, request
 ):

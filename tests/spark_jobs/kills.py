@@ -14,6 +14,7 @@ from pathlib import Path
 
 from errata.demo.audit.verdict import Verdict, audit
 from errata.demo.run import END_LIMIT_S, START_LIMIT_S, await_until, stage
+from tests.conftest import QUICK_JAVA
 from tests.errata.demo.killing import moments, played
 from tests.spark_jobs.cluster import SparkCluster, spark_cluster
 
@@ -27,6 +28,7 @@ def options(cluster: SparkCluster) -> list[str]:
     settings = {
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
+        "spark.executor.defaultJavaOptions": QUICK_JAVA,
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",

@@ -6,6 +6,7 @@ from tests.spark_jobs.kills import DRIVER, EXECUTOR, WORKER, play
 
 
 @pytest.mark.kafka
+@pytest.mark.slow
 @pytest.mark.spark
 def test_l6_a_worker_an_executor_and_the_driver_killed_in_mid_tape_change_nothing():
     kinds = [EXECUTOR, DRIVER, WORKER]

@@ -108,6 +108,7 @@ def run_job(world: World, count: int) -> None:
             return
 
 
+@pytest.mark.slow
 def test_a_job_works_with_its_roles_rights_over_two_lives_and_asks_a_sweeper(
     kafka: Secured, tmp_path: Path
 ) -> None:
