@@ -6,6 +6,7 @@ from time import monotonic
 
 from tests.faults import preload
 from tests.faults.clusters import Cluster
+from tests.faults.process_faults import with_state
 from tests.faults.running import Running
 
 Fault = Callable[[Running, Cluster, Random], str | None]
@@ -25,7 +26,7 @@ def disk_fails(on: Running, cluster: Cluster, chance: Random) -> str | None:
 
 
 def _harm(on: Running, chance: Random, *, seconds: float, **how: int) -> str | None:
-    name = chance.choice(on.processes.names)
+    name = with_state(on, chance)  # the others have nothing to synchronize
     control, deadline = on.processes.control(name), monotonic() + LIMIT_S
     before = preload.harmed(control)
     on.journal.may_end.add((name, "status 1"))

@@ -71,7 +71,7 @@ def _attempts(on: Running) -> dict[str, int]:
 
 def lose_state(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Kill a process and delete its state."""
-    name = _with_state(on, chance)
+    name = with_state(on, chance)
     folders = _state_of(on, name)
     if not on.processes.kill(name):
         return None
@@ -82,13 +82,13 @@ def lose_state(on: Running, cluster: Cluster, chance: Random) -> str | None:
 
 def damage_state(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Kill a process and damage files of its state."""
-    name = _with_state(on, chance)
+    name = with_state(on, chance)
     return _damage(on, name, chance) if on.processes.kill(name) else None
 
 
 def damage_open(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Damage files of the state of a process while it runs: bits of them, as a disk does."""
-    name = _with_state(on, chance)
+    name = with_state(on, chance)
     return _damage(on, name, chance, open_=True) if on.processes.pid(name) else None
 
 
@@ -129,7 +129,8 @@ def _harm(file: Path, how: str, chance: Random) -> bool:
     return True
 
 
-def _with_state(on: Running, chance: Random) -> str:
+def with_state(on: Running, chance: Random) -> str:
+    """Return a process that has files of its own."""
     return chance.choice([name for name in on.processes.names if _files_of(on, name)])
 
 
