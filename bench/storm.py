@@ -51,6 +51,7 @@ from errata.topics.settings import TopicSpec
 START_MS, HOUR_MS = 1_784_073_600_000, 3_600_000
 FIELDS = {"key": "string", "at": "timestamp-millis", "account": "string", "amount": "long"}
 LIMIT_S = 600
+SLICE_ROWS = 1_000_000
 MB = 1_000_000
 
 
@@ -113,17 +114,18 @@ def send(kafka: Settings, registry: SchemaRegistry, topic: str, revisions: pl.Da
         (pl.col("op") != frames.INSERT).alias("before"),
         (pl.col("op") != frames.DELETE).alias("after"),
     )
-    bodies = Encoder(schema).encode(sides, task="bench", attempt=1, epoch=0)
     head = framing.head(registry.register(f"{topic}-value", schema))
-    keys = revisions.select(pl.coalesce("after.key", "before.key").cast(pl.Binary))
-    limits = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000}
+    limits = {"queue.buffering.max.messages": SLICE_ROWS, "queue.buffering.max.kbytes": 2_000_000}
     producer = Producer({**kafka, **limits, "linger.ms": 20})
-    values = [head + body for body in bodies]
-    deque(
-        map(producer.produce, repeat(topic), values, keys.to_series().to_list(), repeat(0)),
-        maxlen=0,
-    )
-    producer.flush()
+    for part in sides.iter_slices(SLICE_ROWS):
+        bodies = Encoder(schema).encode(part, task="bench", attempt=1, epoch=0)
+        keys = part.select(pl.coalesce("after.key", "before.key").cast(pl.Binary)).to_series()
+        values = [head + body for body in bodies]
+        deque(
+            map(producer.produce, repeat(topic), values, keys.to_list(), repeat(0)),
+            maxlen=0,
+        )
+        producer.flush()
 
 
 def work(

@@ -24,6 +24,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import ArcInput
 from errata.processors.arcs.foreign import ForeignRecords
 from errata.processors.boxes.replay import ReplayQuery
+from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.expiry import expired_before, oldest_requested
 from errata.processors.tasks.replay_client import (
     Fetch,
@@ -119,7 +120,8 @@ class Sweeper:
         self.unappended: _CompleteEpochs | None = None
         self.full = ""
         """Why it neither answers nor reads on; "" if it does."""
-        self.retry_ms = 0
+        self.full_ms = -FOREVER
+        """When its disk was found full last."""
 
     def _start_over(self, reason: str) -> None:
         """Drop the copy: it is damaged, or the topic no longer holds the records that follow it."""
@@ -149,7 +151,7 @@ class Sweeper:
             StoreError: If the disk fails for another reason.
         """
         now = self.clock_ms()
-        if self.full and now < self.retry_ms:
+        if self.full and elapsed_ms(self.full_ms, now_ms=now) < RETRY_MS:
             return False
         try:
             busy = self._follow()
@@ -161,7 +163,7 @@ class Sweeper:
                 raise
             if not self.full:
                 log.error("%s answers no requests until its disk has room: %s", self.name, error)
-            self.full, self.retry_ms = str(error), now + RETRY_MS
+            self.full, self.full_ms = str(error), now
             self._tell()
             return False
         if self.full:
@@ -214,7 +216,7 @@ class Sweeper:
 
         Tombstones wait for the sweeper of the partition, but other copies report under its name.
         """
-        age_ms = self.clock_ms() - self.complete_ms
+        age_ms = elapsed_ms(self.complete_ms, now_ms=self.clock_ms())
         is_late = age_ms > self.shared.compaction_lag_ms
         return self._has_read_old and self.store.upto >= 0 and is_late
 
@@ -273,7 +275,7 @@ class Sweeper:
     def _report(self) -> None:
         """Report, once a second, the last sealed epoch: tombstones wait for it."""
         now = self.clock_ms()
-        if now - self.reported_ms < REPORT_MS:
+        if elapsed_ms(self.reported_ms, now_ms=now) < REPORT_MS:
             return
         self.reported_ms = now
         self.store.scrub()
@@ -291,7 +293,8 @@ class Sweeper:
         its copy would not count as complete.
         """
         lag_ms = self.shared.compaction_lag_ms
-        if self.has_caught_up() and now_ms - self._sealed_ms >= lag_ms // SEALS_A_LAG:
+        since_ms = elapsed_ms(self._sealed_ms, now_ms=now_ms)
+        if self.has_caught_up() and since_ms >= lag_ms // SEALS_A_LAG:
             self.store.seal()
             self._sealed_ms = now_ms
 

@@ -21,6 +21,7 @@ from errata.processors.boxes.base import difference
 from errata.processors.ingest.identity_index import DamagedIndexError, FullIndexError, Index
 from errata.processors.ingest.intake import Intake, Reconciled
 from errata.processors.plan.topology import Source
+from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.expiry import expired_before
 from errata.processors.tasks.lost_records import LostRecordsError
 from errata.processors.tasks.shared import Shared
@@ -149,7 +150,7 @@ class HeldTuples:
 
     def _is_outdated(self, index: Index) -> bool:
         """Whether deletes that it has not read may be gone from the arc by now."""
-        age_ms = time.time_ns() // 1_000_000 - index.written_ms
+        age_ms = elapsed_ms(index.written_ms, now_ms=time.time_ns() // 1_000_000)
         return self.arc.is_connection_point and age_ms > self._compaction_lag_ms // 2
 
     def catch_up(self, report: Report) -> Iterator[bool]:
@@ -291,7 +292,8 @@ class HeldTuples:
             report: The task's newest report.
             now_ms: The clock.
         """
-        if self._written < EXPIRED_ROWS and now_ms - self._expired_ms < EXPIRED_MS:
+        since_ms = elapsed_ms(self._expired_ms, now_ms=now_ms)
+        if self._written < EXPIRED_ROWS and since_ms < EXPIRED_MS:
             return
         before_ms = expired_before(self.shared, self.arc.name, upto=report.done, now_ms=now_ms)
         limit, self._written, self._expired_ms = EXPIRED_ROWS + 2 * self._written, 0, now_ms

@@ -26,6 +26,7 @@ from errata.processors.plan.arc_name import exchange_of
 from errata.processors.plan.topology import MAX_AHEAD_MS, Source
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.dead_letters import dead_letters_of_records, tally_refusals
+from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.task import Task
@@ -140,6 +141,7 @@ class IngestTask(Task):
         """Stamp and commit a batch; without one, follow the epochs of the other ingest tasks."""
         self.view.poll()
         now = self.clock_ms()
+        self.last_record_ms = min(self.last_record_ms, now)  # the clock may be set back
         if self.held_tuples is not None:
             self.held_tuples.remove_expired(self.report, now_ms=now)
         self._read(now)
@@ -148,7 +150,8 @@ class IngestTask(Task):
         behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
         newest = self.view.newest_epoch()
-        due = not self.paced or now - self.stamped_ms >= self._interval_ms() or self._has_end()
+        waited_ms = elapsed_ms(self.stamped_ms, now_ms=now)
+        due = not self.paced or waited_ms >= self._interval_ms() or self._has_end()
         due |= is_lowered
         if behind and not self.is_waiting:
             yield from self._catch_up()

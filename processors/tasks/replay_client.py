@@ -33,7 +33,7 @@ RESEND_S, LONGEST_RESEND_S = 2.0, 30.0
 another sweeper may have taken over, and sweepers drop requests that they can't answer for long."""
 MOST_ANSWERS = 4
 """Incomplete answers to one request that are held; above it the oldest is dropped."""
-PART_BYTES, SMALLEST_PART_BYTES = 16_000_000, 1_000_000
+PART_BYTES, SMALLEST_PART_BYTES = 8_000_000, 1_000_000
 """Size of the tuples that a task requests at once, and that it requests of one sweeper at least."""
 RANGES_BYTES = 700_000
 """Size of the ranges of a request at most, unless there is only one."""

@@ -1,6 +1,10 @@
-"""Clocks of two ingest tasks an hour apart: epochs close at the pace of the faster clock."""
+"""Clocks of two ingest tasks an hour apart: epochs close at the pace of the faster clock.
+
+And a clock that is set back while its task runs: nothing waits until it shows the old time again.
+"""
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,3 +66,25 @@ def test_an_hour_between_clocks_is_never_wrong_and_epochs_go_on(make, skew_ms: i
 def test_an_hour_between_clocks_is_never_wrong_whatever_dies(skew_ms: int, tmp_path: Path):
     found, _, _ = trial(apart, 2, tmp_path / "skewed", skews_ms=(0, skew_ms), faults=True)
     assert found == {}
+
+
+class SetBack(Simulation):
+    """Sets all clocks in the second act, and kills nobody."""
+
+    def _second_act(self, tapes) -> None:
+        for process in self.processes:
+            process.kind = replace(process.kind, skew_ms=0)
+        for _ in range(8):
+            self._send(tapes, 2 * self.ticks)
+
+
+@pytest.mark.parametrize("make", [apart, united])
+def test_nothing_waits_for_a_clock_that_was_set_back(make, tmp_path: Path):
+    simulation = SetBack(
+        make(kept=True), seed=1, folder=tmp_path, faults=False, skews_ms=(0, 24 * HOUR_MS)
+    )
+    try:
+        simulation.run()
+        assert dict(Audit(simulation).found) == {}
+    finally:
+        simulation.close()

@@ -139,8 +139,15 @@ ROBUST = [
     Mutant(
         "a copy of a slow feed stays in memory until it is large",
         "sweepers/sweeper.py",
-        "if self.has_caught_up() and now_ms - self._sealed_ms >= lag_ms // SEALS_A_LAG:",
-        "if self.has_caught_up() and now_ms - self._sealed_ms >= lag_ms << 30:",
+        "if self.has_caught_up() and since_ms >= lag_ms // SEALS_A_LAG:",
+        "if self.has_caught_up() and since_ms >= lag_ms << 30:",
         tests="tests/sweepers/test_sweeper.py",
+    ),
+    Mutant(
+        "an interval ends only when a clock that was set back shows its end again",
+        "processors/tasks/elapsed.py",
+        "return now_ms - since_ms if now_ms >= since_ms else FOREVER",
+        "return now_ms - since_ms if FOREVER else now_ms",
+        tests="tests/laws/test_clocks.py",
     ),
 ]
