@@ -26,6 +26,8 @@ from tests.faults.wire_faults import WIRE_FAULTS
 
 START_S, END_S = 240.0, 240.0
 LONGEST_GAP_S = 4.0
+BURSTS = (1, 10, 20, 40)
+"""Ticks that are sent together. Sent one by one, they keep two cores busy: all waits are long."""
 OVERLAP = 0.3
 """The share of faults after which the next one comes before the network has recovered."""
 AGREED_S, RESTORED_S = 5.0, 60.0
@@ -130,6 +132,7 @@ def run_seed(
             network, cluster.settings, folder=Path(name), chance=Random(seed), journal=journal,
             environ=lag, spark=spark,
         )  # fmt: skip
+        on.feed.burst = Random(seed).choice(BURSTS)
         try:
             _play(on, cluster, order, chance, outcome, minutes=minutes, say=say, overlap=overlap)
             if is_cleaned:

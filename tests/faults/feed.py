@@ -236,6 +236,8 @@ class Feed:
         """By topic and partition: the offset after the last record that was acknowledged."""
         self.bad: set[Place] = set()
         self.count = 0
+        self.burst = 1
+        """How many ticks are sent together: the network rests in between."""
 
     def advance(self) -> None:
         """Send what is due by now."""
@@ -243,11 +245,12 @@ class Feed:
         now = monotonic()
         if now < self._due_s:
             return
-        self._due_s = max(self._due_s + TICK_S, now - TICK_S)
-        for tape in self.tapes:
-            for line in tape.tick(self._ticks):
-                self._send(tape.topic, line)
-        self._ticks += 1
+        self._due_s = max(self._due_s + TICK_S * self.burst, now - TICK_S)
+        for _ in range(self.burst):
+            for tape in self.tapes:
+                for line in tape.tick(self._ticks):
+                    self._send(tape.topic, line)
+            self._ticks += 1
 
     def flush(self, *, limit_s: float) -> None:
         """Wait until all records are acknowledged.

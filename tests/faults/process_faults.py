@@ -211,9 +211,12 @@ def roll(on: Running, cluster: Cluster, chance: Random) -> str | None:
 def replan(on: Running, cluster: Cluster, chance: Random) -> str | None:
     """Deploy another version of the plan, with other partitions, while everything runs."""
     on.partitions = chance.choice([count for count in (1, 2, 3) if count != on.partitions])
+    refused = {(name, "status 1") for name in on.processes.names} - on.journal.may_end
+    on.journal.may_end |= refused  # who starts now has the new file, and the old plan is deployed
     on.write_file()
     on.command("deploy", "net.py", "--yes")
     on.replan()
+    on.journal.may_end -= refused
     return f"{on.partitions} partitions"
 
 
