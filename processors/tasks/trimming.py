@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from errata.processors.tasks.compaction import CompactionGuard
-from errata.processors.tasks.elapsed import elapsed_ms
 from errata.processors.tasks.expiry import expired_before, newest_event_ms, oldest_requested
 from errata.processors.wire.report import FOREVER, NEVER, PENDING
 from errata.processors.wire.task_id import ScopeId
@@ -155,10 +154,8 @@ class Trimmer:
 
         A cluster that refuses is not asked again: the records then stay.
         """
-        if elapsed_ms(self._trimmed_ms, now_ms=now_ms) < TRIMMED_MS:
-            return
-        if now_ms < self._trimmed_ms:  # the clock was set back: the marks have other times
-            self._partitions = None
+        if now_ms - self._trimmed_ms < TRIMMED_MS:
+            return  # also while a clock that was set back is behind: the marks have its old times
         self._trimmed_ms = now_ms
         if self._partitions is None:
             self._partitions = list(self._owned())
