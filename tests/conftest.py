@@ -10,7 +10,6 @@ from typing import Any
 import hypothesis
 import pytest
 
-from errata.run.worker import tune_garbage_collector
 from errata.topics.broker import EmbeddedBroker
 from errata.topics.java import JarsError, NoJavaError, class_path, connectors, find_java
 from errata.topics.kafka import KafkaCluster
@@ -143,11 +142,6 @@ def pytest_collection_modifyitems(items):
         return not name.startswith(HEAVY), not name.startswith(LONG), item.path not in on_kafka
 
     items.sort(key=place)
-
-
-def pytest_collection_finish():
-    """Keep the collector from going through all modules again and again: 6 % of the laws' time."""
-    tune_garbage_collector()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -116,7 +116,7 @@ class Connection:
         self._mismatch = Mismatch(self._servers)
         self._all_down = False
         self._last_trouble = ""
-        self._callback = _weak_callback(self.on_error)
+        self._callback = weak_callback(self.on_error)
         self.admin: AdminClient = self.client(
             AdminClient,
             {
@@ -124,7 +124,11 @@ class Connection:
                 "socket.timeout.ms": max(10, int(reach_s * 1000)),  # else a request outlives `ask`
             },
         )
-        self._reach(at_start=True)
+        try:
+            self._reach(at_start=True)
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         """Return the servers, without anything that may be secret."""
@@ -137,6 +141,10 @@ class Connection:
     def setting(self, key: str, default: int) -> int:
         """Return an integer setting of the user's, or the default."""
         return int(self._settings.get(key, default))
+
+    def close(self) -> None:
+        """Close the client of requests; safe to call twice."""
+        self.admin.__exit__(None, None, None)  # it has no close()
 
     def client(
         self,
@@ -316,7 +324,7 @@ class Connection:
         return secrets.clean(error.str() if isinstance(error, KafkaError) else error)
 
 
-def _weak_callback(method: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:
+def weak_callback(method: Callable[[T], None]) -> Callable[[T], None]:
     """Return a callback that holds the method's object by a weak reference.
 
     A client in a reference cycle with its owner would live, with its threads and connections, until
@@ -324,10 +332,10 @@ def _weak_callback(method: Callable[[KafkaError], None]) -> Callable[[KafkaError
     """
     reference = WeakMethod(method)
 
-    def callback(error: KafkaError) -> None:
+    def callback(news: T) -> None:
         bound_method = reference()
         if bound_method is not None:
-            bound_method(error)
+            bound_method(news)
 
     return callback
 

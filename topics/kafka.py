@@ -85,6 +85,7 @@ class KafkaCluster:
         self._sender: Any = None
         self._lost = ""
         self._readers = WeakSet[KafkaReader]()
+        self._others = WeakSet[KafkaTransactions | Membership]()
         self._waker: Callable[[], KafkaReader | None] = lambda: None
 
     def __repr__(self) -> str:
@@ -130,7 +131,9 @@ class KafkaCluster:
     def transactions(self, transactional_id: str) -> KafkaTransactions:
         """Return a new attempt's transactional producer; older ones are fenced."""
         self._connection.check()
-        return KafkaTransactions(self._connection, transactional_id)
+        transactions = KafkaTransactions(self._connection, transactional_id)
+        self._others.add(transactions)
+        return transactions
 
     def send(self, topic: str, *, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Send one record outside any transaction; it is sent within milliseconds.
@@ -197,9 +200,11 @@ class KafkaCluster:
         session_ms: int = SESSION_MS,
     ) -> Membership:
         """Return a member of a group that shares a topic's partitions; see `Membership`."""
-        return Membership(
+        member = Membership(
             self._connection, group=group, topic=topic, give_up=give_up, session_ms=session_ms
         )
+        self._others.add(member)
+        return member
 
     def end(self, source: TopicPartition) -> int:
         """Return the log's end: the offset after the last record, committed or not."""
@@ -315,10 +320,17 @@ class KafkaCluster:
         return len(description.partitions)
 
     def close(self) -> None:
-        """Deliver the records that were sent and close the connections; safe to call twice."""
+        """Deliver the records that were sent and close all connections; safe to call twice.
+
+        Those of its readers, transactions and memberships too: left to the garbage collector, the
+        threads of each would look for the brokers until then.
+        """
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.flush(TIMEOUT_S)
+        for user in [*self._readers, *self._others]:
+            user.close()
+        self._connection.close()
 
     def _on_delivery(self, error: KafkaError | None, message: Any) -> None:
         if error is not None:

@@ -23,7 +23,7 @@ from confluent_kafka import TopicPartition as Position
 
 from errata.schemas.errors import ErrataError
 from errata.topics.admin import require_still
-from errata.topics.client import LOGGER, Connection
+from errata.topics.client import LOGGER, Connection, weak_callback
 from errata.topics.cluster import (
     LARGEST,
     DoubtfulCommitError,
@@ -123,7 +123,7 @@ class KafkaTransactions:
             _DEFAULTS,
             {
                 "transactional.id": transactional_id,
-                "stats_cb": self._on_statistics,
+                "stats_cb": weak_callback(self._on_statistics),
                 "allow.auto.create.topics": False,  # a deleted topic stays deleted
             },
         )

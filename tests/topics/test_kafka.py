@@ -1,9 +1,11 @@
 """What holds for Kafka alone: settings, faults, back-pressure, log starts."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -311,6 +313,57 @@ def test_partitions_without_a_leader_are_named_if_they_stay_so(cluster, source, 
     with pytest.raises(MovingLeaderError, match=f"partition 0 of topic '{source.topic}'") as error:
         cluster.end(source)
     assert error.value.places == (source,)
+
+
+def client_threads() -> set[int]:
+    """The threads of librdkafka's clients in this process."""
+    found = set()
+    for each in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended meanwhile
+            if "rdk:" in (each / "comm").read_text():
+                found.add(int(each.name))
+    return found
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Whatever is in a reference cycle lives on."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.kafka
+def test_a_closed_cluster_leaves_no_client_of_whoever_used_it(broker, source, uncollected):
+    before = client_threads()
+    cluster = KafkaCluster(broker.settings)
+    users = [
+        cluster.reader({source: 0}),
+        cluster.transactions("closed"),
+        cluster.membership("closed", source.topic, Mock()),
+    ]
+    cluster.send(source.topic, partition=0, key=None, value=b"x")
+    assert len(client_threads() - before) > len(users)
+    cluster.close()
+    cluster.close()
+    assert client_threads() <= before
+
+
+@pytest.mark.kafka
+def test_a_dropped_attempt_leaves_no_client(cluster, uncollected):
+    before = client_threads()
+    life = cluster.transactions("dropped")
+    assert client_threads() - before
+    del life
+    assert client_threads() <= before
+
+
+def test_a_cluster_that_is_not_reached_leaves_no_client(uncollected):
+    before = client_threads()
+    with pytest.raises(SilentClusterError) as kept:
+        KafkaCluster({"bootstrap.servers": NOBODY}, reach_s=0.3)
+    assert client_threads() <= before
+    del kept
 
 
 @pytest.mark.kafka
