@@ -134,7 +134,7 @@ ROBUST = [
         "topics/loss_risks.py",
         "if self.replicas > 2 and self.needed < 2:",
         "if self.replicas > 1 and self.needed < 2:",
-        tests="tests/topics/test_loss_risks.py",
+        tests="topics/loss_risks.py",
     ),
     Mutant(
         "a copy of a slow feed stays in memory until it is large",
@@ -154,7 +154,7 @@ ROBUST = [
         "clients of a closed cluster live on",
         "topics/kafka.py",
         "for user in [*self._readers, *self._others]:",
-        "for user in [*self._readers]:",
+        "for user in [*self._others]:",
         tests="tests/topics/test_kafka.py",
     ),
 ]
