@@ -20,6 +20,7 @@ import polars as pl
 from errata.processors.arcs.arc_topic import Meta, history
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.tasks.attempt import Attempt
+from errata.processors.wire.report import NEVER
 from errata.processors.wire.task_id import ScopeId
 from errata.schemas import revisions as frames
 from errata.topics.cluster import TopicPartition
@@ -162,7 +163,9 @@ class CompactionGuard:
         shared, report = self.shared, self.attempt.report
         codec = shared.codec(arc)
         place = TopicPartition(codec.topic, partition)
-        offset, _ = report.ends.get(place, (0, 0))
+        offset, epoch = report.ends.get(place, (0, NEVER))
+        if epoch == NEVER:  # records were lost there, copies that this wrote may be among them
+            offset = 0
         behind = yield from history(shared.cluster, codec, place, offset)
         uncovered = behind.filter(pl.col("task") == report.task)
         if uncovered.is_empty():

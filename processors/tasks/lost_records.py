@@ -20,7 +20,7 @@ from time import monotonic
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.reports.validation import text_of
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import INTERVAL_MS, PENDING, Report
+from errata.processors.wire.report import INTERVAL_MS, NEVER, PENDING, Report
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import LostOffsetError, Records, TopicPartition
 from errata.topics.settings import HOUR_MS
@@ -85,8 +85,9 @@ def find(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
     A record that compaction or retention has removed is no loss.
     """
     lost = yield from cut(shared, report)
-    shorter = {loss.place for loss in lost}
-    ends = {at: end for at, end in shared.view.validator.claims(report) if at not in shorter}
+    left_out = {loss.place for loss in lost}
+    left_out |= {place for place, (_, epoch) in report.ends.items() if epoch == NEVER}
+    ends = {at: end for at, end in shared.view.validator.claims(report) if at not in left_out}
     last, hidden = yield from _records_at(shared, {at: end - 1 for at, end in ends.items()})
     lost += [Loss(place, ends[place], ends[place], is_hidden=True) for place in hidden]
     codecs = _codecs(shared) if last else {}
@@ -165,10 +166,13 @@ def _records_at(
 
 
 def claim(report: Report, lost: Sequence[Loss]) -> Report:
-    """Return the report with which a task's next attempt begins after a loss."""
-    places = {loss.place for loss in lost}
-    ends = {place: end for place, end in report.ends.items() if place not in places}
-    return replace(report, ends=ends, rebuilt=PENDING)
+    """Return the report with which a task's next attempt begins after a loss.
+
+    Where records are lost it does not say which one is the last, but up to where some may be left:
+    readers wait for those that a transaction has hidden, even if nothing is written again.
+    """
+    left = {loss.place: (min(loss.end, loss.log_end), NEVER) for loss in lost}
+    return replace(report, ends={**report.ends, **left}, rebuilt=PENDING)
 
 
 def require_history(shared: Shared, lost: Sequence[Loss], arcs: Sequence[str]) -> None:

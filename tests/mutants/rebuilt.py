@@ -45,4 +45,11 @@ REBUILT = [
         "if self.has_lost_records:",
         network=AWAY,
     ),
+    Mutant(
+        "readers do not wait for what a transaction has hidden",
+        "processors/tasks/lost_records.py",
+        "return replace(report, ends={**report.ends, **left}, rebuilt=PENDING)",
+        "return replace(report, ends={}, rebuilt=PENDING)",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
 ]
