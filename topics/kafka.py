@@ -29,7 +29,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import OffsetSpec
 
 from errata.topics.admin import require, require_still
-from errata.topics.client import LOGGER, REACH_S, Connection, Settings
+from errata.topics.client import REACH_S, Connection, Settings
 from errata.topics.cluster import (
     LARGEST,
     ClusterError,
@@ -43,7 +43,6 @@ from errata.topics.cluster import (
 )
 from errata.topics.groups import SESSION_MS, Membership
 from errata.topics.refused import DELETE, DESCRIBE, GROUP, READ, TOPIC, WRITE, Right
-from errata.topics.stalled import StallWatch
 from errata.topics.transactions import TIMEOUT_S, KafkaTransactions
 
 LONGEST_S = 5.0
@@ -423,7 +422,6 @@ class KafkaReader:
         self._sources: list[TopicPartition] = []
         self._next: list[Message] = []
         self._is_told = False
-        self._watch = StallWatch(connection)
         self._consumer: Any = connection.client(Consumer, _DEFAULTS, _LAWS)
         for source, offset in positions.items():
             self.add(source, offset)
@@ -469,19 +467,7 @@ class KafkaReader:
             self._positions[self._sources[code]] = columns.offsets[-1] + 1
         for event in events:
             self._handle(event)
-        if self._watch.has_stalled(self._positions, is_empty=not (arrived or events)):
-            self._replace()
         return [columns.records(self._sources[code]) for code, columns in sorted(arrived.items())]
-
-    def _replace(self) -> None:
-        """Read on with a new consumer, from where this reader has read to."""
-        LOGGER.warning(
-            "a consumer of %s has stalled: it is replaced", ", ".join(map(_label, self._sources))
-        )
-        stalled, fresh = self._consumer, self._connection.client(Consumer, _DEFAULTS, _LAWS)
-        fresh.incremental_assign([Position(*source, at) for source, at in self._positions.items()])
-        self._consumer = fresh
-        stalled.close()
 
     def has_more(self) -> bool:
         """Return whether something has arrived that neither `poll` nor this has returned yet.

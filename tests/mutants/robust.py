@@ -171,11 +171,4 @@ ROBUST = [
         "for user in [*self._others]:",
         tests="tests/topics/test_kafka.py",
     ),
-    Mutant(
-        "a consumer that no longer fetches is kept",
-        "topics/stalled.py",
-        "stalled = stays and self._was_empty",
-        "stalled = stays and not self._was_empty",
-        tests="tests/topics/test_stuck.py",
-    ),
 ]

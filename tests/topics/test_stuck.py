@@ -1,18 +1,16 @@
 """Clients that never learn who leads a partition, after it had no leader: they are given up."""
 
 from collections.abc import Iterator
-from time import monotonic, sleep
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from errata.topics import kafka, stalled, transactions
+from errata.topics import kafka, transactions
 from errata.topics.admin import create_topics
 from errata.topics.cluster import TopicPartition
 from errata.topics.kafka import KafkaCluster
-from errata.topics.settings import TopicSpec, passing
+from errata.topics.settings import TopicSpec
 
 PLACE = TopicPartition("t", 0)
 LIMIT_S = 13.0
@@ -34,50 +32,6 @@ def test_a_client_of_requests_that_does_not_learn_of_the_leader_is_replaced(brok
     monkeypatch.setattr(kafka, "LEARNS_S", 0.1)
     assert cluster.end(TopicPartition("stuck", 0)) == 0
     cluster.close()
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(stalled, "STALLED_S", 0.2)
-
-
-def polled(reader, *, upto, limit_s=10.0):
-    """Poll until a reader has read up to an offset; return the values."""
-    values, deadline = [], monotonic() + limit_s
-    while monotonic() < deadline and min(reader._positions.values()) < upto:
-        values += [value for records in reader.poll(timeout_s=0.05) for value in records.values]
-    return values
-
-
-@pytest.mark.kafka
-def test_a_consumer_that_no_longer_fetches_is_replaced(broker, cluster, impatient):
-    create_topics(broker.settings, [TopicSpec("stalled", 1, passing())])
-    reader = cluster.reader({TopicPartition("stalled", 0): 0})
-    cluster.send("stalled", partition=0, key=None, value=b"read")
-    assert polled(reader, upto=1) == [b"read"]
-    reader._consumer.close()
-    reader._consumer = Mock(consume=lambda count, timeout_s: sleep(timeout_s) or [])
-    cluster.send("stalled", partition=0, key=None, value=b"to come")
-    assert polled(reader, upto=2) == [b"to come"]
-    reader.close()
-
-
-@pytest.mark.kafka
-def test_a_consumer_that_has_nothing_to_fetch_is_not_replaced(broker, cluster, impatient):
-    create_topics(broker.settings, [TopicSpec("quiet", 1, passing())])
-    source = TopicPartition("quiet", 0)
-    life, reader = cluster.transactions("quiet"), cluster.reader({source: 0})
-    life.begin()
-    life.produce("quiet", partitions=[0], keys=[None], values=[b"held back"])
-    life.flush()
-    consumer = reader._consumer
-    assert polled(reader, upto=1, limit_s=2.0) == []  # its transaction is open
-    life.commit()
-    assert polled(reader, upto=2) == [b"held back"]
-    assert polled(reader, upto=3, limit_s=1.0) == []
-    assert reader._consumer is consumer
-    reader.close()
-    life.close()
 
 
 class Clock:
