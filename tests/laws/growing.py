@@ -1,7 +1,6 @@
 """A scenario in which a network gains boxes while it runs; they are filled from the history."""
 
 import json
-from collections.abc import Generator
 from dataclasses import replace
 
 import polars as pl
@@ -19,6 +18,7 @@ from tests.laws import oracle
 from tests.laws.networks import KEEP, PARTITIONS, SUMS, SUMS_ORACLE, Shape, front, shape_of
 from tests.laws.networks import _sums as sums
 from tests.laws.switching import Switching, other_counts
+from tests.steps import ended
 
 
 class Growing(Switching):
@@ -64,15 +64,6 @@ class Growing(Switching):
             return Filled(sum(f.tuples for f in found), ends)
 
         return fill
-
-
-def ended(steps: Generator[bool, None, pl.DataFrame]) -> pl.DataFrame:
-    """Take all steps of a generator; return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return stop.value
 
 
 def growing(*, kept: bool) -> tuple[Shape, CompiledPlan]:

@@ -8,6 +8,7 @@ from errata.processors.tasks.lost_records import Loss, claim, find
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.testing import Driver
 from errata.topics.cluster import TopicPartition
+from tests.steps import ended
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -39,15 +40,6 @@ def begin_again(driver, task):
     for _ in attempt:
         if task.started:
             return
-
-
-def result(steps):
-    """Return what a generator returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return done.value
 
 
 @pytest.mark.parametrize(
@@ -83,4 +75,4 @@ def test_readers_wait_for_what_was_hidden_though_nothing_is_written_again(driver
     assert 0 <= task.report.rebuilt < PENDING
     assert task.report.ends == {place: (end, NEVER)}  # nothing was lost: nothing was written again
     assert view.complete("trades", 0)[1] == end
-    assert result(find(driver.shared, task.report)) == []  # there is no reason to do it again
+    assert ended(find(driver.shared, task.report)) == []  # there is no reason to do it again
