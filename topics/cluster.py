@@ -179,6 +179,9 @@ class Cluster(Protocol):
     def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of several logs in one request; see `end`."""
 
+    def stable_ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return up to where several logs can be read: to their first open transaction."""
+
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record with this record timestamp or a later one.
 

@@ -214,13 +214,20 @@ class KafkaCluster:
         """Return the ends of several logs in one request; see `end`."""
         return self._offsets(sources, OffsetSpec.latest())
 
+    def stable_ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return up to where several logs can be read: to their first open transaction."""
+        return self._offsets(sources, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record of this time or later; the log's end if none."""
         offset = self._offsets([source], OffsetSpec.for_timestamp(time_ms))[source]
         return offset if offset >= 0 else self.end(source)
 
     def _offsets(
-        self, sources: Collection[TopicPartition], which: OffsetSpec
+        self,
+        sources: Collection[TopicPartition],
+        which: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, int]:
         left, offsets = dict.fromkeys(sources), dict[TopicPartition, int]()
         deadline, limit_s = monotonic() + ELECTED_S, 1.0
@@ -229,7 +236,7 @@ class KafkaCluster:
             positions = {source: Position(*source) for source in left}
             answers = self._connection.admin.list_offsets(
                 dict.fromkeys(positions.values(), which),
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                isolation_level=isolation,
                 request_timeout=limit_s,
             )
             failure: ClusterError | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress, repeat
 from operator import eq
 
@@ -32,9 +32,11 @@ class Transaction:
 
     Attributes:
         state: `open`, `committed` or `aborted`.
+        owner: The transactional id, or anything else that stands for its producer.
     """
 
     state: str = "open"
+    owner: object = field(default_factory=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,7 @@ class MemoryLog:
         self.start = self.end = 0
         self._batches: list[_Batch] = []
         self._open: dict[Transaction, int] = {}  # the first offset of each here
+        self._ended: dict[Transaction, tuple[int, int]] = {}  # that, and the control record's
         self._old_tombstones: set[int] = set()
         self.losses: list[int] = []
         """The offsets from which it has lost its records, oldest first."""
@@ -93,8 +96,13 @@ class MemoryLog:
         )
 
     def close(self, transaction: Transaction) -> None:
-        """End a transaction in this log: its control record takes an offset that no reader sees."""
-        self._open.pop(transaction, None)
+        """End a transaction in this log: its control record takes an offset that no reader sees.
+
+        It also ends those before it of the same id, whose own control records were lost.
+        """
+        for each in [each for each in self._open if each.owner == transaction.owner]:
+            each.state = transaction.state
+            self._ended[each] = self._open.pop(each), self.end
         self.end += 1
 
     def read(self, position: int, limit: int) -> tuple[Records, int]:
@@ -127,11 +135,19 @@ class MemoryLog:
     def trim(self, offset: int) -> None:
         """Remove the records before an offset, as retention does."""
         self.start = max(self.start, offset)
+        self._ended = {t: at for t, at in self._ended.items() if at[1] >= offset}
         kept = (b.only([o >= offset for o in b.offsets]) for b in self._batches)
         self._batches = [batch for batch in kept if batch.offsets]
 
     def lose(self, offset: int) -> None:
-        """Remove the records from an offset on; the next one gets this offset."""
+        """Remove the records from an offset on; the next one gets this offset.
+
+        A transaction whose control record is lost, but not all its records, is open again here.
+        """
+        for each, (first, control) in list(self._ended.items()):
+            if control >= offset:
+                del self._ended[each]
+                self._reopen(each, first)
         self._batches = [
             replace(shorter, end=min(shorter.end, offset))
             for batch in self._batches
@@ -140,6 +156,14 @@ class MemoryLog:
         self._open = {each: first for each, first in self._open.items() if first < offset}
         self.end = min(self.end, offset)
         self.losses.append(offset)
+
+    def _reopen(self, transaction: Transaction, first: int) -> None:
+        again = Transaction(owner=transaction.owner)
+        self._open[again] = first
+        self._batches = [
+            replace(batch, transaction=again) if batch.transaction is transaction else batch
+            for batch in self._batches
+        ]
 
     def compact(self, horizon: int) -> None:
         """Compact: keep the last committed record of each key below `horizon` (an offset).
@@ -266,6 +290,10 @@ class MemoryCluster:
     def ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of several logs."""
         return {source: self.end(source) for source in sources}
+
+    def stable_ends(self, sources: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return up to where several logs can be read: to their first open transaction."""
+        return {source: self.log(source).last_stable_offset for source in sources}
 
     def offset_at(self, source: TopicPartition, time_ms: int) -> int:
         """Return the offset of the first record of this time or later; the log's end if none."""
@@ -412,7 +440,7 @@ class MemoryTransactions:
     def begin(self) -> None:
         """Open a transaction."""
         self._step("begin")
-        self._transaction = Transaction()
+        self._transaction = Transaction(owner=self.transactional_id)
         self._ends = {}
         self._positions, self._notes = {}, {}
 
@@ -432,7 +460,8 @@ class MemoryTransactions:
             half = (len(keys) + 1) // 2
             self._append(topic, partitions[:half], keys[:half], values[:half])
             self._finish("committed")
-            self._transaction, self._doubtful = Transaction(), True
+            self._transaction = Transaction(owner=self.transactional_id)
+            self._doubtful = True
         self._append(topic, partitions[half:], keys[half:], values[half:])
 
     def flush(self) -> dict[TopicPartition, int]:

@@ -41,6 +41,9 @@ PATIENCE_S = 2 * TIMEOUT_S
 HIDDEN_S = 5.0
 """A record that an open transaction hides for longer counts as lost: its end may be lost."""
 
+STAYS_OPEN_S = 2 * TIMEOUT_S
+"""No transaction stays open for longer, unless its end is lost: its coordinator aborts it."""
+
 
 class LostRecordsError(ErrataError):
     """Committed records are lost, and the task can't write them again."""
@@ -159,10 +162,47 @@ def _records_at(
                 wanted = {p: offset for p, offset in wanted.items() if reader.position(p) <= offset}
                 yield False
         except LostOffsetError as error:
-            del wanted[error.source]
+            wanted.pop(error.source, None)  # it may have been read before
         finally:
             reader.close()
     return at, set(wanted)
+
+
+def hidden(shared: Shared, task: str) -> dict[TopicPartition, int]:
+    """Return the partitions that a task writes and in which an open transaction hides records.
+
+    Returns for each the offset from which it does. It may be one of another task, at work; or the
+    brokers have lost its end, and it hides all that follows until its owner ends one there.
+    """
+    places = shared.view.validator.written(task)
+    if not places:
+        return {}
+    stable, ends = shared.cluster.stable_ends(places), shared.cluster.ends(places)
+    return {place: offset for place, offset in stable.items() if offset < ends[place]}
+
+
+class StaysOpen:
+    """Notices transactions that stay open: the brokers have lost their ends.
+
+    Those of records that no report names, such as tombstones, are found in no other way.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[TopicPartition, int], float] = {}
+        self._told = set[tuple[TopicPartition, int]]()
+
+    def new(self, found: Mapping[TopicPartition, int]) -> list[Loss]:
+        """Return those that have stayed open for too long, each once.
+
+        Args:
+            found: What `hidden` returns now.
+        """
+        now_s, places = monotonic(), set(found.items())
+        self._since = {place: self._since.get(place, now_s) for place in places}
+        self._told &= places
+        late = {place for place, since_s in self._since.items() if now_s >= since_s + STAYS_OPEN_S}
+        new, self._told = late - self._told, self._told | late
+        return [Loss(place, offset + 1, offset, is_hidden=True) for place, offset in sorted(new)]
 
 
 def claim(report: Report, lost: Sequence[Loss]) -> Report:

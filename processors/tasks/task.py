@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -53,6 +53,7 @@ class Task:
         self.attempt = Attempt(shared, task)
         self.compaction = CompactionGuard(self.attempt, outputs)
         self.trimmer = Trimmer(self.compaction, self.name)
+        self.stays_open = lost_records.StaysOpen()
         self.started = False
         self.waits_for = ""
         """The fault that it waits for others to repair; "" if none."""
@@ -107,7 +108,8 @@ class Task:
         2. Read every report written by then, among them the older attempt's last one.
         3. Check that the older attempt worked by this plan, and that the brokers have its records
            (`lost_records`).
-        4. Claim the next attempt number, by committing a report with it.
+        4. Claim the next attempt number, by committing a report with it; this ends transactions of
+           older attempts whose ends the brokers have lost.
         5. Rewrite the records that compaction could drop (`CompactionGuard`).
         6. Rebuild the state in memory (`start`).
         """
@@ -129,12 +131,11 @@ class Task:
         self.attempt.found(old)
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
+        hidden = lost_records.hidden(self.shared, self.name)
+        yield False
         transactions = self.attempt.open()
         transactions.begin()
-        for topic, partition in self.view.validator.written(self.name) if lost else ():
-            # A transaction whose end is lost hides all that follows, until the task ends one there.
-            key = self.name.encode()
-            transactions.produce(topic, partitions=[partition], keys=[key], values=[None])
+        self._produce_ends(hidden)
         yield from self.attempt.finish(claimed)
         if self.has_lost_records:
             yield from self.read_reports()
@@ -164,14 +165,44 @@ class Task:
         """Check now and then that the logs still have the records of this attempt.
 
         Raises:
-            DoubtfulCommitError: If one ends before: a new attempt writes its records again.
+            DoubtfulCommitError: If one ends before, or has lost the end of a transaction: a new
+                attempt writes the records again.
         """
         if monotonic() < self.attempt.checked_s + lost_records.CHECKED_S:
             return
         self.attempt.checked_s = monotonic()
         lost = yield from lost_records.cut(self.shared, self.report)
+        if not lost:
+            lost = yield from self._end_open()
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
+
+    def _end_open(self) -> Generator[bool, None, list[Loss]]:
+        """End transactions of this task that stay open; return where some were.
+
+        Whose a transaction is can't be seen: where one stays open, the task ends one of its own.
+        """
+        late = self.stays_open.new(lost_records.hidden(self.shared, self.name))
+        if not late:
+            return []
+        transactions = self.attempt.open()
+        transactions.begin()
+        self._produce_ends([loss.place for loss in late])
+        transactions.flush()
+        transactions.commit()
+        yield True
+        left = lost_records.hidden(self.shared, self.name)
+        return [loss for loss in late if left.get(loss.place) != loss.log_end]
+
+    def _produce_ends(self, places: Iterable[TopicPartition]) -> None:
+        """Let the open transaction end those of this task in some partitions whose ends are lost.
+
+        Until then these hide all that follows.
+        """
+        for topic, partition in places:
+            self.attempt.open().produce(
+                topic, partitions=[partition], keys=[self.name.encode()], values=[None]
+            )
 
     def require_restorable(self, lost: Sequence[Loss]) -> None:
         """Check that this task can write lost records again.

@@ -52,4 +52,32 @@ REBUILT = [
         "return replace(report, ends={}, rebuilt=PENDING)",
         tests="tests/processors/tasks/test_lost_records.py",
     ),
+    Mutant(
+        "a transaction whose end is lost hides all that follows, for ever",
+        "processors/tasks/task.py",
+        "self._produce_ends(hidden)",
+        "self._produce_ends([])",
+        network=LOSING,
+    ),
+    Mutant(
+        "a task ends with an error if records are lost while it looks for its last one",
+        "processors/tasks/lost_records.py",
+        "wanted.pop(error.source, None)",
+        "del wanted[error.source]",
+        tests="tests/laws/test_lost_records.py",
+    ),
+    Mutant(
+        "a running task leaves its transaction open whose end is lost",
+        "processors/tasks/task.py",
+        "self._produce_ends([loss.place for loss in late])",
+        "self._produce_ends([])",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
+        "a running task tries again and again to end a transaction of another",
+        "processors/tasks/lost_records.py",
+        "new, self._told = late - self._told, self._told | late",
+        "new, self._told = late, self._told | late",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
 ]

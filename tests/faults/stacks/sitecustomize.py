@@ -1,6 +1,35 @@
-"""Processes of a campaign write the stacks of all threads to standard error on SIGUSR1."""
+"""Processes of a campaign say on SIGUSR1 what they do: the stacks of all threads, and of all tasks.
+
+A task that waits is a generator: it is on no thread's stack.
+"""
 
 import faulthandler
+import gc
 import signal
+import sys
+from typing import Any
 
-faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+def _waits_at(steps: Any) -> str:
+    """Return the functions of a suspended generator, the outermost first."""
+    places = list[str]()
+    while (frame := getattr(steps, "gi_frame", None)) is not None:
+        places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        steps = steps.gi_yieldfrom
+    return " > ".join(places)
+
+
+def _show(number: int, frame: Any) -> None:
+    for each in gc.get_objects():
+        kind = type(each).__name__
+        if kind == "Worker":
+            for actor, steps in list(each.steps.items()):
+                print(f"{actor.name} waits at {_waits_at(steps)}", file=sys.stderr)
+        elif kind == "KafkaReader" and each._consumer is not None:
+            ends = {place: each.known_end(place) for place in each._sources}
+            print(f"a reader is at {each._positions}, ends {ends}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+signal.signal(signal.SIGUSR1, _show)
+faulthandler.register(signal.SIGUSR1, all_threads=True, chain=True)

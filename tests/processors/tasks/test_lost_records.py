@@ -4,10 +4,10 @@ import pytest
 
 from errata import Network, tumbling
 from errata.processors.tasks import lost_records
-from errata.processors.tasks.lost_records import Loss, claim, find
+from errata.processors.tasks.lost_records import Loss, claim, find, hidden
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.testing import Driver
-from errata.topics.cluster import TopicPartition
+from errata.topics.cluster import DoubtfulCommitError, TopicPartition
 from tests.steps import ended
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -76,3 +76,62 @@ def test_readers_wait_for_what_was_hidden_though_nothing_is_written_again(driver
     assert task.report.ends == {place: (end, NEVER)}  # nothing was lost: nothing was written again
     assert view.complete("trades", 0)[1] == end
     assert ended(find(driver.shared, task.report)) == []  # there is no reason to do it again
+
+
+def lose_end(cluster, task, place):
+    """Let a task write a tombstone, which no report names, and lose the end of its transaction."""
+    transactions = task.attempt.open()
+    transactions.begin()
+    transactions.produce(place.topic, partitions=[place.partition], keys=[b"k"], values=[None])
+    transactions.flush()
+    transactions.commit()
+    cluster.lose(place, cluster.end(place) - 1)
+
+
+def test_a_transaction_whose_end_is_lost_is_ended_by_the_next_attempt(driver):
+    task, cluster = driver.ingests["trades"], driver.shared.cluster
+    place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+    lose_end(cluster, task, place)
+    assert hidden(driver.shared, task.name) == {place: cluster.end(place) - 1}
+    assert ended(find(driver.shared, task.report)) == []
+    begin_again(driver, task)
+    assert hidden(driver.shared, task.name) == {}
+
+
+class Running:
+    """A task whose idle steps find that a transaction stays open."""
+
+    def __init__(self, driver, monkeypatch):
+        self.driver, self.now_s = driver, 1_000.0
+        self.task, self.cluster = driver.ingests["trades"], driver.shared.cluster
+        self.place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+        monkeypatch.setattr(lost_records, "CHECKED_S", 0.0)
+        monkeypatch.setattr(lost_records, "monotonic", lambda: self.now_s)
+
+    def checks(self):
+        """Let it check twice, as long after each other as no transaction stays open."""
+        steps = self.driver.attempts[self.driver.tasks.index(self.task)]
+        for passed_s in (0, lost_records.STAYS_OPEN_S - 1, 1):
+            self.now_s += passed_s
+            for _ in range(10):
+                next(steps)
+
+
+def test_a_running_task_ends_its_transaction_that_stays_open(driver, monkeypatch):
+    running = Running(driver, monkeypatch)
+    running.checks()
+    lose_end(running.cluster, running.task, running.place)
+    with pytest.raises(DoubtfulCommitError, match=r"partition 0 of .*trades lacks the end of a"):
+        running.checks()
+    assert hidden(driver.shared, running.task.name) == {}
+
+
+def test_a_running_task_goes_on_if_a_transaction_of_another_stays_open(driver, monkeypatch):
+    running = Running(driver, monkeypatch)
+    other = running.cluster.transactions("another")
+    other.begin()
+    other.produce(running.place.topic, partitions=[0], keys=[b"k"], values=[None])
+    running.checks()
+    end = running.cluster.end(running.place)
+    running.checks()  # it has tried, once
+    assert running.cluster.end(running.place) == end
