@@ -1,12 +1,10 @@
 """Generators whose steps the product yields, taken all at once."""
 
-from collections.abc import Generator
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Iterator
+from typing import Any
 
 
-def ended(steps: Generator[bool, None, T]) -> T:
+def ended(steps: Iterator[bool]) -> Any:
     """Take all steps of a generator; return its result."""
     while True:
         try:

@@ -18,6 +18,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_INVALID,
     Consumer,
+    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -302,15 +303,12 @@ class KafkaCluster:
         Raises:
             ClusterError: If the group's coordinator does not answer, or refuses.
         """
-        consumer: Any = self._connection.client(Consumer, {}, {"group.id": group})
-        try:
-            committed = consumer.committed([Position(*place) for place in places], TIMEOUT_S)
-        except KafkaException as error:
-            right = Right(READ, GROUP, group)
-            raise self._connection.failure(f"group '{group}'", error, right=right) from None
-        finally:
-            consumer.close()
-        return next((each.metadata for each in committed if each.metadata), "")
+        self._connection.check()
+        wanted = ConsumerGroupTopicPartitions(group, [Position(*place) for place in places])
+        answer = self._connection.admin.list_consumer_group_offsets([wanted])[group]
+        right = Right(READ, GROUP, group)
+        committed = self._connection.wait_for(f"group '{group}'", answer, right=right)
+        return next((each.metadata for each in committed.topic_partitions if each.metadata), "")
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.

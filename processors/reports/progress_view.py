@@ -128,7 +128,7 @@ class View:
         for key, value, time_ms in zip(*columns, strict=True):
             if records.source != self.source:
                 self._receive_plan_record(key, value, time_ms)
-            else:
+            elif (key, value) != (reports.NO_REPORT, None):
                 self._receive_report((key or b"").decode(errors="replace"), value, time_ms)
 
     def _receive_report(self, key: str, value: bytes | None, time_ms: int) -> None:

@@ -135,6 +135,10 @@ class ReportValidator:
         """Return the partitions of arcs that a task writes."""
         return self._partitions_of(task)[0]
 
+    def read(self, task: str) -> set[TopicPartition]:
+        """Return the partitions that a task reads."""
+        return self._partitions_of(task)[1]
+
     def _end(self, place: TopicPartition) -> int:
         return self._ends.get(place, 0)
 

@@ -12,7 +12,7 @@ from errata.processors.reports.validation import text_of
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
-from errata.processors.wire.report import INTERVAL_MS, Report, seal
+from errata.processors.wire.report import INTERVAL_MS, Note, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas import framing
 from errata.topics import names
@@ -211,7 +211,8 @@ def commit_reports(
     began_s = monotonic()
     for attempt, report in reports:
         if sends_offsets and report.resume:
-            transactions.offsets(attempt.group, report.resume, note=seal(report))
+            note = Note.of(report, attempt.shared.plan.deployment.id)
+            transactions.offsets(attempt.group, report.resume, note=str(note))
     transactions.commit()
     first = reports[0][0]
     first.shared.meter.committed(first.name, seconds=monotonic() - began_s)

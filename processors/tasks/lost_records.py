@@ -171,12 +171,11 @@ def _records_at(
 def hidden(shared: Shared, task: str) -> dict[TopicPartition, int]:
     """Return the partitions that a task writes and in which an open transaction hides records.
 
-    Returns for each the offset from which it does. It may be one of another task, at work; or the
-    brokers have lost its end, and it hides all that follows until its owner ends one there.
+    The progress topic is one of them. Returns for each the offset from which it does. The
+    transaction may be one of another task, at work; or the brokers have lost its end, and it hides
+    all that follows until its owner ends one there.
     """
-    places = shared.view.validator.written(task)
-    if not places:
-        return {}
+    places = {shared.view.source, *shared.view.validator.written(task)}
     stable, ends = shared.cluster.stable_ends(places), shared.cluster.ends(places)
     return {place: offset for place, offset in stable.items() if offset < ends[place]}
 

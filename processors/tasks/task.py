@@ -8,6 +8,7 @@ transaction as the work; a new attempt resumes from it.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,10 +19,10 @@ from errata.processors.reports.validation import InvalidReport
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.attempt import Attempt, RecordsByTopic
 from errata.processors.tasks.compaction import CompactionGuard
-from errata.processors.tasks.lost_records import Loss
+from errata.processors.tasks.lost_records import Loss, LostRecordsError
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.trimming import Trimmer
-from errata.processors.wire.report import COUNTED, FOR_ROOM, PENDING, Report, seal
+from errata.processors.wire.report import COUNTED, FOR_ROOM, NO_REPORT, PENDING, Note, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
@@ -115,7 +116,7 @@ class Task:
         """
         self.attempt.transactions = self.connect()
         self.trimmer = Trimmer(self.compaction, self.name)
-        yield from self.read_reports()
+        yield from self._read_hidden_reports()
         old = self._last_report()
         self.compaction.tombstones.clear()
         if old.plan not in self.accepted:
@@ -132,6 +133,7 @@ class Task:
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
         hidden = lost_records.hidden(self.shared, self.name)
+        hidden.pop(self.view.source, None)  # a report is written there anyway
         yield False
         transactions = self.attempt.open()
         transactions.begin()
@@ -147,18 +149,26 @@ class Task:
         """Return the report of the older attempt.
 
         The newest one that claims records beyond the end of a log does not count for other tasks.
-        It is this task's own if the text that was committed with it says so.
+        It is this task's own if the note that was committed with it says so.
+
+        Raises:
+            LostRecordsError: If the progress topic lacks it.
         """
         known, unproven = self.view.of(self.name), self.view.unproven.get(self.name, ())
-        places = {place for report in unproven for place in report.resume}
-        if not places:
-            return known
-        note = self.cluster.note(self.attempt.group, places)
+        places = self.view.validator.read(self.name)
+        note = Note.parse(self.cluster.note(self.attempt.group, places) if places else "")
         newest = max((r.attempt for r in unproven if r.attempt < COUNTED), default=0)
         for report in reversed(unproven):
             claims = self.view.validator.claims_too_much(report, before=known)
-            if claims and seal(report) == note:
+            if claims and note.is_of(report):
                 return replace(report, attempt=max(report.attempt, newest))
+        if note.is_newer(known, self.plan.deployment.id):
+            raise LostRecordsError(
+                f"task {self.name}: the brokers have lost its last report, of attempt "
+                f"{note.attempt} and epoch {note.done}: {self.view.source.topic} has it up to "
+                f"attempt {known.attempt} and epoch {known.done}; restore that topic, or run "
+                "`errata reset` and start the network again"
+            )
         return known
 
     def _check_ends(self) -> Iterator[bool]:
@@ -185,12 +195,9 @@ class Task:
         late = self.stays_open.new(lost_records.hidden(self.shared, self.name))
         if not late:
             return []
-        transactions = self.attempt.open()
-        transactions.begin()
-        self._produce_ends([loss.place for loss in late])
-        transactions.flush()
-        transactions.commit()
-        yield True
+        self.attempt.open().begin()
+        self._produce_ends([loss.place for loss in late if loss.place != self.view.source])
+        yield from self.attempt.finish(self.report)
         left = lost_records.hidden(self.shared, self.name)
         return [loss for loss in late if left.get(loss.place) != loss.log_end]
 
@@ -270,6 +277,22 @@ class Task:
         while not self.view.has_read_to(end):
             yield False
             self.view.poll()
+
+    def _read_hidden_reports(self) -> Iterator[bool]:
+        """Read all reports written before the call, also those that a transaction hides.
+
+        If it stays open, the brokers may have lost its end, and it may be this task's.
+        """
+        until_s = monotonic() + lost_records.HIDDEN_S
+        for busy in self.read_reports():
+            if monotonic() >= until_s:
+                until_s = math.inf
+                transactions, (topic, partition) = self.attempt.open(), self.view.source
+                transactions.begin()
+                transactions.produce(topic, partitions=[partition], keys=[NO_REPORT], values=[None])
+                transactions.flush()
+                transactions.commit()
+            yield busy
 
     def first_positions(self) -> dict[TopicPartition, int]:
         """Return where a first attempt begins to read, for partitions not read from the start."""

@@ -47,6 +47,9 @@ MOST_PAIRS = 5_000
 FOR_ROOM, FOR_REGISTRY = 1, 2
 """In `Report.waits`: for room on the disk of the process, for an answer of the schema registry."""
 
+NO_REPORT = b""
+"""Key of a record without a value in the progress topic: all that it does is end a transaction."""
+
 FOREIGN = "foreign"
 """Key of a running total: records in topics of tasks that no task can have written."""
 
@@ -259,13 +262,57 @@ def _state(report: Report) -> dict[str, int]:
     return state
 
 
-def seal(report: Report) -> str:
-    """Return the text that is committed beside a report, with the offsets of its input.
+@dataclass(frozen=True)
+class Note:
+    """What is committed beside a report, with the offsets of its input.
 
     Only who commits the task's transactions can write it. So it tells a report whose records the
-    brokers have lost from a forged one, which claims records that never were.
+    brokers have lost from a forged one, which claims records that never were; and it tells that the
+    progress topic has lost a report.
+
+    Args:
+        seal: SHA-256 of the report.
+        deployment: Id of the deployment; "" in notes of version 1, which have the seal alone.
+        attempt: The report's attempt.
+        done: The last epoch that it has processed.
     """
-    return sha256(encode(report)).hexdigest()
+
+    seal: str
+    deployment: str = ""
+    attempt: int = -1
+    done: int = -1
+
+    @classmethod
+    def of(cls, report: Report, deployment: str) -> Note:
+        """Return the note of a report."""
+        seal = sha256(encode(report)).hexdigest()
+        return cls(seal, deployment, report.attempt, report.done)
+
+    @classmethod
+    def parse(cls, text: str) -> Note:
+        """Return the note that a text says; an empty one of a text that is none."""
+        match text.split(" "):
+            case [seal, deployment, attempt, done]:
+                try:
+                    return cls(seal, deployment, int(attempt), int(done))
+                except ValueError:
+                    return cls("")
+            case [seal]:
+                return cls(seal)
+        return cls("")
+
+    def __str__(self) -> str:
+        """Return it as text."""
+        return f"{self.seal} {self.deployment} {self.attempt} {self.done}"
+
+    def is_of(self, report: Report) -> bool:
+        """Whether it was committed beside this report."""
+        return self.seal == Note.of(report, self.deployment).seal
+
+    def is_newer(self, report: Report, deployment: str) -> bool:
+        """Whether it was committed beside a later report of the same deployment."""
+        is_later = (self.attempt, self.done) > (report.attempt, report.done)
+        return self.deployment == deployment and is_later
 
 
 def decode(body: bytes, schema: Any = None) -> Report:

@@ -13,6 +13,7 @@ import pytest
 import errata
 from errata import Stream
 from errata.processors.tasks import lost_records
+from errata.processors.tasks.lost_records import LostRecordsError
 from errata.run.worker import Worker
 from errata.schemas.errors import ErrataError
 from errata.settings.place import Place
@@ -72,6 +73,13 @@ def kept_at_work(start):
         thread.join()
 
 
+def worker_of(broker, folder, scope):
+    """Return a worker of a scope that finds the files of the one before it."""
+    worker = Worker(network(TOPIC), Place(broker.settings, folder / scope))
+    worker.add_scope(scope, sweep_beside=True)
+    return worker
+
+
 @pytest.mark.parametrize(
     ("arc", "at_rest"),
     [
@@ -94,9 +102,7 @@ def test_what_a_broker_has_lost_is_written_again(tmp_path, monkeypatch, arc, at_
         traded = Traded(cluster, topic=TOPIC)
 
         def start(scope):
-            worker = Worker(network(TOPIC), Place(broker.settings, tmp_path / scope))
-            worker.add_scope(scope, sweep_beside=True)
-            return worker
+            return worker_of(broker, tmp_path, scope)
 
         def all_at_work():
             running = ExitStack()
@@ -143,3 +149,22 @@ def test_what_a_broker_has_lost_is_written_again(tmp_path, monkeypatch, arc, at_
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
+
+
+def test_a_task_whose_report_a_broker_has_lost_stops(tmp_path):
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker())
+        create_topics(broker.settings, [TopicSpec(TOPIC, 2)])
+        cluster = KafkaCluster(broker.settings)
+        stack.callback(cluster.close)
+        traded = Traded(cluster, topic=TOPIC)
+        worker = worker_of(broker, tmp_path, "ingest.trades")
+        with at_work.at_work(worker):
+            for number in range(3):
+                traded.send(20, 3 * number)
+                traded.processed(worker.plan, [])
+        broker.kill()
+        assert cut(broker, worker.shared.view.source.topic, share=1 / 2)
+        broker.start()
+        with pytest.raises(LostRecordsError, match="brokers have lost its last report"):
+            worker_of(broker, tmp_path, "ingest.trades").run(lambda: False)

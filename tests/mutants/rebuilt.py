@@ -20,8 +20,8 @@ REBUILT = [
     Mutant(
         "a report that claims lost records counts as forged",
         "processors/tasks/task.py",
-        "if claims and seal(report) == note:",
-        "if not claims and seal(report) == note:",
+        "if claims and note.is_of(report):",
+        "if not claims and note.is_of(report):",
         network=LOSING,
     ),
     Mutant(
@@ -78,6 +78,13 @@ REBUILT = [
         "processors/tasks/lost_records.py",
         "new, self._told = late - self._told, self._told | late",
         "new, self._told = late, self._told | late",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
+        "a lost report is not missed",
+        "processors/wire/report.py",
+        "return self.deployment == deployment and is_later",
+        "return self.deployment != deployment and is_later",
         tests="tests/processors/tasks/test_lost_records.py",
     ),
 ]

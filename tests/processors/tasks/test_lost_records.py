@@ -1,10 +1,12 @@
 """What readers learn of records that a transaction hides, whose end the brokers have lost."""
 
+from itertools import compress
+
 import pytest
 
 from errata import Network, tumbling
 from errata.processors.tasks import lost_records
-from errata.processors.tasks.lost_records import Loss, claim, find, hidden
+from errata.processors.tasks.lost_records import Loss, LostRecordsError, claim, find, hidden
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.testing import Driver
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition
@@ -96,6 +98,39 @@ def test_a_transaction_whose_end_is_lost_is_ended_by_the_next_attempt(driver):
     assert ended(find(driver.shared, task.report)) == []
     begin_again(driver, task)
     assert hidden(driver.shared, task.name) == {}
+
+
+def lose_reports(cluster, view, offset):
+    """Let the progress topic lose its end, and let a process that has read nothing follow."""
+    cluster.lose(view.source, offset)
+    view.reader = cluster.reader({view.source: 0, view.plans: 0})
+    view.reports.clear()
+    view._last_valid.clear()
+
+
+def test_a_report_that_a_transaction_hides_is_read_by_the_next_attempt(driver, monkeypatch):
+    task, view, cluster = driver.ingests["trades"], driver.shared.view, driver.shared.cluster
+    report = task.report
+    task.attempt.open().begin()
+    ended(task.attempt.finish(report))
+    lose_reports(cluster, view, cluster.end(view.source) - 1)
+    assert cluster.stable_ends([view.source])[view.source] < cluster.end(view.source)
+    monkeypatch.setattr(lost_records, "HIDDEN_S", 0.2)
+    begin_again(driver, task)
+    assert task.report.attempt == report.attempt + 1
+    assert task.report.done == report.done
+    assert not view.ignored
+
+
+def test_a_task_whose_last_report_is_lost_ends(driver):
+    task, view, cluster = driver.ingests["trades"], driver.shared.view, driver.shared.cluster
+    lost = task.report
+    records, _ = cluster.log(view.source).read(0, 1000)
+    own = [key == task.name.encode() for key in records.keys]
+    lose_reports(cluster, view, max(compress(records.offsets, own)))
+    told = f"lost its last report, of attempt {lost.attempt} and epoch {lost.done}: hiding.progress"
+    with pytest.raises(LostRecordsError, match=told):
+        begin_again(driver, task)
 
 
 class Running:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.processors.wire import report as reports
-from errata.processors.wire.report import NEVER, CountKey, Floor, Report, ReportError
+from errata.processors.wire.report import NEVER, CountKey, Floor, Note, Report, ReportError
 from errata.topics.cluster import TopicPartition
 
 REPORT = Report(
@@ -81,7 +81,14 @@ def test_a_report_comes_back_as_it_was_written(
     written = replace(written, believed=believed, lowered=lowered)
     read = reports.decode(reports.encode(written))
     assert read == written
-    assert reports.seal(read) == reports.seal(written)
+    assert Note.parse(str(Note.of(written, "d0"))).is_of(read)
+
+
+@given(st.text() | st.just("f" * 64) | st.just("f" * 64 + " d0 1 x"))
+def test_a_text_that_is_no_note_tells_nothing(text):
+    note = Note.parse(text)
+    assert not note.is_of(REPORT)
+    assert not note.is_newer(Report(REPORT.task), "d0")
 
 
 @given(st.binary(max_size=120))
