@@ -9,7 +9,7 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from struct import pack
@@ -27,6 +27,7 @@ from errata.topics.cluster import (
     MissingTopicError,
     MovingLeaderError,
     SilentClusterError,
+    TopicPartition,
 )
 from errata.topics.refused import (
     CODES,
@@ -117,13 +118,7 @@ class Connection:
         self._all_down = False
         self._last_trouble = ""
         self._callback = weak_callback(self.on_error)
-        self.admin: AdminClient = self.client(
-            AdminClient,
-            {
-                "reconnect.backoff.max.ms": 1000,
-                "socket.timeout.ms": max(10, int(reach_s * 1000)),  # else a request outlives `ask`
-            },
-        )
+        self.renew()
         try:
             self._reach(at_start=True)
         except BaseException:
@@ -141,6 +136,21 @@ class Connection:
     def setting(self, key: str, default: int) -> int:
         """Return an integer setting of the user's, or the default."""
         return int(self._settings.get(key, default))
+
+    def renew(self) -> None:
+        """Replace the client of requests; what it has been asked is still answered.
+
+        When a partition has had no leader for a moment, librdkafka 2.16 may never learn of the next
+        one (its issue 5430). A new client does.
+        """
+        self.admin: AdminClient = self.client(
+            AdminClient,
+            {
+                "reconnect.backoff.max.ms": 1000,
+                # else a request outlives `ask`
+                "socket.timeout.ms": max(10, int(self._reach_s * 1000)),
+            },
+        )
 
     def close(self) -> None:
         """Close the client of requests; safe to call twice."""
@@ -243,6 +253,25 @@ class Connection:
             raise self.failure(what, error, right=right) from None
         self._all_down = False  # the errors reported meanwhile are resolved
         return result
+
+    def leaderless(
+        self, places: Iterable[TopicPartition], *, limit_s: float
+    ) -> list[TopicPartition] | None:
+        """Return those of some partitions of which a broker says that they have no leader.
+
+        None if no broker answers.
+        """
+        try:
+            topics = self.admin.list_topics(timeout=limit_s).topics
+        except KafkaException:
+            return None
+        return [
+            place
+            for place in places
+            if place.topic in topics
+            and (known := topics[place.topic].partitions.get(place.partition)) is not None
+            and known.leader < 0
+        ]
 
     def failure(
         self, what: str, error: BaseException, *, right: Right | None = None

@@ -52,6 +52,9 @@ LONGEST_S = 5.0
 ELECTED_S = 30.0
 """How long a partition may have no leader: the loss of a broker is noticed after ten seconds."""
 
+LEARNS_S = 3.0
+"""A client that does not know the leader of a partition for so long is replaced."""
+
 SENT_S = 30.0
 """How long a sent record may take to be acknowledged, for the same reason."""
 
@@ -231,7 +234,7 @@ class KafkaCluster:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, int]:
         left, offsets = dict.fromkeys(sources), dict[TopicPartition, int]()
-        deadline, limit_s = monotonic() + ELECTED_S, 1.0
+        deadline, limit_s, renewed_s = monotonic() + ELECTED_S, 1.0, monotonic()
         while left:  # a request stays with the leader that it was sent to, which may be gone
             self._connection.check()
             positions = {source: Position(*source) for source in left}
@@ -251,23 +254,16 @@ class KafkaCluster:
                 break
             if monotonic() > deadline:
                 raise self._leaderless(left) or failure
+            if monotonic() > renewed_s + LEARNS_S:
+                self._connection.renew()
+                renewed_s = monotonic()
             limit_s = min(2 * limit_s, LONGEST_S)
             sleep(0.05)
         return offsets
 
     def _leaderless(self, sources: Collection[TopicPartition]) -> MovingLeaderError | None:
         """Return an error that names those of some partitions that have no leader; None if none."""
-        try:
-            topics = self._connection.admin.list_topics(timeout=LONGEST_S).topics
-        except KafkaException:
-            return None
-        places = [
-            source
-            for source in sources
-            if source.topic in topics
-            and (known := topics[source.topic].partitions.get(source.partition)) is not None
-            and known.leader < 0
-        ]
+        places = self._connection.leaderless(sources, limit_s=LONGEST_S)
         if not places:
             return None
         moving = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))

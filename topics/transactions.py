@@ -69,6 +69,10 @@ TIMEOUT_S = 15.0
 PATIENCE_S = 2.0
 """After this long without an acknowledgement the right to write is checked."""
 
+STUCK_S = 4.0
+"""If nothing is acknowledged for this long although all partitions have leaders, the client will
+never send it."""
+
 HUNG_S = 20.0
 """A step that takes this long will never return, whatever its timeout."""
 
@@ -185,11 +189,10 @@ class KafkaTransactions:
     def flush(self) -> dict[TopicPartition, int]:
         """Wait for all queued records; return per partition its own last record's offset + 1."""
         with self._step("flush"):
-            deadline = monotonic() + TIMEOUT_S
             left = self._producer.flush(PATIENCE_S)
             if left or self._purged:
                 self._require_topics()
-                left = self._producer.flush(max(0.0, deadline - monotonic()))
+                left = self._flush_slowly(left, limit_s=TIMEOUT_S - PATIENCE_S)
         self._connection.check()
         if left or self._lost_records or self._awaited - self._ends.keys():
             self._abort_after_loss()
@@ -198,6 +201,22 @@ class KafkaTransactions:
         self._ends.clear()
         self._awaited.clear()
         return ends
+
+    def _flush_slowly(self, left: int, *, limit_s: float) -> int:
+        """Wait until no record is left, or until they will never be sent; return what is left.
+
+        When a partition has had no leader for a moment, librdkafka 2.16 may never learn of the next
+        one, and its records wait until they time out (its issue 5430).
+        """
+        deadline, stuck_since = monotonic() + limit_s, math.inf
+        while left and (now := monotonic()) < min(deadline, stuck_since + STUCK_S):
+            before, left = left, self._producer.flush(min(1.0, deadline - now))
+            unacknowledged = self._awaited - self._ends.keys()
+            if left < before or self._connection.leaderless(unacknowledged, limit_s=1.0) != []:
+                stuck_since = math.inf
+            else:
+                stuck_since = min(stuck_since, now)
+        return left
 
     def offsets(
         self, group: str, positions: Mapping[TopicPartition, int], *, note: str = ""
@@ -301,7 +320,7 @@ class KafkaTransactions:
         """Abort; the abort, not the lost records, shows whether a newer attempt fenced this one."""
         self._open = False
         try:
-            self._producer.abort_transaction(TIMEOUT_S)
+            self._producer.abort_transaction(PATIENCE_S)
         except KafkaException as error:
             if error.args[0].code() in _FENCED:
                 raise self._failure("flush", error) from None

@@ -163,6 +163,12 @@ class Reader:
             shift += 7
 
 
+NOT_LEADER = 6
+_CURRENT_LEADER = 10
+"""The version from which Produce says who leads a partition now."""
+_NO_LEADER = (-1).to_bytes(4, signed=True) + (1 << 20).to_bytes(4) + bytes([0])
+"""The leader of a partition, and its epoch: it has none for a moment."""
+
 Topics = list[tuple[bytes, list[int]]]
 """Topics as the request names them, and the numbers of their partitions."""
 
@@ -205,19 +211,22 @@ class _Answer:
         else:
             self.number(value, size)
 
-    def tags(self) -> None:
-        """End a structure."""
-        self.data += bytes([0] if self.flexible else [])
+    def tags(self, field: bytes = b"") -> None:
+        """End a structure, with the first of its tagged fields or without any."""
+        if self.flexible:
+            self.data += bytes([1, 0, len(field)]) + field if field else bytes([0])
 
-    def topics(self, topics: Topics, partition: Callable[[int], None]) -> None:
-        """Write an array of topics, each with an array of partitions."""
+    def topics(
+        self, topics: Topics, partition: Callable[[int], None], *, field: bytes = b""
+    ) -> None:
+        """Write an array of topics, each with an array of partitions that end with a field."""
         self.count(len(topics))
         for name, numbers in topics:
             self.data += name
             self.count(len(numbers))
             for number in numbers:
                 partition(number)
-                self.tags()
+                self.tags(field)
             self.tags()
 
 
@@ -258,7 +267,9 @@ def _produce(answer: _Answer, code: int) -> None:
             answer.count(-1, 2)  # message
 
     by_id = answer.version >= _TOPIC_IDS
-    answer.topics(_topics(body, Reader.records, by_id=by_id), failed)
+    topics = _topics(body, Reader.records, by_id=by_id)
+    is_leaderless = code == NOT_LEADER and answer.version >= _CURRENT_LEADER
+    answer.topics(topics, failed, field=_NO_LEADER if is_leaderless else b"")
     answer.number(0, 4)  # throttled, ms
 
 

@@ -144,6 +144,20 @@ ROBUST = [
         tests="tests/sweepers/test_sweeper.py",
     ),
     Mutant(
+        "a client that never learns of a leader is kept",
+        "topics/kafka.py",
+        "if monotonic() > renewed_s + LEARNS_S:",
+        "if monotonic() > renewed_s + deadline:",
+        tests="tests/topics/test_stuck.py",
+    ),
+    Mutant(
+        "a producer that never sends a record is waited for",
+        "topics/transactions.py",
+        "stuck_since = min(stuck_since, now)",
+        "stuck_since = max(stuck_since, now)",
+        tests="tests/topics/test_stuck.py",
+    ),
+    Mutant(
         "an interval ends only when a clock that was set back shows its end again",
         "processors/tasks/elapsed.py",
         "return now_ms - since_ms if now_ms >= since_ms else FOREVER",
