@@ -227,20 +227,29 @@ def require_possible(deployment: DeployedNetwork, view: View, source: str) -> No
 
 
 def _require_known_results(deployment: DeployedNetwork, view: View, scope: Scope) -> None:
-    """Check that it is known what the tasks of a scope have emitted; see `check_emitted`."""
+    """Check that it is known what the tasks of a scope have emitted.
+
+    Raises:
+        PutBackError: If a topic may lack some of it by its age: it would be emitted again.
+    """
     plan: CompiledPlan = deployment.plan
     for name in scope.outputs:
-        if plan.topology.arcs[name].is_connection_point or rebuild.passes_on(plan, name):
+        if rebuild.passes_on(plan, name):
             continue
         for task in view.tasks(scope.name):
             report = view.of(task)
             place = TopicPartition(plan.deployment.topic(name), TaskId.parse(task).partition)
-            rebuild.check_emitted(
+            if rebuild.may_lack(
                 plan.topology.arcs[name],
                 first=deployment.cluster.offset_at(place, 0),
                 wrote=place in report.ends,
                 settled_ms=report.settled_ms,
-            )
+            ):
+                raise PutBackError(
+                    f"the watermark can't be put back: {name!r} keeps no history, and its topic "
+                    "may lack records by their age, so that what was emitted is not known; give it "
+                    "keep="
+                )
 
 
 # -------------------------------------------------------------------------------- send again

@@ -26,12 +26,17 @@ _WITHOUT_BRANCH = itemgetter(slice(1, None))
 
 @dataclass(frozen=True)
 class Emission:
-    """An arc's revisions from one epoch, and the partition of each."""
+    """An arc's revisions from one epoch, and the partition of each.
+
+    They go to the arc's topic and to its sinks, or to one of both.
+    """
 
     arc: str
     epoch: int
     revisions: pl.DataFrame
     partitions: pl.Series
+    to_topic: bool = True
+    to_sinks: bool = True
 
 
 def parted(

@@ -154,7 +154,7 @@ class Attempt:
     ) -> list[bytes]:
         """Write an emission to its arc's topic and to its sinks; return the arc's record keys."""
         plan = self.shared.plan
-        for sink in plan.topology.sinks_of(emission.arc):
+        for sink in plan.topology.sinks_of(emission.arc) if emission.to_sinks else ():
             self.shared.outgoing(sink).produce(
                 transactions,
                 emission.revisions,
@@ -162,7 +162,7 @@ class Attempt:
                 time_ms=emission.epoch * INTERVAL_MS,
                 partition_count=plan.placement.sink_partitions[sink.topic],
             )
-        if emission.arc not in plan.topology.topics:
+        if not emission.to_topic or emission.arc not in plan.topology.topics:
             return []
         codec = self.shared.codec(emission.arc)
         meta = Meta(self.name, self.report.attempt, emission.epoch)

@@ -26,6 +26,7 @@ from errata.processors.boxes.base import Box, Refused
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import MAX_AHEAD_MS, Scope
 from errata.processors.tasks.scope_run import EpochResult, Memory
+from errata.processors.tasks.sink_content import is_readable
 from errata.processors.wire.report import CountKey
 from errata.schemas.arc import Arc
 from errata.schemas.errors import ErrataError
@@ -94,8 +95,8 @@ def check(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
     """Check that a scope's inputs can be recomputed, and that what it has emitted is known.
 
     Raises:
-        CannotRebuildError: If an input comes from no connection point, or the scope writes to a
-            sink behind an exchange, which can't be read again.
+        CannotRebuildError: If an input comes from no connection point, or results without history
+            go to a sink whose records do not tell what they are of.
     """
     try:
         for arc in scope.inputs:
@@ -104,11 +105,17 @@ def check(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
         raise CannotRebuildError(
             f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but {error}"
         ) from None
-    if blind := [arc for arc in plan.topology.emitted(scope) if arc not in scope.outputs]:
+    unknown = [
+        arc
+        for arc in plan.topology.sunk_without_history(scope)
+        if (arc not in scope.outputs or passes_on(plan, arc)) and not is_readable(plan, arc)
+    ]
+    if unknown:
         raise CannotRebuildError(
             f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but what it has "
-            f"sent to the sink of {', '.join(blind)} is not known; run the network under another "
-            "name, with another topic for this sink"
+            f"sent to the sink of {', '.join(unknown)} is not known, since its records do not have "
+            "the identity and the event time; give the arc keep= and start again after `errata "
+            "reset`, with another topic for this sink"
         )
 
 
@@ -129,6 +136,11 @@ def require_history(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
         )
 
 
+def told_by_sinks(plan: CompiledPlan, scope: Scope) -> list[str]:
+    """Return the arcs of a scope whose sinks tell what was emitted: they keep no history."""
+    return [arc for arc in plan.topology.sunk_without_history(scope) if is_readable(plan, arc)]
+
+
 def passes_on(plan: CompiledPlan, arc: str) -> bool:
     """Whether an output keeps no history and is read by tasks.
 
@@ -137,8 +149,8 @@ def passes_on(plan: CompiledPlan, arc: str) -> bool:
     return not plan.topology.arcs[arc].is_connection_point and bool(plan.topology.readers(arc))
 
 
-def check_emitted(arc: Arc, *, first: int | None, wrote: bool, settled_ms: int) -> None:
-    """Check that a topic still has what a task has emitted and may have to revise.
+def may_lack(arc: Arc, *, first: int | None, wrote: bool, settled_ms: int) -> bool:
+    """Whether a topic may lack what a task has emitted and may have to revise.
 
     A topic without history loses records by age. A tuple is written after its event time, but for
     `max_ahead`; so those that can still be revised are there if they are young enough.
@@ -148,19 +160,12 @@ def check_emitted(arc: Arc, *, first: int | None, wrote: bool, settled_ms: int) 
         first: The offset of the first record in its topic; None if it has none.
         wrote: Whether the task has ever written to it.
         settled_ms: Event time in ms; tuples before it can't be revised any more.
-
-    Raises:
-        CannotRebuildError: If some may be gone.
     """
     has_all = not wrote or first == 0
     if arc.is_connection_point or has_all:
-        return
+        return False
     oldest_ms = time.time_ns() // 1_000_000 - PASSING_MS + MAX_AHEAD_MS
-    if settled_ms < oldest_ms:
-        raise CannotRebuildError(
-            f"{arc.name!r} keeps no history, and its topic may lack records by their age: what was "
-            "emitted is not known; give it keep= and run the network under another name"
-        )
+    return settled_ms < oldest_ms
 
 
 def difference(

@@ -28,6 +28,7 @@ from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.replay_client import Fetch, ReplayClient, ReplayRefusedError
 from errata.processors.tasks.scope_run import EpochResult, Memory, ScopeRun
 from errata.processors.tasks.shared import STOP, Shared
+from errata.processors.tasks.sink_content import sink_content
 from errata.processors.tasks.task import Task
 from errata.processors.wire.report import INTERVAL_MS, NEVER, Report
 from errata.processors.wire.task_id import ScopeId
@@ -316,18 +317,29 @@ class ScopeTask(Task):
         if self.shared.on_error == STOP:
             fail_on_refused(self.plan, result)
         emissions = []
-        known = [arc for arc in self.scope.outputs if not rebuild.passes_on(self.plan, arc)]
-        for name in known:
+        passing = [arc for arc in self.scope.outputs if rebuild.passes_on(self.plan, arc)]
+        told = rebuild.told_by_sinks(self.plan, self.scope)
+        for name in self.plan.topology.emitted(self.scope):
             arc, settled_ms = self.plan.topology.arcs[name], self.report.settled_ms
-            emitted = yield from self._emitted(name, settled_ms)
-            changed = rebuild.difference(arc, emitted, recomputed[name], settled=settled_ms)
-            emissions += self._emissions(name, changed, epoch)
-            if box := self.run.stateful.get(name):
+            changes = list[tuple[bool, pl.DataFrame]]()  # by whether they go to the arc's topic
+            if name in self.scope.outputs and name not in passing:
+                changes.append((True, (yield from self._emitted(name, settled_ms))))
+            if name in told:
+                sink = self.plan.topology.sinks_of(name)[0]
+                sunk = yield from sink_content(self.shared, sink, partition=self.partition)
+                changes.append((False, sunk))
+            for to_topic, emitted in changes:
+                changed = rebuild.difference(arc, emitted, recomputed[name], settled=settled_ms)
+                emissions += [
+                    replace(each, to_topic=to_topic, to_sinks=not to_topic or name not in told)
+                    for each in self._emissions(name, changed, epoch)
+                ]
+            if changes and (box := self.run.stateful.get(name)):
                 result.count(name, box.count_results(changed, wm_before=self.report.watermark))
         result.counts["rebuilt"] = 1
         records, counts = self._dead_letters([result])
         report = self._report_after(result.memory, counts, settled_ms=self._settled(epoch))
-        if self.has_lost_records or len(known) < len(self.scope.outputs):
+        if self.has_lost_records or passing:
             report = replace(report, rebuilt=epoch)
         yield from self.commit(emissions, report, records=records)
         self.memory = result.memory
@@ -354,17 +366,19 @@ class ScopeTask(Task):
         return epoch if epoch >= max(first, content.floor) else None
 
     def _emitted(self, name: str, settled_ms: int) -> Generator[bool, None, pl.DataFrame]:
-        """Return the tuples that this task has emitted to an output.
-
-        Raises:
-            CannotRebuildError: If records may be gone of tuples that can still be revised.
-        """
+        """Return the tuples that this task has emitted to an output, as its topic has them."""
         codec, arc = self.shared.codec(name), self.plan.topology.arcs[name]
         place = TopicPartition(codec.topic, self.partition)
         written = yield from history(self.cluster, codec, place, 0)
         wrote = place in self.report.ends
         first: int | None = written["offset"].min()  # type: ignore[assignment]
-        rebuild.check_emitted(arc, first=first, wrote=wrote, settled_ms=settled_ms)
+        if rebuild.may_lack(arc, first=first, wrote=wrote, settled_ms=settled_ms):
+            log.warning(
+                "task %s: %s keeps no history, and may lack records by their age: what it lacks is "
+                "emitted again",
+                self.name,
+                codec.topic,
+            )
         covered = self.view.covered(written.filter(pl.col("task") == self.name))
         return frames.fold(covered, arc.identity, list(arc.fields))
 

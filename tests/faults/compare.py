@@ -24,7 +24,7 @@ from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
 from tests.faults.feed import Place, Tuple
 from tests.faults.recompute import IDENTITY, Content, by_identity
-from tests.laws.growing import ended
+from tests.steps import ended
 
 READ_S = 30.0
 MOST_SHOWN = 5

@@ -6,7 +6,7 @@ is gone: exchanges too. In the end every arc is what follows from the records th
 
 import os
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 
 from errata import Network, hopping, tumbling
+from errata.processors.compile.sources_and_sinks import SINK_ENVELOPES, SINK_FORMATS
 from tests.laws import process
 from tests.laws.networks import (
     FIRST,
@@ -27,6 +28,7 @@ from tests.laws.networks import (
 )
 from tests.laws.oracle import FOREVER, contents
 from tests.laws.simulation import Simulation
+from tests.laws.sinks import SinkAudit
 from tests.laws.test_lost_records import differing, sent
 
 KEEP = 1_000_000
@@ -34,8 +36,12 @@ MODES = "upstream", "downstream", "resident", "adaptive"
 EXAMPLES = int(os.environ.get("ERRATA_LAWS_EXAMPLES", 16))
 
 
-def network(mode: str, *, kept: bool) -> Network:
-    """Two aggregates, each behind an exchange; the first keeps its results or not."""
+def network(mode: str, *, kept: bool, envelope: str, format: str) -> Network:
+    """Two aggregates, each behind an exchange; the first keeps its results or not.
+
+    What a filter lets pass, and the results of the first, also go to sinks: the former alone behind
+    an exchange, the latter to no other topic if they are not kept.
+    """
     net = Network("tape")
     trades = _source(net, SOURCE, keep=KEEP)
     wanted = trades.where("wanted", "amount >= -1", scope="front")
@@ -49,6 +55,8 @@ def network(mode: str, *, kept: bool) -> Network:
         keep=KEEP if kept else None,
         fields=FIRST,
     )
+    wanted.sink("wanted-out", envelope=envelope, format=format)
+    first.sink("first-out", envelope=envelope, format=format)
     first.aggregate(
         "second",
         by=["desk"],
@@ -98,7 +106,9 @@ def test_a_network_that_was_away_catches_up(seed: int) -> None:
     first = replace(FIRST_ORACLE, by=("desk",))
     second = replace(SECOND_ORACLE, name="second", by=("desk",))
     boxes = first, second
-    shape = shape_of(network(mode, kept=kept), boxes)
+    envelope, format = SINK_ENVELOPES[seed // 2 % 3], SINK_FORMATS[seed % 2]
+    net = network(mode, kept=kept, envelope=envelope, format=format)
+    shape = shape_of(net, boxes)
     shape = replace(shape, keep=KEEP)
     short = mock.patch.object(process, "NEVER_COMPACTED_MS", 100_000)
     with tempfile.TemporaryDirectory() as folder, short:
@@ -111,6 +121,9 @@ def test_a_network_that_was_away_catches_up(seed: int) -> None:
             for arc, should in wanted.items():
                 if arc in simulation.plan.topology.topics and (arc != "first" or kept):
                     assert not differing(simulation, arc, should), f"L1: {arc}"
+            found: dict[str, list[str]] = defaultdict(list)
+            SinkAudit(simulation, wanted, found)
+            assert not found
             reports = simulation.history.rows[simulation.history.progress]
             SEEN["rebuilt"] += any(row.content["counts"].get("rebuilt") for row in reports)
             SEEN["passed on"] += any("rebuilt_epoch" in row.content["counts"] for row in reports)

@@ -41,7 +41,7 @@ REBUILT = [
     Mutant(
         "who reads an arc without history is not rebuilt after its writer",
         "processors/tasks/scope_task.py",
-        "if self.has_lost_records or len(known) < len(self.scope.outputs):",
+        "if self.has_lost_records or passing:",
         "if self.has_lost_records:",
         network=AWAY,
     ),
@@ -69,7 +69,7 @@ REBUILT = [
     Mutant(
         "a running task leaves its transaction open whose end is lost",
         "processors/tasks/task.py",
-        "self._produce_ends([loss.place for loss in late])",
+        "self._produce_ends([loss.place for loss in late if loss.place != self.view.source])",
         "self._produce_ends([])",
         tests="tests/processors/tasks/test_lost_records.py",
     ),
@@ -86,5 +86,19 @@ REBUILT = [
         "return self.deployment == deployment and is_later",
         "return self.deployment != deployment and is_later",
         tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
+        "a task that was away sends its results to a sink again",
+        "processors/tasks/sink_content.py",
+        "return tuples.filter(places == partition)",
+        "return tuples.filter(places < 0)",
+        network=AWAY,
+    ),
+    Mutant(
+        "results without history do not reach their sink after an outage",
+        "processors/tasks/rebuild.py",
+        "(scope) if is_readable(plan, arc)]",
+        "(scope) if not is_readable(plan, arc)]",
+        network=AWAY,
     ),
 ]

@@ -17,7 +17,7 @@ from errata.run.worker import Worker
 from errata.topics.cluster import TopicPartition
 from errata.topics.kafka import KafkaCluster
 from errata.topics.registry import SchemaRegistry
-from tests.laws.growing import ended
+from tests.steps import ended
 
 HOUR = 3_600_000
 LIMIT_S = 60.0
