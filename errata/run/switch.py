@@ -26,6 +26,7 @@ from errata.processors.ingest.intake import KEY, key_encoder, owners
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.deployed import announce, write_plan
 from errata.processors.reports.progress_view import View
+from errata.processors.tasks import lost_records
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.takeover import Fill, NewArc, Takeover, contents
 from errata.processors.wire.report import NEVER, Report
@@ -111,8 +112,12 @@ class Switch:
     def _read_reports(self) -> Iterator[bool]:
         """Read all reports; first abort transactions of dead processes, which block reading."""
         plan = self.old.plan
+        hides = lost_records.hides_reports(self.old)
         for task in self._tasks(plan):
-            self.old.cluster.transactions(f"{plan.network}.{task}").close()
+            transactions = self.old.cluster.transactions(f"{plan.network}.{task}")
+            if hides:
+                lost_records.uncover_reports(self.old, transactions)
+            transactions.close()
             yield True
         for shared in (self.old, self.new):
             end = shared.cluster.end(shared.view.source)

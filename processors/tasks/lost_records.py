@@ -20,9 +20,9 @@ from time import monotonic
 from errata.processors.arcs.arc_topic import ArcCodec
 from errata.processors.reports.validation import text_of
 from errata.processors.tasks.shared import Shared
-from errata.processors.wire.report import INTERVAL_MS, NEVER, PENDING, Report
+from errata.processors.wire.report import INTERVAL_MS, NEVER, NO_REPORT, PENDING, Report
 from errata.schemas.errors import ErrataError
-from errata.topics.cluster import LostOffsetError, Records, TopicPartition
+from errata.topics.cluster import LostOffsetError, Records, TopicPartition, Transactions
 from errata.topics.settings import HOUR_MS
 from errata.topics.transactions import TIMEOUT_S
 
@@ -178,6 +178,21 @@ def hidden(shared: Shared, task: str) -> dict[TopicPartition, int]:
     places = {shared.view.source, *shared.view.validator.written(task)}
     stable, ends = shared.cluster.stable_ends(places), shared.cluster.ends(places)
     return {place: offset for place, offset in stable.items() if offset < ends[place]}
+
+
+def hides_reports(shared: Shared) -> bool:
+    """Whether an open transaction hides reports."""
+    place = shared.view.source
+    return shared.cluster.stable_ends([place])[place] < shared.cluster.end(place)
+
+
+def uncover_reports(shared: Shared, transactions: Transactions) -> None:
+    """End transactions of the same id in the progress topic whose ends are lost."""
+    topic, partition = shared.view.source
+    transactions.begin()
+    transactions.produce(topic, partitions=[partition], keys=[NO_REPORT], values=[None])
+    transactions.flush()
+    transactions.commit()
 
 
 class StaysOpen:

@@ -22,7 +22,7 @@ from errata.processors.tasks.compaction import CompactionGuard
 from errata.processors.tasks.lost_records import Loss, LostRecordsError
 from errata.processors.tasks.shared import Shared
 from errata.processors.tasks.trimming import Trimmer
-from errata.processors.wire.report import COUNTED, FOR_ROOM, NO_REPORT, PENDING, Note, Report
+from errata.processors.wire.report import COUNTED, FOR_ROOM, PENDING, Note, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
@@ -287,11 +287,7 @@ class Task:
         for busy in self.read_reports():
             if monotonic() >= until_s:
                 until_s = math.inf
-                transactions, (topic, partition) = self.attempt.open(), self.view.source
-                transactions.begin()
-                transactions.produce(topic, partitions=[partition], keys=[NO_REPORT], values=[None])
-                transactions.flush()
-                transactions.commit()
+                lost_records.uncover_reports(self.shared, self.attempt.open())
             yield busy
 
     def first_positions(self) -> dict[TopicPartition, int]:

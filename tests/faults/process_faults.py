@@ -130,8 +130,15 @@ def _harm(file: Path, how: str, chance: Random) -> bool:
 
 
 def with_state(on: Running, chance: Random) -> str:
-    """Return a process that has files of its own."""
-    return chance.choice([name for name in on.processes.names if _files_of(on, name)])
+    """Return a process that has files of its own; wait until one has."""
+    found = list[str]()
+
+    def find() -> bool:
+        found[:] = [name for name in on.processes.names if _files_of(on, name)]
+        return bool(found)
+
+    on.until(find, limit_s=STARTED_S, what="write files")
+    return chance.choice(found)
 
 
 def _files_of(on: Running, name: str) -> list[Path]:

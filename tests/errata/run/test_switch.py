@@ -123,7 +123,8 @@ class Running:
         return pl.concat(parts)
 
 
-def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path):
+@pytest.mark.parametrize("hides", [False, True], ids=["", "a transaction hides reports"])
+def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path, hides: bool):
     ticks = count(1_000_000, 60)
     cluster = MemoryCluster(clock_ms=lambda: next(ticks))
     old = plan(2, rekey=True)
@@ -145,6 +146,10 @@ def test_a_rekeyed_source_takes_on_new_partitions_of_its_topic(tmp_path: Path):
         send(f"k{number}", number, partition=number % 2)
     before = Running(cluster, old, tmp_path / "old")
     before.run(lambda: before.table("trades").height == 20)
+    if hides:  # all processes have ended, and the brokers have lost the end of a transaction
+        reports = before.shared.view.source
+        cluster.lose(reports, cluster.end(reports) - 1)
+        before = Running(cluster, old, tmp_path / "old")
     new = next_version(old, plan(3, rekey=True))
     for spec in topic_specs(new, compaction_lag_ms=LAG_MS):
         cluster.create(spec.name, spec.partitions)
