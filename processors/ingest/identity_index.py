@@ -6,6 +6,10 @@ read from the arc again. RocksDB keeps a checksum of each block of a file and of
 log, so damage is noticed when it is read. After a crash, or a power cut, it holds a prefix of what
 was written: an older state of the index, from which it catches up.
 
+A flush moves what was written since the one before, a *generation*, from the log to a file. Opening
+the index does so too. Each generation leaves a mark. If one of the last is missing, files of
+different times are mixed, as after half of a backup was put back: RocksDB does not notice that.
+
 It also has lists of the identities that were written, by event time, so that those of old tuples
 are found without reading the whole index. A list says nothing of whether an identity is still in
 the index, or has another event time now.
@@ -56,6 +60,9 @@ _META = b"\x00meta"
 _LISTS = b"\xff" * (LONGEST_KEY + 1)
 """With what the keys of lists of identities begin; no identity is as long."""
 _LISTS_A_REACH = 64
+_GENERATION = b"\xfe" * (LONGEST_KEY + 1)
+"""Key of the number of the last generation; with it begin the keys of the marks."""
+_MOST_MARKS = 16
 _FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))  # the store's errors have no number
 _DAMAGE = (
     *("Corruption", "Invalid argument", "Not implemented"),
@@ -96,7 +103,8 @@ class Index:
         """Why it was emptied when it was opened; "" if it was not."""
         self._store: Rdict | None = None
         self._batch: WriteBatch | None = None
-        self._unflushed = 0
+        self._unflushed = self._generation = 0
+        self._is_marked = False
 
     @property
     def store(self) -> Rdict:
@@ -126,7 +134,15 @@ class Index:
                 raise self._error(Exception("Corruption: it lacks the file CURRENT"))
             self._store = Rdict(str(self.folder), _options())
             _meta_of(self._store)
+            last = int(self._store.get(_GENERATION) or 0)
+            marks = map(_mark, range(max(1, last - _MOST_MARKS + 1), last + 1))
+            if any(self._store.get(mark) is None for mark in marks):
+                raise self._error(Exception("Corruption: it has files of different times"))
+            self._begin_generation(last + 1)
             return self._store
+
+    def _begin_generation(self, number: int) -> None:
+        self._generation, self._is_marked, self._unflushed = number, False, 0
 
     def empty(self) -> None:
         """Remove the content."""
@@ -307,12 +323,18 @@ class Index:
 
     def _write(self, batch: WriteBatch) -> None:
         with self._faults():
+            store = self.store
+            if not self._is_marked:
+                batch.put(_GENERATION, str(self._generation).encode())
+                batch.put(_mark(self._generation), b"")
+                batch.delete(_mark(self._generation - _MOST_MARKS))
             size = batch.size_in_bytes()
-            self.store.write(batch)
+            store.write(batch)
+            self._is_marked = True
             self._unflushed += size
             if self._unflushed >= FLUSH_BYTES:
-                self.store.flush()
-                self._unflushed = 0
+                store.flush()
+                self._begin_generation(self._generation + 1)
 
     def abort(self) -> None:
         """Drop the changes."""
@@ -325,6 +347,10 @@ class Index:
         if store is not None:
             with suppress(Exception):  # of a store that has failed before
                 store.close()
+
+
+def _mark(generation: int) -> bytes:
+    return _GENERATION + max(0, generation).to_bytes(8, "big")
 
 
 def _list_key(last_ms: int, number: int) -> bytes:

@@ -32,6 +32,7 @@ from errata.processors.ingest import identity_index
 from errata.sweepers import segments
 from errata.sweepers.sweeper import Sweeper
 from errata.testing import Driver
+from tests.copying import copy_open
 
 MINUTE, COUNT, LIMIT_S = 60_000, 1_500, 240
 FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long", "note": "string"}
@@ -194,7 +195,7 @@ class Round:
         self.check()
 
     def save(self, older: Path) -> None:
-        shutil.copytree(self.folder, older)
+        copy_open(self.folder, older)
 
     def work(self, epochs: int) -> None:
         dice = self.dice

@@ -171,4 +171,11 @@ ROBUST = [
         "for user in [*self._others]:",
         tests="tests/topics/test_kafka.py",
     ),
+    Mutant(
+        "an index of files of different times is believed",
+        "processors/ingest/identity_index.py",
+        "if any(self._store.get(mark) is None for mark in marks):",
+        "if all(self._store.get(mark) is None for mark in marks) and last < 0:",
+        tests="tests/processors/ingest/test_damaged_index.py",
+    ),
 ]

@@ -14,6 +14,7 @@ from errata.processors.ingest import identity_index
 from errata.processors.ingest.held_tuples import LostIndexError
 from errata.processors.ingest.identity_index import DamagedIndexError, Index
 from errata.testing import Driver
+from tests.copying import copy_open
 
 FIELDS = {"key": "string", "at": "timestamp-millis", "price": "long"}
 COUNT = 60
@@ -83,7 +84,7 @@ class Owned:
         """Damage a file; killed: as it was on the disk when the attempt stopped."""
         number = self.driver.tasks.index(self.task)
         copy = self.folder.with_name("copy")
-        shutil.copytree(self.folder, copy)
+        copy_open(self.folder, copy)
         self.driver.attempts[number].close()
         if killed:
             shutil.rmtree(self.folder)
@@ -160,7 +161,7 @@ def test_an_index_that_compaction_has_left_behind_is_read_from_the_arc_again(
         driver.close_epoch()
         owned.held |= {1: 1, 2: 1}
         early = owned.folder.with_name("early")
-        shutil.copytree(owned.folder, early)
+        copy_open(owned.folder, early)
         driver.send("trades", {"op": "delete", "before": row(1, owned.held.pop(1))})
         for _ in range(30):
             driver.close_epoch()
@@ -227,3 +228,36 @@ def test_the_index_of_an_older_version_is_read_from_the_arc_again(
         owned.check()
         assert "its index is read from the arc again" in caplog.text
         assert not (owned.folder / "data.mdb").exists()
+
+
+def commit(index: Index, number: int) -> None:
+    entry = [b"key%d" % number], [b"tuple"]
+    index.begin(put=entry, delete=[], done=number, positions={}, resume=None)
+    index.commit()
+
+
+@pytest.mark.parametrize("flushes", [0, 1, 5])
+def test_files_of_different_times_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: int
+) -> None:
+    """What lies between the list of files and the log is missing; each alone is right."""
+    monkeypatch.setattr(identity_index, "FLUSH_BYTES", 1)
+    index = Index(tmp_path / "index", label="x")
+    commit(index, 0)
+    (files,) = index.folder.glob("MANIFEST-*")
+    older = files.read_bytes()
+    for number in range(flushes):
+        commit(index, 1 + number)
+    monkeypatch.setattr(identity_index, "FLUSH_BYTES", 10**9)
+    commit(index, 1 + flushes)
+    killed = tmp_path / "killed"
+    copy_open(index.folder, killed)
+    index.close()
+    (killed / files.name).write_bytes(older)
+    again = Index(killed, label="x")
+    if flushes:
+        assert again.is_new
+        assert "files of different times" in again.emptied
+    else:
+        assert again.done == 1
+    again.close()
