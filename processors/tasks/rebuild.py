@@ -131,8 +131,8 @@ def require_history(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
     if without_history:
         raise CannotRebuildError(
             f"scope {scope.name!r} is behind and would have to be rebuilt ({why}), but "
-            f"{', '.join(without_history)} keep no history; run the network under another "
-            "name, with keep= on these arcs"
+            f"{', '.join(without_history)} keep no history; give these arcs keep=, and start again "
+            "after `errata reset`"
         )
 
 

@@ -7,7 +7,7 @@ envelope and format. What that topic no longer has, by its retention, is sent ag
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 import polars as pl
@@ -21,6 +21,9 @@ from errata.processors.plan.topology import Source
 from errata.processors.tasks.shared import Shared
 from errata.schemas import revisions as frames
 from errata.topics.cluster import Records, TopicPartition
+
+MOST_ROWS = 500_000
+"""So many revisions are held before only the last one of each tuple is kept."""
 
 
 def is_readable(plan: CompiledPlan, name: str) -> bool:
@@ -43,30 +46,39 @@ def sink_content(
         partition: The partition of the task that writes to it.
     """
     arc = shared.plan.topology.arcs[sink.arc]
-    names = arc.visible
+    names, identity = arc.visible, list(arc.identity)
     shown = replace(arc, fields={name: arc.fields[name] for name in names})
     source = Source(shown, sink.topic, sink.envelope, sink.format, 0, None, None)
-    envelope, parts = make(source, shared.registry), list[pl.DataFrame]()
+    envelope = make(source, shared.registry)
+    spread = Spread(shown, shared.plan.placement.partitions[sink.arc])
+    parts, rows, count = [frames.none(shown.fields).with_row_index("epoch")], 0, 0
     for number in range(shared.cluster.partitions(sink.topic)):
-        for records in (yield from _records(shared, TopicPartition(sink.topic, number))):
+        for records in _read(shared, TopicPartition(sink.topic, number)):
+            if records is None:
+                yield False
+                continue
             decoded = envelope.decode(Batch(records.values, records.keys))
-            parts.append(check(shown, decoded.frame).frame.sort(ROW, maintain_order=True))
-    revisions = pl.concat([frames.none(shown.fields), *parts], how="diagonal")
-    # A record's place decides, as the consumers of the topic see it.
-    tuples = frames.fold(revisions.with_row_index("epoch"), arc.identity, names)
-    places = Spread(shown, shared.plan.placement.partitions[sink.arc]).places(tuples)
+            revisions = check(shown, decoded.frame).frame.sort(ROW, maintain_order=True)
+            # A record's place decides, as the consumers of the topic see it.
+            revisions = revisions.with_row_index("epoch", offset=count).select(parts[0].columns)
+            count += revisions.height
+            own = spread.places(frames.identities(revisions, identity)) == partition
+            parts.append(revisions.filter(own))
+            rows += parts[-1].height
+            if rows > MOST_ROWS:
+                parts, rows = [frames.last(pl.concat(parts), identity)], 0
+    tuples = frames.fold(pl.concat(parts), identity, names)
     hidden = (pl.lit(None, t.dtype).alias(n) for n, t in arc.fields.items() if n not in names)
-    return tuples.filter(places == partition).with_columns(*hidden).select(list(arc.fields))
+    return tuples.with_columns(*hidden).select(list(arc.fields))
 
 
-def _records(shared: Shared, place: TopicPartition) -> Generator[bool, None, list[Records]]:
-    """Return all records of a partition up to its current end."""
+def _read(shared: Shared, place: TopicPartition) -> Iterator[Records | None]:
+    """Yield all records of a partition up to its current end; None when it is time for others."""
     start, end = shared.cluster.offset_at(place, 0), shared.cluster.end(place)
-    reader, found = shared.cluster.reader({place: start}), list[Records]()
+    reader = shared.cluster.reader({place: start})
     try:
         while reader.position(place) < end:
-            found += reader.poll()
-            yield False
+            yield from reader.poll()
+            yield None
     finally:
         reader.close()
-    return found

@@ -26,7 +26,7 @@ from tests.faults.wire_faults import WIRE_FAULTS
 
 START_S, END_S = 240.0, 240.0
 LONGEST_GAP_S = 4.0
-BURSTS = (1, 10, 20, 40)
+BURSTS = (1, 10, 20, 20, 20, 40, 40, 40)
 """Ticks that are sent together. Sent one by one, they keep two cores busy: all waits are long."""
 OVERLAP = 0.3
 """The share of faults after which the next one comes before the network has recovered."""
@@ -61,6 +61,7 @@ class Outcome:
         seconds: How long it took.
         records: How many records were fed.
         ends: How processes have ended.
+        commit: The commit of the code.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Outcome:
     seconds: float = 0.0
     records: int = 0
     ends: dict[str, int] = field(default_factory=dict)
+    commit: str = ""
 
     @property
     def is_clean(self) -> bool:

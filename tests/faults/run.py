@@ -7,6 +7,7 @@ differs, a process dies in a way that is not documented, or a kind of fault was 
 
 import argparse
 import json
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         TextColumn("{task.fields[seed]}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )  # fmt: skip
-    outcomes = list[Outcome]()
+    outcomes, commit = list[Outcome](), head()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=options.seeds, seed="")
         for seed in range(options.first_seed, options.first_seed + options.seeds):
@@ -100,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 keep=options.logs.absolute(), say=say, spark=options.spark,
                 three=options.brokers == "three", overlap=options.overlap,
             )  # fmt: skip
+            outcome.commit = commit
             outcomes.append(outcome)
             progress.advance(task)
             _tell(console, outcome, options)
@@ -131,6 +133,12 @@ def _tell(console: Console, outcome: Outcome, options: argparse.Namespace) -> No
         f'{" ".join(options.kinds)}"; its log is in {options.logs}',
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+
+
+def head() -> str:
+    """Return the commit of the code, abbreviated; "" if it is not known."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def read(path: Path) -> list[Outcome]:

@@ -107,8 +107,11 @@ class Switching(Simulation):
         self.processes = [self._start(kind) for kind in kinds(new, rng, beside=0.4)]
 
     def next(self, old: CompiledPlan) -> CompiledPlan:
-        """Return the plan to switch to."""
-        return next_version(old, other_counts(old, self.count))
+        """Return the plan to switch to: another one, as `errata deploy` does nothing else."""
+        new = next_version(old, other_counts(old, self.count))
+        if new.fingerprint == old.fingerprint:
+            new = next_version(old, other_counts(old, self.count - 1))
+        return new
 
     def fill(self, was: Shared, new: CompiledPlan) -> Fill | None:
         """Return the writer of new arcs; None, since there are no new arcs."""

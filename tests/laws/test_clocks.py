@@ -27,8 +27,8 @@ class Clocked(Simulation):
             self.history.read()
             done = defaultdict[str, set[int]](set)
             for row in self.history.rows[self.history.progress]:
-                assert row.content is not None
-                done[row.content["task"]].add(row.content["done"])
+                if row.content is not None:
+                    done[row.content["task"]].add(row.content["done"])
             scopes = [done[f"{name}.{p}"] for name in self.plan.topology.scopes for p in range(2)]
             self.completed = sum(map(len, scopes))
         super().drain()

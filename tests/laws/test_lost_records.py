@@ -95,7 +95,8 @@ def content(simulation: Simulation, arc: str) -> dict[Any, Tuple]:
     """Return the tuples of an arc by identity, from the records that its topic has now."""
     history, found = simulation.history, dict[Any, Tuple]()
     history.read()
-    newest = {row.content["task"]: row.content for row in history.rows[history.progress]}
+    reports = [row.content for row in history.rows[history.progress] if row.content is not None]
+    newest = {report["task"]: report for report in reports}
     for place in history.arcs[arc]:
         last: dict[Any, tuple[Any, Any]] = {}
         for row in history.present(place):

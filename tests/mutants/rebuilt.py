@@ -90,8 +90,8 @@ REBUILT = [
     Mutant(
         "a task that was away sends its results to a sink again",
         "processors/tasks/sink_content.py",
-        "return tuples.filter(places == partition)",
-        "return tuples.filter(places < 0)",
+        "parts.append(revisions.filter(own))",
+        "parts.append(revisions.filter(own).clear())",
         network=AWAY,
     ),
     Mutant(
