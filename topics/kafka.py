@@ -18,7 +18,6 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_INVALID,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -299,12 +298,17 @@ class KafkaCluster:
         Raises:
             ClusterError: If the group's coordinator does not answer, or refuses.
         """
-        self._connection.check()
-        wanted = ConsumerGroupTopicPartitions(group, [Position(*place) for place in places])
-        answer = self._connection.admin.list_consumer_group_offsets([wanted])[group]
-        right = Right(READ, GROUP, group)
-        committed = self._connection.wait_for(f"group '{group}'", answer, right=right)
-        return next((each.metadata for each in committed.topic_partitions if each.metadata), "")
+        # The client of requests does not find a coordinator that was away for up to a minute, and
+        # may abort the process then (librdkafka 2.16).
+        consumer: Any = self._connection.client(Consumer, {}, {"group.id": group})
+        try:
+            committed = consumer.committed([Position(*place) for place in places], TIMEOUT_S)
+        except KafkaException as error:
+            right = Right(READ, GROUP, group)
+            raise self._connection.failure(f"group '{group}'", error, right=right) from None
+        finally:
+            consumer.close()
+        return next((each.metadata for each in committed if each.metadata), "")
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
