@@ -404,6 +404,10 @@ class ArcInput:
         arc, partition = self.codec.arc.name, self.place.partition
         if self._goal is None:
             self._goal = self.view.complete(arc, partition)
+        if self.cursor.position < self._goal[1]:
+            now = self.view.complete(arc, partition)
+            if now[1] < self._goal[1]:  # the brokers have lost records: the log may end before
+                self._goal = now
         epoch, end = self._goal
         if self.cursor.position >= end:
             self._reached, self._goal = max(self._reached, epoch), None

@@ -38,6 +38,7 @@ from errata.processors.wire.report import (
     INTERVAL_MS,
     MOST_PAIRS,
     NEVER,
+    PENDING,
     Floor,
 )
 from errata.processors.wire.task_id import ScopeId
@@ -48,6 +49,8 @@ from errata.topics.settings import PASSING_MS
 
 WIDEST_MS = 2_000
 ROWS_A_BATCH = 50_000
+AWAITED_MS = 1_000
+"""How often an epoch without input is stamped while a task waits for one."""
 
 
 class IngestTask(Task):
@@ -147,6 +150,7 @@ class IngestTask(Task):
         self._read(now)
         is_lowered = self._put_back() is not None
         busy = bool(self.held) or self._has_end() or self._falls_idle(now) or is_lowered
+        busy = busy or self._is_awaited(now)
         behind = self.held_tuples is not None and self.held_tuples.is_behind
         busy &= not self.is_waiting
         newest = self.view.newest_epoch()
@@ -199,6 +203,18 @@ class IngestTask(Task):
             if self.arc.name in self.plan.topology.sources_behind(scope.name)
             for task in self.view.tasks(scope.name)
         ]
+
+    def _is_awaited(self, now: int) -> bool:
+        """Whether a task of boxes waits for an epoch to come, to write lost records again there.
+
+        Without input there would be none. One ingest task stamps it, and the others follow.
+        """
+        is_first = self.name == next(iter(self.plan.placement.ingest_tasks()))
+        if not is_first or elapsed_ms(self.stamped_ms, now_ms=now) < AWAITED_MS:
+            return False
+        scopes = self.plan.topology.scopes
+        tasks = (task for scope in scopes for task in self.view.tasks(scope))
+        return any(self.view.of(task).rebuilt == PENDING for task in tasks)
 
     # ---------------------------------------------------------------- watermarks
 

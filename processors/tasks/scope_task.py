@@ -171,6 +171,8 @@ class ScopeTask(Task):
 
         Raises:
             FencedError: If a newer attempt has taken over: sweepers answer only that one.
+            DoubtfulCommitError: If the brokers have lost what this task has written: a sweeper of
+                its own arc waits until it is written again.
         """
         try:
             while True:
@@ -181,6 +183,7 @@ class ScopeTask(Task):
                         f"task {self.name}: a newer attempt has taken over, and this one's replay "
                         "requests are not answered any more"
                     )
+                yield from self._check_ends()
                 yield any([reader.poll() for reader in self.inputs.values()])
         except StopIteration as stop:
             answers: list[pl.DataFrame] = stop.value

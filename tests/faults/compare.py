@@ -168,7 +168,7 @@ def _plain(row: Tuple | None) -> Tuple | None:
     """Return a tuple of JSON with the values that Python has for it."""
     if row is None:
         return None
-    decimals = {"paid", "dearest", "worth"}
+    decimals = {"price", "paid", "dearest", "value", "worth"}
     return {n: Decimal(v) if n in decimals and v is not None else v for n, v in row.items()}
 
 

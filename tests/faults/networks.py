@@ -42,6 +42,7 @@ def fills(*, partitions: int = 2, spark: bool = False) -> Network:
             "bars", by=["product"], window=tumbling(HOP_SIZE_MS), place="spark", keep=KEEP,
             total="sum(n)", middle="percentile(n, 0.5)",
         )  # fmt: skip
+    wanted.sink("fills.wanted.out", envelope="native", format="json")
     sums.sink("fills.sums.out", envelope="upsert", format="json")
     turns.sink("fills.turns.out", envelope="debezium", format="json")
     return net
@@ -80,6 +81,7 @@ def orders(*, partitions: int = 2) -> Network:
         "every", by=[], window=hopping(2 * CLIENT_MS, every=CLIENT_MS), mode="downstream",
         keep=KEEP, scope="every", worth="sum(worth)", most="max(orders)",
     )  # fmt: skip
+    big.sink("orders.big.out", envelope="upsert", format="json")
     clients.sink("orders.clients.out", envelope="native", format="json")
     every.sink("orders.every.out", envelope="upsert", format="json")
     return net

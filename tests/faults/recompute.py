@@ -16,6 +16,7 @@ Content = dict[tuple[Any, ...], Tuple]
 FOREVER = 2**62
 IDENTITY = {
     "fills": ("key",),
+    "wanted": ("key",),
     "sums": ("product", "window_start"),
     "same": ("product", "window_start"),
     "turns": ("window_start",),
@@ -23,6 +24,7 @@ IDENTITY = {
     "ordered": ("id",),
     "rates": ("symbol",),
     "priced": ("symbol", "o_id"),
+    "big": ("symbol", "o_id"),
     "clients": ("client", "window_start"),
     "every": ("window_start",),
 }
@@ -67,6 +69,7 @@ def fills(tapes: list[Tape], *, closed_ms: int, spark: bool = False) -> dict[str
     per_turn = _windows(per_product, "window_end", (), turn, turn, closed_ms, turns, moved_ms=-1)
     contents = {
         "fills": list(tape.live.values()),
+        "wanted": wanted,
         "sums": per_product,
         "same": per_product,
         "turns": per_turn,
@@ -114,6 +117,7 @@ def orders(tapes: list[Tape], *, closed_ms: int) -> dict[str, Content]:
         "ordered": list(ordered.live.values()),
         "rates": list(rates.live.values()),
         "priced": priced,
+        "big": big,
         "clients": per_client,
         "every": _windows(
             per_client, "window_end", (), 2 * size, size, closed_ms, every, moved_ms=-1

@@ -101,4 +101,25 @@ REBUILT = [
         "(scope) if not is_readable(plan, arc)]",
         network=AWAY,
     ),
+    Mutant(
+        "an idle network stamps no epoch for a task that waits for one",
+        "processors/ingest/ingest_task.py",
+        "busy = busy or self._is_awaited(now)",
+        "busy = busy or (self._is_awaited(now) and now < 0)",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
+        "a reader waits for what the brokers have lost",
+        "processors/arcs/arc_topic.py",
+        "if now[1] < self._goal[1]:",
+        "if now[1] < 0:",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
+        "a task that waits for replies does not look for its records",
+        "processors/tasks/scope_task.py",
+        "                yield from self._check_ends()\n",
+        "",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
 ]

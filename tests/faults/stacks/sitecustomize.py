@@ -20,11 +20,16 @@ def _waits_at(steps: Any) -> str:
 
 
 def _show(number: int, frame: Any) -> None:
+    gc.unfreeze()  # what a process has made before its work is not listed else
     for each in gc.get_objects():
         kind = type(each).__name__
         if kind == "Worker":
             for actor, steps in list(each.steps.items()):
                 print(f"{actor.name} waits at {_waits_at(steps)}", file=sys.stderr)
+        elif kind == "Sweeper":
+            copy = f"copy up to {each.store.upto}, incomplete up to {each.incomplete_upto}"
+            told = each.shared.view.complete(each.arc.name, each.partition)
+            print(f"{each.name}: {copy}, complete {told}, {each.full}", file=sys.stderr)
         elif kind == "KafkaReader" and each._consumer is not None:
             ends = {place: each.known_end(place) for place in each._sources}
             print(f"a reader is at {each._positions}, ends {ends}", file=sys.stderr)

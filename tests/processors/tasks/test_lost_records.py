@@ -1,12 +1,16 @@
 """What readers learn of records that a transaction hides, whose end the brokers have lost."""
 
+from dataclasses import replace
 from itertools import compress
 
 import pytest
 
 from errata import Network, tumbling
+from errata.processors.arcs.arc_topic import ArcInput
+from errata.processors.ingest import ingest_task
 from errata.processors.tasks import lost_records
 from errata.processors.tasks.lost_records import Loss, LostRecordsError, claim, find, hidden
+from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.testing import Driver
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition
@@ -131,6 +135,51 @@ def test_a_task_whose_last_report_is_lost_ends(driver):
     told = f"lost its last report, of attempt {lost.attempt} and epoch {lost.done}: hiding.progress"
     with pytest.raises(LostRecordsError, match=told):
         begin_again(driver, task)
+
+
+def test_an_idle_network_stamps_an_epoch_for_a_task_that_waits_for_one(driver, monkeypatch):
+    task, view = driver.ingests["trades"], driver.shared.view
+    newest = view.newest_epoch()
+    monkeypatch.setattr(ingest_task, "AWAITED_MS", 0)
+    steps = driver.attempts[driver.tasks.index(task)]
+    for _ in range(20):
+        next(steps)
+    assert view.newest_epoch() == newest
+    waiting = next(view.of(other) for other in view.reports if not other.startswith("ingest"))
+    view.note(replace(waiting, attempt=waiting.attempt + 1, rebuilt=PENDING))
+    for _ in range(20):
+        next(steps)
+    assert view.newest_epoch() > newest
+
+
+def test_a_reader_does_not_wait_for_what_the_brokers_have_lost(driver):
+    task, view = driver.ingests["trades"], driver.shared.view
+    place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+    offset, epoch = task.report.ends[place]
+    view.note(replace(task.report, ends={place: (offset + 50, epoch)}))
+    reader = ArcInput(view, driver.shared.codec("trades"), 0, done=-1, resume=0)
+    reader.poll()
+    assert reader.frontier() == -1  # it waits for the end that was told
+    view.note(replace(task.report, attempt=task.report.attempt + 1))
+    assert reader.frontier() == task.report.done
+    reader.close()
+
+
+def test_a_task_that_waits_for_replies_looks_for_its_records(driver, monkeypatch):
+    """A sweeper of its own arc may wait for them, too: nobody would ever go on."""
+    task = next(task for task in driver.tasks if isinstance(task, ScopeTask))
+
+    def lost():
+        raise DoubtfulCommitError("records are lost")
+        yield False
+
+    def replies():
+        while True:
+            yield False
+
+    monkeypatch.setattr(task, "_check_ends", lost)
+    with pytest.raises(DoubtfulCommitError, match="records are lost"):
+        next(task._reading_ahead(replies()))
 
 
 class Running:
