@@ -186,7 +186,7 @@ def lose_records(on: Running, cluster: Cluster, chance: Random) -> str | None:
         lost = cut(cluster.broker, on.plan.deployment.topic(arc), share=chance.uniform(0.1, 0.4))
     finally:
         cluster.broker.start()
-    on.has_lost = True
+    on.lost.add(arc)
     return f"arc {arc} has lost {lost} bytes" if lost else None
 
 

@@ -120,8 +120,8 @@ class Running:
         """Whether files of a state were damaged, which may not have been noticed yet."""
         self.undead: dict[str, int] = {}
         """Ids of processes that were replaced and run on."""
-        self.has_lost = False
-        """Whether brokers have lost records: that is noticed now and then only."""
+        self.lost = set[str]()
+        """Arcs of which brokers have lost records: that is noticed now and then only."""
 
     # --------------------------------------------------------------------- the network
 

@@ -80,7 +80,7 @@ def unclean_election(on: Running, cluster: Cluster, chance: Random) -> str | Non
     finally:
         three.alter([topic], SAFE)
     three.start(node)
-    on.has_lost = True
+    on.lost.add(arc)
     return f"{topic}, partition {partition}, has lost {lost} records or more" if lost > 0 else None
 
 
