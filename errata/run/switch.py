@@ -112,7 +112,7 @@ class Switch:
     def _read_reports(self) -> Iterator[bool]:
         """Read all reports; first abort transactions of dead processes, which block reading."""
         plan = self.old.plan
-        hides = lost_records.hides_reports(self.old)
+        hides = lost_records.hidden(self.old.cluster, [self.old.view.source])
         for task in self._tasks(plan):
             transactions = self.old.cluster.transactions(f"{plan.network}.{task}")
             if hides:

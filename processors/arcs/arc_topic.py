@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
@@ -296,20 +296,30 @@ class ArcCodec:
 def history(
     cluster: Cluster, codec: ArcCodec, place: TopicPartition, offset: int
 ) -> Generator[bool, None, pl.DataFrame]:
-    """Read a partition from an offset to its current end; returns all visible revisions.
+    """Read a partition from an offset to its current end; returns all visible revisions."""
+    parts = [codec.empty]
+    for records in read_to_end(cluster, place, offset):
+        if records is None:
+            yield False
+        else:
+            parts.append(codec.decode(records))
+    return pl.concat(parts)
+
+
+def read_to_end(cluster: Cluster, place: TopicPartition, offset: int) -> Iterator[Records | None]:
+    """Yield the records of a partition from an offset to its current end; None between polls.
 
     Records that nobody needs any more may be deleted before, or meanwhile; they are left out.
     """
     end, checked_s = cluster.end(place), monotonic()
-    parts = [codec.empty]
     while offset < end:
         reader = cluster.reader({place: offset})
         try:
             while (offset := reader.position(place)) < end:
-                parts += [codec.decode(records) for records in reader.poll()]
+                yield from reader.poll()
                 if monotonic() > checked_s + CHECKED_S:  # the brokers may have lost the last ones
                     end, checked_s = min(end, cluster.end(place)), monotonic()
-                yield False
+                yield None
         except LostOffsetError:
             start = cluster.offset_at(place, 0)
             if start <= offset:
@@ -317,7 +327,6 @@ def history(
             offset = start
         finally:
             reader.close()
-    return pl.concat(parts)
 
 
 class ArcInput:
@@ -404,7 +413,7 @@ class ArcInput:
         arc, partition = self.codec.arc.name, self.place.partition
         if self._goal is None:
             self._goal = self.view.complete(arc, partition)
-        if self.cursor.position < self._goal[1]:
+        elif self.cursor.position < self._goal[1]:
             now = self.view.complete(arc, partition)
             if now[1] < self._goal[1]:  # the brokers have lost records: the log may end before
                 self._goal = now

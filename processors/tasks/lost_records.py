@@ -13,7 +13,7 @@ Each reader that has not reached it recomputes its state there.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -22,7 +22,13 @@ from errata.processors.reports.validation import text_of
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import INTERVAL_MS, NEVER, NO_REPORT, PENDING, Report
 from errata.schemas.errors import ErrataError
-from errata.topics.cluster import LostOffsetError, Records, TopicPartition, Transactions
+from errata.topics.cluster import (
+    Cluster,
+    LostOffsetError,
+    Records,
+    TopicPartition,
+    Transactions,
+)
 from errata.topics.settings import HOUR_MS
 from errata.topics.transactions import TIMEOUT_S
 
@@ -168,22 +174,14 @@ def _records_at(
     return at, set(wanted)
 
 
-def hidden(shared: Shared, task: str) -> dict[TopicPartition, int]:
-    """Return the partitions that a task writes and in which an open transaction hides records.
+def hidden(cluster: Cluster, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return those of some partitions in which an open transaction hides records, and from where.
 
-    The progress topic is one of them. Returns for each the offset from which it does. The
-    transaction may be one of another task, at work; or the brokers have lost its end, and it hides
-    all that follows until its owner ends one there.
+    The transaction may be one of a task at work; or the brokers have lost its end, and it hides all
+    that follows until its owner ends one there.
     """
-    places = {shared.view.source, *shared.view.validator.written(task)}
-    stable, ends = shared.cluster.stable_ends(places), shared.cluster.ends(places)
+    stable, ends = cluster.stable_ends(places), cluster.ends(places)
     return {place: offset for place, offset in stable.items() if offset < ends[place]}
-
-
-def hides_reports(shared: Shared) -> bool:
-    """Whether an open transaction hides reports."""
-    place = shared.view.source
-    return shared.cluster.stable_ends([place])[place] < shared.cluster.end(place)
 
 
 def uncover_reports(shared: Shared, transactions: Transactions) -> None:

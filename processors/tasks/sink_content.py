@@ -7,11 +7,12 @@ envelope and format. What that topic no longer has, by its retention, is sent ag
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import replace
 
 import polars as pl
 
+from errata.processors.arcs.arc_topic import read_to_end
 from errata.processors.arcs.partitioner import Spread
 from errata.processors.declare.declarations import Sink
 from errata.processors.envelopes.batch import ROW, Batch, check
@@ -20,7 +21,7 @@ from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.plan.topology import Source
 from errata.processors.tasks.shared import Shared
 from errata.schemas import revisions as frames
-from errata.topics.cluster import Records, TopicPartition
+from errata.topics.cluster import TopicPartition
 
 MOST_ROWS = 500_000
 """So many revisions are held before only the last one of each tuple is kept."""
@@ -53,7 +54,7 @@ def sink_content(
     spread = Spread(shown, shared.plan.placement.partitions[sink.arc])
     parts, rows, count = [frames.none(shown.fields).with_row_index("epoch")], 0, 0
     for number in range(shared.cluster.partitions(sink.topic)):
-        for records in _read(shared, TopicPartition(sink.topic, number)):
+        for records in read_to_end(shared.cluster, TopicPartition(sink.topic, number), 0):
             if records is None:
                 yield False
                 continue
@@ -70,15 +71,3 @@ def sink_content(
     tuples = frames.fold(pl.concat(parts), identity, names)
     hidden = (pl.lit(None, t.dtype).alias(n) for n, t in arc.fields.items() if n not in names)
     return tuples.with_columns(*hidden).select(list(arc.fields))
-
-
-def _read(shared: Shared, place: TopicPartition) -> Iterator[Records | None]:
-    """Yield all records of a partition up to its current end; None when it is time for others."""
-    start, end = shared.cluster.offset_at(place, 0), shared.cluster.end(place)
-    reader = shared.cluster.reader({place: start})
-    try:
-        while reader.position(place) < end:
-            yield from reader.poll()
-            yield None
-    finally:
-        reader.close()

@@ -132,8 +132,7 @@ class Task:
         self.attempt.found(old)
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
-        hidden = lost_records.hidden(self.shared, self.name)
-        hidden.pop(self.view.source, None)  # a report is written there anyway
+        hidden = lost_records.hidden(self.cluster, self.view.validator.written(self.name))
         yield False
         transactions = self.attempt.open()
         transactions.begin()
@@ -192,13 +191,14 @@ class Task:
 
         Whose a transaction is can't be seen: where one stays open, the task ends one of its own.
         """
-        late = self.stays_open.new(lost_records.hidden(self.shared, self.name))
+        places = {self.view.source, *self.view.validator.written(self.name)}
+        late = self.stays_open.new(lost_records.hidden(self.cluster, places))
         if not late:
             return []
         self.attempt.open().begin()
         self._produce_ends([loss.place for loss in late if loss.place != self.view.source])
         yield from self.attempt.finish(self.report)
-        left = lost_records.hidden(self.shared, self.name)
+        left = lost_records.hidden(self.cluster, places)
         return [loss for loss in late if left.get(loss.place) != loss.log_end]
 
     def _produce_ends(self, places: Iterable[TopicPartition]) -> None:

@@ -98,10 +98,10 @@ def test_a_transaction_whose_end_is_lost_is_ended_by_the_next_attempt(driver):
     task, cluster = driver.ingests["trades"], driver.shared.cluster
     place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
     lose_end(cluster, task, place)
-    assert hidden(driver.shared, task.name) == {place: cluster.end(place) - 1}
+    assert hidden(cluster, [driver.shared.view.source, place]) == {place: cluster.end(place) - 1}
     assert ended(find(driver.shared, task.report)) == []
     begin_again(driver, task)
-    assert hidden(driver.shared, task.name) == {}
+    assert hidden(cluster, [driver.shared.view.source, place]) == {}
 
 
 def lose_reports(cluster, view, offset):
@@ -207,7 +207,7 @@ def test_a_running_task_ends_its_transaction_that_stays_open(driver, monkeypatch
     lose_end(running.cluster, running.task, running.place)
     with pytest.raises(DoubtfulCommitError, match=r"partition 0 of .*trades lacks the end of a"):
         running.checks()
-    assert hidden(driver.shared, running.task.name) == {}
+    assert hidden(running.cluster, [driver.shared.view.source, running.place]) == {}
 
 
 def test_a_running_task_goes_on_if_a_transaction_of_another_stays_open(driver, monkeypatch):
