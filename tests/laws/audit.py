@@ -58,9 +58,8 @@ class Audit:
 
     def _reports(self) -> dict[str, list[Report]]:
         found: dict[str, list[Report]] = defaultdict(list)
-        for row in self.history.rows[self.history.progress]:
-            if row.content is not None:  # not one that only ends a transaction
-                found[row.content["task"]].append(row.content)
+        for report in self.history.reports:
+            found[report["task"]].append(report)
         return found
 
     def _covers(self, content: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import fastavro
 
 from errata.processors.plan.plan import Plan
+from errata.processors.wire.report import NO_REPORT
 from errata.topics import names
 from errata.topics.cluster import TopicPartition
 from errata.topics.memory import MemoryCluster
@@ -55,6 +56,13 @@ class History:
                 self.positions.get(place, 0), 2**40
             )
             self.rows[place] += self._decoded(records)
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        """The contents of all reports, without the records that only end a transaction."""
+        rows = [row for row in self.rows[self.progress] if row.key != NO_REPORT]
+        assert all(row.content is not None for row in rows)
+        return [row.content for row in rows if row.content is not None]
 
     def present(self, place: TopicPartition) -> list[Row]:
         """Return the records that are visible now, after cleaning."""

@@ -26,9 +26,8 @@ class Clocked(Simulation):
         if not self.completed:
             self.history.read()
             done = defaultdict[str, set[int]](set)
-            for row in self.history.rows[self.history.progress]:
-                if row.content is not None:
-                    done[row.content["task"]].add(row.content["done"])
+            for report in self.history.reports:
+                done[report["task"]].add(report["done"])
             scopes = [done[f"{name}.{p}"] for name in self.plan.topology.scopes for p in range(2)]
             self.completed = sum(map(len, scopes))
         super().drain()

@@ -95,8 +95,7 @@ def content(simulation: Simulation, arc: str) -> dict[Any, Tuple]:
     """Return the tuples of an arc by identity, from the records that its topic has now."""
     history, found = simulation.history, dict[Any, Tuple]()
     history.read()
-    reports = [row.content for row in history.rows[history.progress] if row.content is not None]
-    newest = {report["task"]: report for report in reports}
+    newest = {report["task"]: report for report in history.reports}
     for place in history.arcs[arc]:
         last: dict[Any, tuple[Any, Any]] = {}
         for row in history.present(place):

@@ -124,8 +124,7 @@ def test_a_network_that_was_away_catches_up(seed: int) -> None:
             found: dict[str, list[str]] = defaultdict(list)
             SinkAudit(simulation, wanted, found)
             assert not found
-            rows = simulation.history.rows[simulation.history.progress]
-            counts = [row.content["counts"] for row in rows if row.content is not None]
+            counts = [report["counts"] for report in simulation.history.reports]
             SEEN["rebuilt"] += any(each.get("rebuilt") for each in counts)
             SEEN["passed on"] += any("rebuilt_epoch" in each for each in counts)
         finally:
