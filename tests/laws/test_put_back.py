@@ -142,6 +142,8 @@ def believing(shape: Shape) -> Shape:
 
 
 SEEN: Counter[str] = Counter()
+REFUSING = (1, 5)
+"""Shapes in which records that were refused meanwhile are young enough to be sent again."""
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
@@ -161,8 +163,9 @@ def test_a_watermark_that_ran_ahead_is_put_back(number: int, make, seed: int) ->
 
 def test_watermarks_were_put_back_while_processes_died() -> None:
     wanted, seed = ("put back", "lowered", "rebuilt", "sent again", "killed at commit"), 10
-    while min(SEEN[what] for what in wanted) < 1 and seed < 30:
-        number = seed // 2 % len(SHAPES)  # what happens depends on the time that steps take
+    while min(SEEN[what] for what in wanted) < 2 and seed < 60:
+        # What happens depends on the time that steps take; in few networks all of it can.
+        number = REFUSING[seed // 2 % len(REFUSING)]
         test_a_watermark_that_ran_ahead_is_put_back(number, SHAPES[number], seed)
-        seed += 1
-    assert [what for what in wanted if not SEEN[what]] == []
+        seed += 2
+    assert {what: SEEN[what] for what in wanted if SEEN[what] < 2} == {}
