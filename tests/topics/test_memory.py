@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition
-from errata.topics.memory import MemoryCluster, MemoryLog, Transaction
+from errata.topics.memory import MemoryCluster
+from errata.topics.memory_log import MemoryLog, Transaction
 
 SOURCE = TopicPartition("log", 0)
 STEPS = ["begin", "produce", "flush", "offsets", "commit", "committed"]
