@@ -8,16 +8,25 @@ on one partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Assigned
 
 from errata.topics.client import Connection, Settings
+from errata.topics.cluster import TopicPartition
 from errata.topics.refused import CODES, DELETE, GROUP, READ, Right
 
 SESSION_MS = 10_000
 """After this long without a heartbeat a member is removed from the group."""
+
+TIMEOUT_S = 15.0
+"""How long a group's coordinator may take to answer."""
+
+_ASKS_S = 1.0
+"""How often it is asked."""
+
 _LAWS = {
     "group.protocol": "classic",
     "partition.assignment.strategy": "cooperative-sticky",  # what stays is not interrupted
@@ -86,6 +95,35 @@ class Membership:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
+
+
+def committed_note(connection: Connection, group: str, places: Collection[TopicPartition]) -> str:
+    """Return the note of a group's last committed positions of these partitions; "" if none.
+
+    A consumer asks, of its own: a client of requests does not find a coordinator that was away for
+    up to a minute, and may abort the process then (librdkafka 2.16).
+
+    Raises:
+        RefusedError: If this client may not read the group.
+        ClusterError: If the group's coordinator does not answer.
+    """
+    consumer: Any = connection.client(Consumer, {}, {"group.id": group})
+    deadline = monotonic() + TIMEOUT_S
+    try:
+        while True:
+            try:
+                committed = consumer.committed([Assigned(*place) for place in places], _ASKS_S)
+                return next((each.metadata for each in committed if each.metadata), "")
+            except KafkaException as error:
+                # The call itself never says that a group is refused.
+                told = consumer.poll(0)
+                refused = told is not None and told.error().code() in CODES
+                if refused or monotonic() > deadline:
+                    cause = KafkaException(told.error()) if refused else error
+                    right = Right(READ, GROUP, group)
+                    raise connection.failure(f"group '{group}'", cause, right=right) from None
+    finally:
+        consumer.close()
 
 
 def group_members(settings: Settings, *, prefix: str) -> dict[str, int]:

@@ -41,8 +41,8 @@ from errata.topics.cluster import (
     TopicPartition,
     check_sizes,
 )
-from errata.topics.groups import SESSION_MS, Membership
-from errata.topics.refused import DELETE, DESCRIBE, GROUP, READ, TOPIC, WRITE, Right
+from errata.topics.groups import SESSION_MS, Membership, committed_note
+from errata.topics.refused import DELETE, DESCRIBE, READ, TOPIC, WRITE, Right
 from errata.topics.transactions import TIMEOUT_S, KafkaTransactions
 
 LONGEST_S = 5.0
@@ -298,17 +298,7 @@ class KafkaCluster:
         Raises:
             ClusterError: If the group's coordinator does not answer, or refuses.
         """
-        # The client of requests does not find a coordinator that was away for up to a minute, and
-        # may abort the process then (librdkafka 2.16).
-        consumer: Any = self._connection.client(Consumer, {}, {"group.id": group})
-        try:
-            committed = consumer.committed([Position(*place) for place in places], TIMEOUT_S)
-        except KafkaException as error:
-            right = Right(READ, GROUP, group)
-            raise self._connection.failure(f"group '{group}'", error, right=right) from None
-        finally:
-            consumer.close()
-        return next((each.metadata for each in committed if each.metadata), "")
+        return committed_note(self._connection, group, places)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has.
