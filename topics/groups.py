@@ -101,13 +101,16 @@ def committed_note(connection: Connection, group: str, places: Collection[TopicP
     """Return the note of a group's last committed positions of these partitions; "" if none.
 
     A consumer asks, of its own: a client of requests does not find a coordinator that was away for
-    up to a minute, and may abort the process then (librdkafka 2.16).
+    up to a minute, and may abort the process then (librdkafka 2.16). It does not wait for
+    transactions that are open: those of the group have ended, but a coordinator that has just
+    started may not know it.
 
     Raises:
         RefusedError: If this client may not read the group.
         ClusterError: If the group's coordinator does not answer.
     """
-    consumer: Any = connection.client(Consumer, {}, {"group.id": group})
+    laws = {"group.id": group, "isolation.level": "read_uncommitted"}
+    consumer: Any = connection.client(Consumer, {}, laws)
     deadline = monotonic() + TIMEOUT_S
     try:
         while True:

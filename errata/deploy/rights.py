@@ -71,8 +71,7 @@ def of_scope(plan: CompiledPlan, scope: str) -> list[Right]:
     writes += [plan.deployment.requests(arc) for arc in asks] + [sink.topic for sink in sinks]
     if not scope_id.is_ingest:
         reads.append(plan.deployment.replies(plan.topology.scopes[scope]))
-        sunk = plan.topology.sunk_without_history(boxes)  # read back after a long outage
-        reads += [sink.topic for arc in sunk for sink in plan.topology.sinks_of(arc)]
+        reads += [sink.topic for sink in sinks]  # read back after a long outage, or a loss
     return [
         *_common(plan),
         *(Right(READ, TOPIC, topic) for topic in reads),

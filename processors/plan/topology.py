@@ -237,10 +237,13 @@ class Topology:
         with_sinks = {sink.arc for sink in self.sinks}
         return [box for box in scope.boxes if box in scope.outputs or box in with_sinks]
 
+    def sunk(self, scope: Scope) -> list[str]:
+        """Return the arcs of a scope that go to sinks."""
+        return [arc for arc in self.emitted(scope) if self.sinks_of(arc)]
+
     def sunk_without_history(self, scope: Scope) -> list[str]:
         """Return the arcs of a scope that go to sinks, and keep no history of their own."""
-        sunk = [arc for arc in self.emitted(scope) if self.sinks_of(arc)]
-        return [arc for arc in sunk if not self.arcs[arc].is_connection_point]
+        return [arc for arc in self.sunk(scope) if not self.arcs[arc].is_connection_point]
 
     def closes_windows(self, scope: str) -> bool:
         """Whether windows of a scope may close in an epoch without input."""

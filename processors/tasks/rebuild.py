@@ -136,9 +136,15 @@ def require_history(plan: CompiledPlan, scope: Scope, *, why: str) -> None:
         )
 
 
-def told_by_sinks(plan: CompiledPlan, scope: Scope) -> list[str]:
-    """Return the arcs of a scope whose sinks tell what was emitted: they keep no history."""
-    return [arc for arc in plan.topology.sunk_without_history(scope) if is_readable(plan, arc)]
+def told_by_sinks(plan: CompiledPlan, scope: Scope, *, has_lost_records: bool) -> list[str]:
+    """Return the arcs of a scope of which their sinks tell what was emitted.
+
+    These are the arcs without history; and all, if the brokers have lost what the task had written:
+    then sinks have results that the arc's own topic does not have.
+    """
+    topology = plan.topology
+    sunk = topology.sunk(scope) if has_lost_records else topology.sunk_without_history(scope)
+    return [arc for arc in sunk if is_readable(plan, arc)]
 
 
 def passes_on(plan: CompiledPlan, arc: str) -> bool:

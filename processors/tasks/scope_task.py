@@ -321,16 +321,16 @@ class ScopeTask(Task):
             fail_on_refused(self.plan, result)
         emissions = []
         passing = [arc for arc in self.scope.outputs if rebuild.passes_on(self.plan, arc)]
-        told = rebuild.told_by_sinks(self.plan, self.scope)
+        told = rebuild.told_by_sinks(self.plan, self.scope, has_lost_records=self.has_lost_records)
         for name in self.plan.topology.emitted(self.scope):
             arc, settled_ms = self.plan.topology.arcs[name], self.report.settled_ms
             changes = list[tuple[bool, pl.DataFrame]]()  # by whether they go to the arc's topic
-            if name in self.scope.outputs and name not in passing:
-                changes.append((True, (yield from self._emitted(name, settled_ms))))
             if name in told:
                 sink = self.plan.topology.sinks_of(name)[0]
                 sunk = yield from sink_content(self.shared, sink, partition=self.partition)
                 changes.append((False, sunk))
+            if name in self.scope.outputs and name not in passing:
+                changes.append((True, (yield from self._emitted(name, settled_ms))))
             for to_topic, emitted in changes:
                 changed = rebuild.difference(arc, emitted, recomputed[name], settled=settled_ms)
                 emissions += [

@@ -207,9 +207,20 @@ def compared(on: Running, closed_ms: int, *, whole: bool, when: str, say: Say) -
         if not found or monotonic() > deadline:
             break
         on.pause(1.0)
+    if found:
+        _note_evidence(on)
     for each in found:
         on.journal.note(f"differs {when}: {each}")
     return [f"{when}: {each}" for each in found]
+
+
+def _note_evidence(on: Running) -> None:
+    """Write what the arcs' topics hold to the journal: they go with the brokers."""
+    cluster = KafkaCluster(on.feed_settings)
+    for arc in on.plan.topology.topics:
+        for line in compare.evidence(cluster, on.plan, arc):
+            on.journal.note(line)
+    cluster.close()
 
 
 def _chained(on: Running, arcs: Iterable[str]) -> list[str]:

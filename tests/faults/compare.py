@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as Position
 import errata
 from errata import Network, Stream
 from errata.cli.dead_letters import committed_dead_letters
-from errata.processors.arcs.arc_topic import ArcCodec, history
+from errata.processors.arcs.arc_topic import ArcCodec, history, read_to_end
 from errata.processors.plan.compiled import CompiledPlan
 from errata.processors.reports.progress_view import View
 from errata.schemas import revisions as frames
@@ -108,6 +108,26 @@ def _believed(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> pl.DataFra
     return every.unique(
         [name for name in every.columns if name != "offset"], keep="first", maintain_order=True
     )
+
+
+def evidence(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> Iterator[str]:
+    """Yield a line for each record of an arc that its readers see, and for its writers' reports."""
+    topic = plan.deployment.topic(arc)
+    codec = ArcCodec(plan.topology.arcs[arc], topic, SchemaRegistry(cluster))
+    view = View(cluster, plan=plan)
+    view.catch_up()
+    for partition in range(plan.placement.partitions[arc]):
+        place = TopicPartition(topic, partition)
+        for records in filter(None, read_to_end(cluster, place, 0)):
+            revisions = codec.decode(records)
+            known = set(view.covered(revisions)["offset"])
+            decoded = {row.pop("offset"): row for row in revisions.iter_rows(named=True)}
+            for key, offset in zip(records.keys, records.offsets, strict=True):
+                note = "" if offset in known else f" not covered, key {key!r}"
+                yield f"{arc} {partition} {offset}: {decoded.get(offset)}{note}"
+        for writer in view.writers(arc, partition):
+            yield f"{arc} {partition}: {view.of(writer)}"
+    view.close()
 
 
 def _broken(arc: str, revisions: pl.DataFrame, *, whole: bool) -> Iterator[Difference]:

@@ -21,7 +21,7 @@ from errata.topics.cluster import ClusterError
 from errata.topics.groups import group_members
 from errata.topics.kafka import KafkaCluster
 from errata.topics.refused import RefusedError
-from tests.kafka.sealed import FEED, LIMIT_S, MINUTE, NET, NETWORK, RUNNING, World
+from tests.kafka.sealed import FEED, LIMIT_S, MINUTE, NET, NETWORK, OUT, RUNNING, World
 from tests.kafka.secured import HOST, Secured, secured
 
 pytestmark = pytest.mark.kafka
@@ -119,6 +119,8 @@ def test_each_right_that_is_taken_away_ends_its_role_at_once_with_what_is_missin
     for rule in worked.rules[role]:
         if rule.operation is AclOperation.DELETE:
             continue  # without it old records stay, and the role goes on
+        if rule.operation is AclOperation.READ and rule.name == OUT:
+            continue  # sinks are read back after a loss only
         with worked.kafka.without(rule):
             try:
                 worked.begin(role)

@@ -97,10 +97,9 @@ def _source(net: Network, name: str, **more: Any) -> Stream:
         fields=PLAIN,
         identity=["key"],
         event_time="at",
-        partition_by=["product"],
         lateness=LATENESS,
         idle_after=IDLE_AFTER_MS,
-        **{"partitions": PARTITIONS, "keep": KEEP, **more},
+        **{"partition_by": ["product"], "partitions": PARTITIONS, "keep": KEEP, **more},
     )
 
 

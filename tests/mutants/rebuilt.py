@@ -97,9 +97,16 @@ REBUILT = [
     Mutant(
         "results without history do not reach their sink after an outage",
         "processors/tasks/rebuild.py",
-        "(scope) if is_readable(plan, arc)]",
-        "(scope) if not is_readable(plan, arc)]",
+        "sunk if is_readable(plan, arc)]",
+        "sunk if not is_readable(plan, arc)]",
         network=AWAY,
+    ),
+    Mutant(
+        "a sink keeps results that the brokers have lost, and that are gone by now",
+        "processors/tasks/rebuild.py",
+        "topology.sunk(scope) if has_lost_records",
+        "topology.sunk(scope) if not has_lost_records",
+        tests="tests/laws/test_lost_records.py",
     ),
     Mutant(
         "an idle network stamps no epoch for a task that waits for one",
