@@ -95,7 +95,8 @@ class CompactionGuard:
 
     def committed(self, emission: Emission, keys: list[bytes]) -> None:
         """Note a committed emission and the record key of each of its revisions."""
-        if self.shared.plan.topology.arcs[emission.arc].is_connection_point:
+        keeps = self.shared.plan.topology.arcs[emission.arc].is_connection_point
+        if keeps and emission.to_topic:
             self.tombstones.add(emission, keys)
 
     # ---------------------------------------------------------------- tombstones

@@ -106,7 +106,7 @@ REBUILT = [
         "processors/tasks/rebuild.py",
         "topology.sunk(scope) if has_lost_records",
         "topology.sunk(scope) if not has_lost_records",
-        tests="tests/laws/test_lost_records.py",
+        tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
         "an idle network stamps no epoch for a task that waits for one",

@@ -1,5 +1,6 @@
 """What readers learn of records that a transaction hides, whose end the brokers have lost."""
 
+import json
 from dataclasses import replace
 from itertools import compress
 
@@ -30,6 +31,8 @@ def driver():
         keep="30d",
     )
     trades.aggregate("sums", by=[], window=tumbling("1h"), total="sum(price)")
+    cheap = trades.where("cheap", "price < 2", keep="30d", scope="cheap")
+    cheap.sink("out", envelope="upsert", format="json")
     with Driver(net, mode="upstream") as driver:
         for number in range(3):
             tuple_ = {"key": f"k{number}", "at": number, "price": 1}
@@ -163,6 +166,34 @@ def test_a_reader_does_not_wait_for_what_the_brokers_have_lost(driver):
     view.note(replace(task.report, attempt=task.report.attempt + 1))
     assert reader.frontier() == task.report.done
     reader.close()
+
+
+def test_a_sink_does_not_keep_what_the_brokers_have_lost(driver):
+    """A result that has gone meanwhile is in neither the arc's topic nor the recomputation."""
+    task = next(task for task in driver.tasks if task.name == "cheap.0")
+    place = TopicPartition(driver.plan.deployment.topic("cheap"), 0)
+    lost = {"key": "k9", "at": 9, "price": 1}
+    driver.send("trades", {"op": "insert", "after": lost})
+    driver.close_epoch()
+    assert sunk(driver) == {"k0", "k1", "k2", "k9"}
+    last, _ = driver.cluster.log(place).read(0, 1000)
+    driver.cluster.lose(place, last.offsets[-1])
+    number = driver.tasks.index(task)
+    driver.attempts[number].close()
+    driver.attempts[number] = task.steps()
+    driver.send("trades", {"op": "delete", "before": lost})
+    for _ in range(40):  # it waits for an epoch, which ingest stamps once a second
+        driver.close_epoch()
+    assert 0 <= task.report.rebuilt < PENDING
+    assert {row["key"] for row in driver.table("cheap")} == {"k0", "k1", "k2"}
+    assert sunk(driver) == {"k0", "k1", "k2"}
+
+
+def sunk(driver):
+    """Return the keys that a consumer of the sink holds."""
+    records, _ = driver.cluster.log(TopicPartition("out", 0)).read(0, 1000)
+    last = dict(zip(records.keys, records.values, strict=True))
+    return {json.loads(key)["key"] for key, value in last.items() if value is not None}
 
 
 def test_a_task_that_waits_for_replies_looks_for_its_records(driver, monkeypatch):
