@@ -4,10 +4,15 @@ All readers of a partition in one process share its fetches (`Feed`). A task and
 it, or the boxes of several scopes, read the same records at about the same time. Each has a cursor,
 and records are kept until all cursors have passed them. A cursor that is elsewhere in the log, or
 too slow, reads by itself until it has caught up with the others.
+
+If the brokers lose the end of a log, a reader learns of it by its position, at its next fetch. A
+feed that begins later does not: the log may have grown beyond that position again. So no cursor
+changes to a feed that is younger than its own.
 """
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -58,6 +63,9 @@ class Chunk(NamedTuple):
         return Chunk(rest, self.frame.filter(pl.col("offset") >= offset))
 
 
+_NUMBERS = itertools.count()
+
+
 class Feed:
     """A reader, and the records it has read that some cursor has not passed.
 
@@ -68,7 +76,7 @@ class Feed:
     """
 
     def __init__(self, cluster: Cluster, place: TopicPartition, start: int) -> None:
-        self.place, self.start = place, start
+        self.place, self.start, self.number = place, start, next(_NUMBERS)
         self.reader = cluster.reader({place: start})
         self.chunks: deque[Chunk] = deque()
         self.cursors: list[Cursor] = []
@@ -171,7 +179,8 @@ class Cursor:
             LostOffsetError: If the log no longer has the next records.
         """
         main = self.feeds.main
-        if main is not None and main is not self.feed and main.covers(self.position):
+        is_older = main is not None and main.number < self.feed.number
+        if main is not None and is_older and main.covers(self.position):
             self.close()
             self.feed = self._moved(main)
         feed, chunks = self.feed, list[Chunk]()

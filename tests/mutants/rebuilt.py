@@ -109,6 +109,13 @@ REBUILT = [
         tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
+        "a reader goes on beside what was written in the place of what the brokers have lost",
+        "processors/arcs/arc_topic.py",
+        "main.number < self.feed.number",
+        "main.number != self.feed.number",
+        tests="tests/processors/arcs/test_arc_topic.py",
+    ),
+    Mutant(
         "an idle network stamps no epoch for a task that waits for one",
         "processors/ingest/ingest_task.py",
         "busy = busy or self._is_awaited(now)",

@@ -178,6 +178,22 @@ def test_all_learn_that_the_log_has_lost_what_follows_and_new_ones_begin_afresh(
     assert read(Cursor(shared, 0)) == [b"a"]
 
 
+def test_no_one_reads_on_beside_what_was_written_in_the_place_of_what_is_lost(cluster, shared):
+    one, other = Cursor(shared, 0), Cursor(shared, 0)
+    send(cluster, b"a", b"b", b"c")
+    read(one), read(other)
+    cluster.lose(PLACE, 1)
+    send(cluster, b"d", b"e")
+    with pytest.raises(LostOffsetError):
+        read(one)
+    one.close()
+    again = Cursor(shared, 0)
+    assert read(again) == [b"a", b"d", b"e"]
+    assert shared.main.covers(other.position)
+    with pytest.raises(LostOffsetError):
+        read(other)
+
+
 def test_the_reader_is_closed_with_its_last_cursor(cluster, shared):
     one, other = Cursor(shared, 0), Cursor(shared, 0)
     main, closed = shared.main, []
