@@ -61,6 +61,7 @@ class Task:
         self._waits = 0
         self._retry_s = 0.0
         self._overridden: InvalidReport | None = None
+        self._checked: Report | None = None
         self.restored_from = 0
         """Lost records are written again in this epoch or later: no reader has passed it yet."""
         self.plan_name = self.plan.fingerprint
@@ -173,14 +174,22 @@ class Task:
     def _check_ends(self) -> Iterator[bool]:
         """Check now and then that the logs still have the records of this attempt.
 
+        While the task writes nothing, others may write in the place of what is lost: the log is
+        long enough again, but it has other records.
+
         Raises:
             DoubtfulCommitError: If one ends before, or has lost the end of a transaction: a new
                 attempt writes the records again.
         """
         if monotonic() < self.attempt.checked_s + lost_records.CHECKED_S:
             return
+        is_idle, self._checked = self.report is self._checked, self.report
         self.attempt.checked_s = monotonic()
-        lost = yield from lost_records.cut(self.shared, self.report)
+        if is_idle:
+            found = yield from lost_records.find(self.shared, self.report)
+            lost = [loss for loss in found if not loss.is_hidden]
+        else:
+            lost = yield from lost_records.cut(self.shared, self.report)
         if not lost:
             lost = yield from self._end_open()
         if lost:

@@ -109,6 +109,13 @@ REBUILT = [
         tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
+        "an idle task does not notice what others have written in the place of its records",
+        "processors/tasks/task.py",
+        "        if is_idle:\n            found",
+        "        if not is_idle and is_idle:\n            found",
+        tests="tests/processors/tasks/test_lost_records.py",
+    ),
+    Mutant(
         "a reader goes on beside what was written in the place of what the brokers have lost",
         "processors/arcs/arc_topic.py",
         "main.number < self.feed.number",

@@ -241,6 +241,24 @@ def test_a_running_task_ends_its_transaction_that_stays_open(driver, monkeypatch
     assert hidden(running.cluster, [driver.shared.view.source, running.place]) == {}
 
 
+def test_a_running_task_notices_that_another_has_written_in_the_place_of_its_records(
+    driver, monkeypatch
+):
+    running = Running(driver, monkeypatch)
+    running.checks()
+    last, _ = running.cluster.log(running.place).read(0, 1000)
+    running.cluster.lose(running.place, last.offsets[-1])
+    another = running.cluster.transactions("another")
+    another.begin()
+    another.produce(running.place.topic, partitions=[0] * 3, keys=[b"k"] * 3, values=[None] * 3)
+    another.flush()
+    another.commit()
+    assert running.cluster.end(running.place) > last.offsets[-1] + 1
+    told = f"has another record at offset {last.offsets[-1]}"
+    with pytest.raises(DoubtfulCommitError, match=told):
+        running.checks()
+
+
 def test_a_running_task_goes_on_if_a_transaction_of_another_stays_open(driver, monkeypatch):
     running = Running(driver, monkeypatch)
     other = running.cluster.transactions("another")
