@@ -319,33 +319,44 @@ class ScopeTask(Task):
             content.close()
         if self.shared.on_error == STOP:
             fail_on_refused(self.plan, result)
-        emissions = []
-        passing = [arc for arc in self.scope.outputs if rebuild.passes_on(self.plan, arc)]
-        told = rebuild.told_by_sinks(self.plan, self.scope, has_lost_records=self.has_lost_records)
-        for name in self.plan.topology.emitted(self.scope):
-            arc, settled_ms = self.plan.topology.arcs[name], self.report.settled_ms
-            changes = list[tuple[bool, pl.DataFrame]]()  # by whether they go to the arc's topic
-            if name in told:
-                sink = self.plan.topology.sinks_of(name)[0]
-                sunk = yield from sink_content(self.shared, sink, partition=self.partition)
-                changes.append((False, sunk))
-            if name in self.scope.outputs and name not in passing:
-                changes.append((True, (yield from self._emitted(name, settled_ms))))
-            for to_topic, emitted in changes:
-                changed = rebuild.difference(arc, emitted, recomputed[name], settled=settled_ms)
-                emissions += [
-                    replace(each, to_topic=to_topic, to_sinks=not to_topic or name not in told)
-                    for each in self._emissions(name, changed, epoch)
-                ]
-            if changes and (box := self.run.stateful.get(name)):
-                result.count(name, box.count_results(changed, wm_before=self.report.watermark))
+        emissions = yield from self._corrections(recomputed, result)
         result.counts["rebuilt"] = 1
         records, counts = self._dead_letters([result])
         report = self._report_after(result.memory, counts, settled_ms=self._settled(epoch))
-        if self.has_lost_records or passing:
+        passes_on = any(rebuild.passes_on(self.plan, arc) for arc in self.scope.outputs)
+        if self.has_lost_records or passes_on:
             report = replace(report, rebuilt=epoch)
         yield from self.commit(emissions, report, records=records)
         self.memory = result.memory
+
+    def _corrections(
+        self, recomputed: Mapping[str, pl.DataFrame], result: EpochResult
+    ) -> Generator[bool, None, list[Emission]]:
+        """Return the emissions that turn what was emitted last into what was recomputed.
+
+        An arc's topic and its sinks get the same ones, unless the sinks tell of more than the topic
+        does (`rebuild.told_by_sinks`). Counts the results in the epoch's result.
+        """
+        emissions = list[Emission]()
+        told = rebuild.told_by_sinks(self.plan, self.scope, has_lost_records=self.has_lost_records)
+        for name in self.plan.topology.emitted(self.scope):
+            arc, settled_ms = self.plan.topology.arcs[name], self.report.settled_ms
+            emitted = list[tuple[bool, pl.DataFrame]]()  # by whether it is what the topic has
+            if name in told:
+                sink = self.plan.topology.sinks_of(name)[0]
+                sunk = yield from sink_content(self.shared, sink, partition=self.partition)
+                emitted.append((False, sunk))
+            if name in self.scope.outputs and not rebuild.passes_on(self.plan, name):
+                emitted.append((True, (yield from self._emitted(name, settled_ms))))
+            for to_topic, tuples in emitted:
+                changed = rebuild.difference(arc, tuples, recomputed[name], settled=settled_ms)
+                emissions += [
+                    replace(each, to_topic=to_topic, to_sinks=not to_topic or name not in told)
+                    for each in self._emissions(name, changed, result.memory.done)
+                ]
+            if emitted and (box := self.run.stateful.get(name)):
+                result.count(name, box.count_results(changed, wm_before=self.report.watermark))
+        return emissions
 
     def _rebuilt_at(self, content: Contents) -> int | None:
         """Read on; return the epoch at which the task is rebuilt, or None if it is still to come.

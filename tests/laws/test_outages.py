@@ -16,6 +16,7 @@ import pytest
 from errata import Network, hopping, tumbling
 from errata.processors.compile.sources_and_sinks import SINK_ENVELOPES, SINK_FORMATS
 from tests.laws import process
+from tests.laws.at_rest import content, differing, sent
 from tests.laws.networks import (
     FIRST,
     FIRST_ORACLE,
@@ -29,7 +30,6 @@ from tests.laws.networks import (
 from tests.laws.oracle import FOREVER, contents
 from tests.laws.simulation import Simulation
 from tests.laws.sinks import SinkAudit
-from tests.laws.test_lost_records import differing, sent
 
 KEEP = 1_000_000
 MODES = "upstream", "downstream", "resident", "adaptive"
@@ -117,10 +117,10 @@ def test_a_network_that_was_away_catches_up(seed: int) -> None:
             simulation.run()
             assert not simulation.seen["never quiet"], "Progress"
             SEEN.update(simulation.seen)
-            wanted = contents((*FRONT, *boxes), {SOURCE: sent(simulation)}, FOREVER)
+            wanted = contents((*FRONT, *boxes), {SOURCE: sent(simulation, SOURCE)}, FOREVER)
             for arc, should in wanted.items():
                 if arc in simulation.plan.topology.topics and (arc != "first" or kept):
-                    assert not differing(simulation, arc, should), f"L1: {arc}"
+                    assert not differing(content(simulation, arc), should), f"L1: {arc}"
             found: dict[str, list[str]] = defaultdict(list)
             SinkAudit(simulation, wanted, found)
             assert not found

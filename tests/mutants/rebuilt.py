@@ -41,7 +41,7 @@ REBUILT = [
     Mutant(
         "who reads an arc without history is not rebuilt after its writer",
         "processors/tasks/scope_task.py",
-        "if self.has_lost_records or passing:",
+        "if self.has_lost_records or passes_on:",
         "if self.has_lost_records:",
         network=AWAY,
     ),
