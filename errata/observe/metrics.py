@@ -21,7 +21,7 @@ from errata.processors.tasks.task import Task
 from errata.processors.wire.report import FOREIGN, FOREVER, IDLE, INTERVAL_MS, CountKey
 from errata.processors.wire.task_id import TaskId
 from errata.sweepers.sweeper import Sweeper
-from errata.topics.kafka import KafkaReader
+from errata.topics.kafka_reader import KafkaReader
 
 _OUTCOMES = ("inserted", "replaced", "deleted", "duplicates", "unchanged", "passed")
 _KINDS = ("closed", "revised")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -10,6 +10,7 @@ from errata.processors.arcs.arc_topic import Meta
 from errata.processors.arcs.partitioner import Emission
 from errata.processors.reports.validation import text_of
 from errata.processors.tasks import lost_records
+from errata.processors.tasks.lost_records import Loss
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire import report as reports
 from errata.processors.wire.report import INTERVAL_MS, Note, Report
@@ -45,10 +46,17 @@ class Attempt:
         self.is_committing = False
         self.checked_s = 0.0
         self._unwritten: set[TopicPartition] = set()
+        self._unchecked: set[TopicPartition] = set()
 
-    def found(self, report: Report) -> None:
-        """Note that the logs have just been compared with the last report."""
+    def found(self, report: Report, *, hidden: Collection[TopicPartition] = ()) -> None:
+        """Note that the logs have just been compared with the last report, as far as was possible.
+
+        Args:
+            report: The report.
+            hidden: The partitions in which a transaction of another task hid its last record.
+        """
         self.checked_s, self._unwritten = monotonic(), set(report.ends)
+        self._unchecked = set(hidden)
 
     @property
     def group(self) -> str:
@@ -129,7 +137,8 @@ class Attempt:
     def _check_first(self, emissions: Sequence[Emission]) -> Iterator[bool]:
         """Check that partitions that this attempt writes first have what older ones wrote there.
 
-        Afterwards the broker refuses to go on after records that it has lost.
+        Afterwards the broker refuses to go on after records that it has lost. While transactions
+        of other tasks hide records, it waits.
 
         Raises:
             DoubtfulCommitError: If one does not: a new attempt writes its records again.
@@ -142,10 +151,14 @@ class Attempt:
             for partition in emission.partitions.unique().to_list()
         }
         self._unwritten -= first
-        if not first or monotonic() < self.checked_s + lost_records.FRESH_S:
-            return
-        old = {place: end for place, end in self.report.ends.items() if place in first}
-        lost = yield from lost_records.find(self.shared, replace(self.report, ends=old))
+        if monotonic() < self.checked_s + lost_records.FRESH_S:
+            first &= self._unchecked
+        lost = list[Loss]()
+        while first:
+            old = {place: end for place, end in self.report.ends.items() if place in first}
+            found = yield from lost_records.find(self.shared, replace(self.report, ends=old))
+            lost += [loss for loss in found if not loss.is_hidden]
+            first = {loss.place for loss in found if loss.is_hidden}
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 

@@ -17,10 +17,13 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from errata.processors.arcs.arc_topic import ArcCodec
+import polars as pl
+
+from errata.processors.arcs.arc_topic import ArcCodec, read_to_end
 from errata.processors.reports.validation import text_of
 from errata.processors.tasks.shared import Shared
 from errata.processors.wire.report import INTERVAL_MS, NEVER, NO_REPORT, PENDING, Report
+from errata.schemas import framing
 from errata.schemas.errors import ErrataError
 from errata.topics.cluster import (
     Cluster,
@@ -45,7 +48,7 @@ PATIENCE_S = 2 * TIMEOUT_S
 """How long it looks for a copy of a record, or for its tombstone."""
 
 HIDDEN_S = 5.0
-"""A record that an open transaction hides for longer counts as lost: its end may be lost."""
+"""How long it waits for what an open transaction hides: the transaction's end may be lost."""
 
 STAYS_OPEN_S = 2 * TIMEOUT_S
 """No transaction stays open for longer, unless its end is lost: its coordinator aborts it."""
@@ -63,7 +66,7 @@ class Loss:
         place: The partition.
         end: Where the last of the task's records ended.
         log_end: Where the log ends now.
-        is_hidden: Whether they are there, but the end of their transaction is lost.
+        is_hidden: Whether an open transaction hides them, if they are there.
     """
 
     place: TopicPartition
@@ -89,9 +92,10 @@ def cut(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
 
 
 def find(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
-    """Return the partitions that do not hold the task's last record there.
+    """Return the partitions that do not hold the task's last record there, or hide it.
 
-    A record that compaction or retention has removed is no loss.
+    A record that compaction or retention has removed is no loss. Nor is one that an open
+    transaction hides, as far as anybody can see.
     """
     lost = yield from cut(shared, report)
     left_out = {loss.place for loss in lost}
@@ -101,8 +105,7 @@ def find(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
     lost += [Loss(place, ends[place], ends[place], is_hidden=True) for place in hidden]
     codecs = _codecs(shared) if last else {}
     for place in ends.keys() - last.keys() - hidden:
-        if (yield from _is_missing(shared, report, place)):
-            lost.append(Loss(place, ends[place], ends[place]))
+        lost += yield from _missing(shared, report, place)
     for place, records in last.items():
         frame = codecs[place.topic].decode(records)
         written = frame.select("task", "epoch").rows()
@@ -111,34 +114,59 @@ def find(shared: Shared, report: Report) -> Generator[bool, None, list[Loss]]:
     return lost
 
 
-def _is_missing(
+def _missing(
     shared: Shared, report: Report, place: TopicPartition
-) -> Generator[bool, None, bool]:
-    """Whether the task's last record is gone from a partition, and not by compaction or retention.
+) -> Generator[bool, None, list[Loss]]:
+    """Return the loss if the task's last record is gone, and not by compaction or retention.
 
-    Neither takes a young record, unless a tombstone or a copy of it has been written since.
+    Neither takes a young record, unless its tombstone or a copy of it has been written since; an
+    open transaction may hide these. A tombstone of another task's record is none of it.
     """
     end, epoch = report.ends[place]
     age_ms = time.time_ns() // 1_000_000 - epoch * INTERVAL_MS
     if age_ms > min(shared.compaction_lag_ms // 2, YOUNGEST_MS):
-        return False
+        return []
     codec = _codecs(shared)[place.topic]
     log_end, reader = shared.cluster.end(place), shared.cluster.reader({place: end - 1})
-    until_s = monotonic() + PATIENCE_S
+    until_s, deleted = monotonic() + PATIENCE_S, set[bytes]()
     try:
         while reader.position(place) < log_end:
             for records in reader.poll():
                 written = codec.decode(records).select("task", "epoch").rows()
-                if None in records.values or (report.task, epoch) in written:
-                    return False
+                if (report.task, epoch) in written:
+                    return []
+                deleted |= _tombstones(records)
             if monotonic() > until_s:
-                return False
+                return [Loss(place, end, end, is_hidden=True)]
             yield False
     except LostOffsetError:
-        return False
+        return []
     finally:
         reader.close()
-    return True
+    if deleted:
+        deleted -= yield from _keys_of_others(shared, codec, place, report.task)
+    return [] if deleted else [Loss(place, end, end)]
+
+
+def _tombstones(records: Records) -> set[bytes]:
+    """Return the keys that were deleted; one that is the name of a task only ends a transaction."""
+    pairs, magic = zip(records.keys, records.values, strict=True), bytes([framing.MAGIC])
+    return {key for key, value in pairs if value is None and key and key.startswith(magic)}
+
+
+def _keys_of_others(
+    shared: Shared, codec: ArcCodec, place: TopicPartition, task: str
+) -> Generator[bool, None, set[bytes | None]]:
+    """Return the keys of a partition's records that other tasks have written."""
+    keys = set[bytes | None]()
+    for records in read_to_end(shared.cluster, place, 0):
+        if records is None:
+            yield False
+            continue
+        others = codec.decode(records).filter(pl.col("task") != task)["offset"]
+        at = dict(zip(records.offsets, records.keys, strict=True))
+        keys |= {at[offset] for offset in others}
+    return keys
 
 
 def _codecs(shared: Shared) -> dict[str, ArcCodec]:

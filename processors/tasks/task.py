@@ -108,10 +108,9 @@ class Task:
 
         1. Open the transactions: the older attempt is fenced, and its open transaction is aborted.
         2. Read every report written by then, among them the older attempt's last one.
-        3. Check that the older attempt worked by this plan, and that the brokers have its records
-           (`lost_records`).
-        4. Claim the next attempt number, by committing a report with it; this ends transactions of
-           older attempts whose ends the brokers have lost.
+        3. Check that the older attempt worked by this plan, end its transactions whose ends the
+           brokers have lost, and check that they have its records (`lost_records`).
+        4. Claim the next attempt number, by committing a report with it.
         5. Rewrite the records that compaction could drop (`CompactionGuard`).
         6. Rebuild the state in memory (`start`).
         """
@@ -125,19 +124,17 @@ class Task:
                 f"task {self.name}: was run by plan {old.plan}, this is plan {self.plan_name}; run "
                 "it with the network that was deployed, or give the changed network another name"
             )
-        lost = yield from lost_records.find(self.shared, old)
+        yield from self._end_hidden()
+        found = yield from lost_records.find(self.shared, old)
+        lost = [loss for loss in found if not loss.is_hidden]
         if lost:
             self.require_restorable(lost)
             log.error("task %s: %s", self.name, lost_records.text(lost))
             old = lost_records.claim(old, lost)
-        self.attempt.found(old)
+        self.attempt.found(old, hidden={loss.place for loss in found if loss.is_hidden})
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
-        hidden = lost_records.hidden(self.cluster, self.view.validator.written(self.name))
-        yield False
-        transactions = self.attempt.open()
-        transactions.begin()
-        self._produce_ends(hidden)
+        self.attempt.open().begin()
         yield from self.attempt.finish(claimed)
         if self.has_lost_records:
             yield from self.read_reports()
@@ -194,6 +191,21 @@ class Task:
             lost = yield from self._end_open()
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
+
+    def _end_hidden(self) -> Iterator[bool]:
+        """End transactions of older attempts whose ends the brokers have lost.
+
+        A broker that starts may forget to write the ends of transactions that it says are complete.
+        """
+        hidden = lost_records.hidden(self.cluster, self.view.validator.written(self.name))
+        yield False
+        if hidden:
+            transactions = self.attempt.open()
+            transactions.begin()
+            self._produce_ends(hidden)
+            transactions.flush()
+            transactions.commit()
+            yield True
 
     def _end_open(self) -> Generator[bool, None, list[Loss]]:
         """End transactions of this task that stay open; return where some were.

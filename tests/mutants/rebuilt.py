@@ -116,6 +116,13 @@ REBUILT = [
         tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
+        "a task writes on where it could not look for its last record",
+        "processors/tasks/attempt.py",
+        "first &= self._unchecked",
+        "first.clear()",
+        network=LOSING,
+    ),
+    Mutant(
         "a reader goes on beside what was written in the place of what the brokers have lost",
         "processors/arcs/arc_topic.py",
         "main.number < self.feed.number",

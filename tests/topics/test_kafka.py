@@ -22,13 +22,15 @@ from errata.topics.broker import EmbeddedBroker
 from errata.topics.cluster import (
     ClusterError,
     DoubtfulCommitError,
+    LostOffsetError,
     MissingTopicError,
     MovingLeaderError,
     SilentClusterError,
     TopicPartition,
     catch_up,
 )
-from errata.topics.kafka import KafkaCluster, KafkaReader, LostOffsetError
+from errata.topics.kafka import KafkaCluster
+from errata.topics.kafka_reader import KafkaReader
 from errata.topics.settings import TopicSpec, passing
 
 NOBODY = "127.0.0.1:1"
