@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from errata.processors.envelopes.batch import ROW, Batch, Decoded, Refusal, Revisions, split_nulls
+from errata.processors.envelopes.batch import (
+    ROW,
+    Batch,
+    Decoded,
+    Refusal,
+    Revisions,
+    is_nameless,
+    split_nulls,
+)
 from errata.processors.envelopes.keys import Keys
 from errata.processors.envelopes.upsert import identities
 from errata.processors.wire.dead_letter import TRUNCATE
@@ -63,9 +71,8 @@ class Debezium:
         kept = frame.filter(~pl.col("op").is_in([_MESSAGE, _TRUNCATED]).fill_null(False))
         passed += frame.height - kept.height - len(truncated)
         frame = kept.with_columns(self._has_original().alias("has_before"))
-        nameless = (pl.col("op") == DELETE) & pl.any_horizontal(
-            pl.col(BEFORE + name).is_null() for name in self.identity
-        )
+        identity = {name: self.fields[name] for name in self.identity}
+        nameless = (pl.col("op") == DELETE) & is_nameless(identity, BEFORE)
         incomplete = frame.filter(nameless)[ROW].to_list()
         if incomplete:
             from_keys = identities(self.keys, incomplete, batch.keys)

@@ -19,6 +19,7 @@ from errata.processors.envelopes.batch import (
     ColumnBuilder,
     Decoded,
     Refusal,
+    is_nameless,
     join_parts,
     no_tuples,
     split_nulls,
@@ -64,7 +65,7 @@ class Keys:
             if len(indexes):
                 parts.append(read([present[i] for i in indexes.tolist()]).with_rows(rows[indexes]))
         identities = join_parts(parts)
-        nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
+        nameless = is_nameless(self.identity)
         incomplete = identities.frame.filter(nameless)[ROW].to_list()
         refused = _refused(identities.absent, "is null") + _refused(
             incomplete, "lacks a part of it"

@@ -15,6 +15,7 @@ from errata.processors.envelopes.batch import (
     Decoded,
     Refusal,
     Tuples,
+    is_nameless,
     join_parts,
     split_nulls,
     with_all_columns,
@@ -59,7 +60,7 @@ class Upsert:
         self, tuples: pl.DataFrame, keys: Sequence[bytes | None]
     ) -> tuple[pl.DataFrame, list[Refusal]]:
         """Return tuples with missing identity fields filled in from their keys, and refusals."""
-        nameless = pl.any_horizontal(pl.col(name).is_null() for name in self.identity)
+        nameless = is_nameless({name: self.fields[name] for name in self.identity})
         incomplete = tuples.filter(nameless)
         if incomplete.is_empty():
             return tuples, []

@@ -25,7 +25,12 @@ from errata.processors.tasks.trimming import Trimmer
 from errata.processors.wire.report import COUNTED, FOR_ROOM, PENDING, Note, Report
 from errata.processors.wire.task_id import TaskId
 from errata.schemas.errors import ErrataError
-from errata.topics.cluster import DoubtfulCommitError, TopicPartition, Transactions
+from errata.topics.cluster import (
+    DoubtfulCommitError,
+    FencedError,
+    TopicPartition,
+    Transactions,
+)
 
 log = logging.getLogger("errata")
 
@@ -62,6 +67,8 @@ class Task:
         self._retry_s = 0.0
         self._overridden: InvalidReport | None = None
         self._checked: Report | None = None
+        self._claimed = 0
+        """The attempt that this process has claimed last; it may not know whether it has got it."""
         self.restored_from = 0
         """Lost records are written again in this epoch or later: no reader has passed it yet."""
         self.plan_name = self.plan.fingerprint
@@ -106,6 +113,7 @@ class Task:
 
         The steps, in this order:
 
+        0. If this process has been at work before, see that no other one has taken over since.
         1. Open the transactions: the older attempt is fenced, and its open transaction is aborted.
         2. Read every report written by then, among them the older attempt's last one.
         3. Check that the older attempt worked by this plan, end its transactions whose ends the
@@ -114,6 +122,7 @@ class Task:
         5. Rewrite the records that compaction could drop (`CompactionGuard`).
         6. Rebuild the state in memory (`start`).
         """
+        yield from self._require_current()
         self.attempt.transactions = self.connect()
         self.trimmer = Trimmer(self.compaction, self.name)
         yield from self._read_hidden_reports()
@@ -135,6 +144,7 @@ class Task:
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
         self.attempt.open().begin()
+        self._claimed = claimed.attempt
         yield from self.attempt.finish(claimed)
         if self.has_lost_records:
             yield from self.read_reports()
@@ -257,6 +267,7 @@ class Task:
         self._overridden = forged
         claimed = forged.report.attempt if forged.report is not None else 0
         attempt = max(self.report.attempt, claimed if claimed < COUNTED else 0) + 1
+        self._claimed = attempt
         self.attempt.open().begin()
         yield from self.attempt.finish(replace(self.report, attempt=attempt))
 
@@ -288,7 +299,27 @@ class Task:
     @property
     def is_superseded(self) -> bool:
         """Whether a newer attempt of the task has reported."""
-        return self.view.of(self.name).attempt > self.report.attempt
+        return self.view.of(self.name).attempt > max(self.report.attempt, self._claimed)
+
+    def _require_current(self) -> Iterator[bool]:
+        """Check that no other process has taken over, since a new attempt would fence it.
+
+        Only reports that can be read at once count: this must not wait for open transactions.
+
+        Raises:
+            FencedError: If another one has.
+        """
+        if not self._claimed:
+            return
+        source = self.view.source
+        end = self.cluster.stable_ends([source])[source]
+        yield False
+        self.view.poll()
+        while not self.view.has_read_to(end):
+            yield False
+            self.view.poll()
+        if self.is_superseded:
+            raise FencedError(f"task {self.name}: a newer attempt has taken over; end this one")
 
     def read_reports(self) -> Iterator[bool]:
         """Read all reports written before the call."""

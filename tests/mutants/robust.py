@@ -4,6 +4,13 @@ from tests.mutants.mutant import Mutant
 
 ROBUST = [
     Mutant(
+        "a task that was replaced while it stood still takes its work back",
+        "processors/tasks/task.py",
+        '        if self.is_superseded:\n            raise FencedError(f"task',
+        '        if not self._claimed:\n            raise FencedError(f"task',
+        tests="tests/processors/tasks/test_task.py",
+    ),
+    Mutant(
         "damage to a sweeper's block is not noticed",
         "sweepers/segments.py",
         "if zlib.crc32(content) != block.checksum:",

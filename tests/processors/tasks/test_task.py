@@ -1,0 +1,68 @@
+"""How the attempts of a task follow one another."""
+
+import pytest
+
+from errata import Network
+from errata.processors.tasks.scope_task import ScopeTask
+from errata.sweepers.sweeper import LocalSweepers
+from errata.testing import Driver
+from errata.topics.cluster import DoubtfulCommitError, FencedError
+
+
+@pytest.fixture
+def driver():
+    net = Network("following")
+    trades = net.source(
+        "trades",
+        fields={"key": "string", "at": "timestamp-millis", "price": "long"},
+        identity=["key"],
+        event_time="at",
+        keep="30d",
+    )
+    trades.where("cheap", "price < 2", keep="30d", scope="cheap")
+    with Driver(net) as driver:
+        yield driver
+
+
+def first_step(steps, task):
+    for _ in steps:
+        if task.started:
+            return
+
+
+def test_a_task_that_was_replaced_does_not_fence_its_replacement(driver):
+    old = next(task for task in driver.tasks if task.name == "cheap.0")
+    new = ScopeTask(driver.shared, old.scope, partition=0, replays=LocalSweepers({}))
+    steps = new.steps()
+    first_step(steps, new)
+    assert new.report.attempt == old.report.attempt + 1
+    with pytest.raises(FencedError, match="a newer attempt has taken over"):
+        first_step(old.steps(), old)
+    driver.send("trades", {"op": "insert", "after": {"key": "k", "at": 1, "price": 1}})
+    driver.epoch += 1
+    for _ in range(20):
+        next(driver.attempts[0])
+        next(steps)
+    assert new.report.ends  # it has written
+    steps.close()
+
+
+def test_a_task_that_does_not_know_whether_it_has_claimed_an_attempt_claims_the_next(
+    driver, monkeypatch
+):
+    task = next(task for task in driver.tasks if task.name == "cheap.0")
+    driver.attempts[driver.tasks.index(task)].close()
+    attempt, finish = task.report.attempt, task.attempt.finish
+
+    def doubtful(report):
+        before = task.attempt.report
+        yield from finish(report)
+        task.attempt.report = before
+        raise DoubtfulCommitError("the outcome is not known")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task.attempt, "finish", doubtful)
+        with pytest.raises(DoubtfulCommitError):
+            first_step(task.steps(), task)
+    first_step(task.steps(), task)
+    assert task.report.attempt == attempt + 2
