@@ -81,10 +81,12 @@ class Tape:
         self.oldest: dict[str, int] = {}
         self.keys: dict[str, str] = {}
         self.undo: Line | None = None
+        self.latest = 0
 
     def line(self, now: int, partition: int | None = None) -> Line:
         """Return a line with event times near `now`."""
         rng = self.rng
+        self.latest = max(self.latest, now)
         if self.undo is not None:
             undo, self.undo = self.undo, None
             return undo
@@ -94,7 +96,7 @@ class Tape:
         known, dice = self.told.get(key), rng.random()
         if dice < 0.03:
             return Line(partition, rng.choice([GARBAGE, b"[]", None]))
-        if self._is_old(key, now) and not 0.36 <= dice < 0.55:
+        if self._is_old(key) and not 0.36 <= dice < 0.55:
             self.keys[key.rstrip("'")] = key = f"{key}'"
             return self._tell(partition, "insert", self._tuple(key, now))
         if known is None or dice < 0.30:  # a second insert of the same identity is a replace
@@ -105,7 +107,7 @@ class Tape:
             return self._delete(partition, known)
         if dice < 0.60:
             other = self._key(partition)
-            if self._is_old(other, now):
+            if self._is_old(other):
                 return Line(partition, {"op": "insert", "after": known})
             return self._tell(partition, "replace", known | {"key": other}, known)
         if dice < 0.72:  # a change, undone by the next line
@@ -118,9 +120,9 @@ class Tape:
         name = f"{self._other(partition)}.{self.rng.randrange(self.identities)}"
         return self.keys.get(name, name)
 
-    def _is_old(self, key: str, now: int) -> bool:
-        """Whether the oldest tuple of an identity is older than `OLD`."""
-        return self.oldest.get(key, now) < now - OLD
+    def _is_old(self, key: str) -> bool:
+        """Whether the oldest tuple of an identity is older than `OLD`, by the latest line."""
+        return self.oldest.get(key, self.latest) < self.latest - OLD
 
     def _other(self, partition: int) -> int:
         """Return the partition, or a random one if lines are scattered."""

@@ -97,7 +97,7 @@ class Poisoned(Simulation):
         line = json.loads(letter["value"] or letter["key"])
         tuples = [line.get("before"), line.get("after"), line]
         keys = [each["key"] for each in tuples if each and "key" in each]
-        return any(tape._is_old(key, 2 * self.ticks) for key in keys)
+        return any(tape._is_old(key) for key in keys)
 
 
 class PutBackAudit(Audit):
