@@ -120,7 +120,7 @@ REBUILT = [
         "processors/tasks/attempt.py",
         "first &= self._unchecked",
         "first.clear()",
-        network=LOSING,
+        tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(
         "a reader goes on beside what was written in the place of what the brokers have lost",

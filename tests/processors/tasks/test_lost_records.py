@@ -93,6 +93,26 @@ def test_what_the_transaction_of_another_hides_is_not_lost(driver, monkeypatch):
     assert (task.report.ends, task.report.rebuilt) == (before.ends, before.rebuilt)
 
 
+def test_a_task_writes_nothing_where_it_could_not_look_for_its_last_record(driver, monkeypatch):
+    task = driver.ingests["trades"]
+    place = TopicPartition(driver.plan.deployment.topic("trades"), 0)
+    end, _ = task.report.ends[place]
+    found = [[Loss(place, end, end, is_hidden=True)], [Loss(place, end, end)]]
+
+    def find(shared, report):
+        yield False
+        return found.pop(0)
+
+    task.attempt.found(task.report, hidden={place})
+    monkeypatch.setattr(lost_records, "find", find)
+    driver.send("trades", {"op": "insert", "after": {"key": "k9", "at": 9, "price": 1}})
+    driver.close_epoch()
+    assert task.report.ends[place][0] == end  # it has not written
+    with pytest.raises(DoubtfulCommitError, match="has another record at offset"):
+        driver.close_epoch()
+    assert not found
+
+
 def lose_end(cluster, task, place):
     """Let a task write a tombstone, which no report names, and lose the end of its transaction."""
     transactions = task.attempt.open()
