@@ -279,8 +279,10 @@ def kept(*waiting: Mock) -> KafkaReader:
 
 def test_what_a_rest_has_found_is_told_once_and_read_first(monkeypatch):
     messages, taken = [Mock(error=lambda: None) for _ in range(3)], []
-    monkeypatch.setattr("errata.topics.kafka.Message", Mock(error=lambda m: m.error()))
-    monkeypatch.setattr("errata.topics.kafka.Columns", lambda: Mock(add=taken.extend, offsets=[0]))
+    monkeypatch.setattr("errata.topics.kafka_reader.Message", Mock(error=lambda m: m.error()))
+    monkeypatch.setattr(
+        "errata.topics.kafka_reader.Columns", lambda: Mock(add=taken.extend, offsets=[0])
+    )
     reader = kept(*messages)
     assert [reader.has_more() for _ in range(3)] == [True, False, False]
     assert not reader.wait(9.0)  # it can't hold another one
