@@ -17,15 +17,13 @@ from confluent_kafka import TopicPartition as Assigned
 from errata.topics.client import Connection, Settings
 from errata.topics.cluster import TopicPartition
 from errata.topics.refused import CODES, DELETE, GROUP, READ, Right
+from errata.topics.transactions import TIMEOUT_S
 
 SESSION_MS = 10_000
 """After this long without a heartbeat a member is removed from the group."""
 
-TIMEOUT_S = 15.0
-"""How long a group's coordinator may take to answer."""
-
 _ASKS_S = 1.0
-"""How often it is asked."""
+"""How often a group's coordinator is asked."""
 
 _LAWS = {
     "group.protocol": "classic",

@@ -179,8 +179,7 @@ class Cursor:
             LostOffsetError: If the log no longer has the next records.
         """
         main = self.feeds.main
-        is_older = main is not None and main.number < self.feed.number
-        if main is not None and is_older and main.covers(self.position):
+        if main is not None and main.number < self.feed.number and main.covers(self.position):
             self.close()
             self.feed = self._moved(main)
         feed, chunks = self.feed, list[Chunk]()

@@ -8,7 +8,7 @@ fails a check is refused, with the reason of the first failed check. A format bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import is_not
@@ -102,13 +102,18 @@ def columns(fields: Fields) -> dict[str, type[pl.DataType]]:
     return {ROW: pl.Int64, **frames.schema(fields), **sides}
 
 
-def is_nameless(identity: Mapping[str, FieldType], prefix: str = "") -> pl.Expr:
-    """Whether a row lacks a part of its identity; a field that may be null is never lacking.
+def needed(fields: Fields, identity: Sequence[str]) -> list[str]:
+    """Return the fields of an identity that are never null.
 
-    Sources have no such fields, but arcs whose sinks are read back.
+    Those of a source all are; not those of an arc whose sinks are read back.
     """
-    needed = [prefix + name for name, kind in identity.items() if not kind.optional]
-    return pl.any_horizontal(pl.lit(False), *(pl.col(name).is_null() for name in needed))
+    return [name for name in identity if not fields[name].optional]
+
+
+def is_nameless(fields: Fields, identity: Sequence[str], prefix: str = "") -> pl.Expr:
+    """Whether a row lacks a part of its identity."""
+    parts = (pl.col(prefix + name).is_null() for name in needed(fields, identity))
+    return pl.any_horizontal(pl.lit(False), *parts)
 
 
 def no_revisions(fields: Fields) -> pl.DataFrame:
@@ -161,9 +166,9 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
     faults.append(
         (UNDECODABLE, "an insert or replace needs 'after'", (op != delete) & ~pl.col("has_after"))
     )
-    needed = [n for n in arc.identity if not arc.fields[n].optional]
-    if needed:
-        nameless = pl.all_horizontal(pl.col(frames.BEFORE + n).is_null() for n in needed)
+    names = needed(arc.fields, arc.identity)
+    if names:
+        nameless = pl.all_horizontal(pl.col(frames.BEFORE + n).is_null() for n in names)
         faults.append((UNDECODABLE, "a delete needs 'before'", (op == delete) & nameless))
     at = pl.col(frames.AFTER + arc.event_time)
     what = f"event time {arc.event_time!r}" if arc.event_time in arc.visible else "event time"
@@ -174,7 +179,7 @@ def check(arc: Arc, frame: pl.DataFrame) -> Decoded:
         if not kind.optional and name != arc.event_time:
             missing = enters & pl.col(frames.AFTER + name).is_null()
             faults.append((UNDECODABLE, f"missing field {name!r} (never null)", missing))
-        if name in needed:
+        if name in names:
             missing = (op == delete) & pl.col(frames.BEFORE + name).is_null()
             faults.append((UNDECODABLE, f"missing identity {name!r} in 'before'", missing))
         if kind.kind in _YEARS:

@@ -71,8 +71,8 @@ class Debezium:
         kept = frame.filter(~pl.col("op").is_in([_MESSAGE, _TRUNCATED]).fill_null(False))
         passed += frame.height - kept.height - len(truncated)
         frame = kept.with_columns(self._has_original().alias("has_before"))
-        identity = {name: self.fields[name] for name in self.identity}
-        nameless = (pl.col("op") == DELETE) & is_nameless(identity, BEFORE)
+        lacks_identity = is_nameless(self.fields, self.identity, BEFORE)
+        nameless = (pl.col("op") == DELETE) & lacks_identity
         incomplete = frame.filter(nameless)[ROW].to_list()
         if incomplete:
             from_keys = identities(self.keys, incomplete, batch.keys)

@@ -65,7 +65,7 @@ class Keys:
             if len(indexes):
                 parts.append(read([present[i] for i in indexes.tolist()]).with_rows(rows[indexes]))
         identities = join_parts(parts)
-        nameless = is_nameless(self.identity)
+        nameless = is_nameless(self.identity, list(self.identity))
         incomplete = identities.frame.filter(nameless)[ROW].to_list()
         refused = _refused(identities.absent, "is null") + _refused(
             incomplete, "lacks a part of it"

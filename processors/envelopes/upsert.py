@@ -60,7 +60,7 @@ class Upsert:
         self, tuples: pl.DataFrame, keys: Sequence[bytes | None]
     ) -> tuple[pl.DataFrame, list[Refusal]]:
         """Return tuples with missing identity fields filled in from their keys, and refusals."""
-        nameless = is_nameless({name: self.fields[name] for name in self.identity})
+        nameless = is_nameless(self.fields, self.identity)
         incomplete = tuples.filter(nameless)
         if incomplete.is_empty():
             return tuples, []

@@ -157,8 +157,8 @@ class Attempt:
         while first:
             old = {place: end for place, end in self.report.ends.items() if place in first}
             found = yield from lost_records.find(self.shared, replace(self.report, ends=old))
-            lost += [loss for loss in found if not loss.is_hidden]
-            first = {loss.place for loss in found if loss.is_hidden}
+            gone, first = lost_records.sorted_out(found)
+            lost += gone
         if lost:
             raise DoubtfulCommitError(f"task {self.name}: {lost_records.text(lost)}")
 

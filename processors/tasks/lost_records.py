@@ -13,7 +13,7 @@ Each reader that has not reached it recomputes its state there.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
@@ -212,13 +212,30 @@ def hidden(cluster: Cluster, places: Collection[TopicPartition]) -> dict[TopicPa
     return {place: offset for place, offset in stable.items() if offset < ends[place]}
 
 
-def uncover_reports(shared: Shared, transactions: Transactions) -> None:
-    """End transactions of the same id in the progress topic whose ends are lost."""
-    topic, partition = shared.view.source
+def produce_ends(
+    transactions: Transactions, places: Iterable[TopicPartition], *, key: bytes
+) -> None:
+    """Let the open transaction end those of the same id in some partitions whose ends are lost.
+
+    Until then these hide all that follows. The records have this key, and no value.
+    """
+    for topic, partition in places:
+        transactions.produce(topic, partitions=[partition], keys=[key], values=[None])
+
+
+def commit_ends(
+    transactions: Transactions, places: Iterable[TopicPartition], *, key: bytes
+) -> None:
+    """Do so in a transaction of its own."""
     transactions.begin()
-    transactions.produce(topic, partitions=[partition], keys=[NO_REPORT], values=[None])
+    produce_ends(transactions, places, key=key)
     transactions.flush()
     transactions.commit()
+
+
+def uncover_reports(shared: Shared, transactions: Transactions) -> None:
+    """End transactions of the same id in the progress topic whose ends are lost."""
+    commit_ends(transactions, [shared.view.source], key=NO_REPORT)
 
 
 class StaysOpen:
@@ -243,6 +260,12 @@ class StaysOpen:
         late = {place for place, since_s in self._since.items() if now_s >= since_s + STAYS_OPEN_S}
         new, self._told = late - self._told, self._told | late
         return [Loss(place, offset + 1, offset, is_hidden=True) for place, offset in sorted(new)]
+
+
+def sorted_out(found: Sequence[Loss]) -> tuple[list[Loss], set[TopicPartition]]:
+    """Return, of what `find` has found, what is lost, and where records are only hidden."""
+    lost = [loss for loss in found if not loss.is_hidden]
+    return lost, {loss.place for loss in found if loss.is_hidden}
 
 
 def claim(report: Report, lost: Sequence[Loss]) -> Report:

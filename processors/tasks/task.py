@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from time import monotonic
 
@@ -135,12 +135,12 @@ class Task:
             )
         yield from self._end_hidden()
         found = yield from lost_records.find(self.shared, old)
-        lost = [loss for loss in found if not loss.is_hidden]
+        lost, still_hidden = lost_records.sorted_out(found)
         if lost:
             self.require_restorable(lost)
             log.error("task %s: %s", self.name, lost_records.text(lost))
             old = lost_records.claim(old, lost)
-        self.attempt.found(old, hidden={loss.place for loss in found if loss.is_hidden})
+        self.attempt.found(old, hidden=still_hidden)
         resume = old.resume if old.attempt else self.first_positions()
         claimed = replace(old, attempt=old.attempt + 1, plan=self.plan_name, resume=resume)
         self.attempt.open().begin()
@@ -194,7 +194,7 @@ class Task:
         self.attempt.checked_s = monotonic()
         if is_idle:
             found = yield from lost_records.find(self.shared, self.report)
-            lost = [loss for loss in found if not loss.is_hidden]
+            lost, _ = lost_records.sorted_out(found)
         else:
             lost = yield from lost_records.cut(self.shared, self.report)
         if not lost:
@@ -210,11 +210,7 @@ class Task:
         hidden = lost_records.hidden(self.cluster, self.view.validator.written(self.name))
         yield False
         if hidden:
-            transactions = self.attempt.open()
-            transactions.begin()
-            self._produce_ends(hidden)
-            transactions.flush()
-            transactions.commit()
+            lost_records.commit_ends(self.attempt.open(), hidden, key=self.name.encode())
             yield True
 
     def _end_open(self) -> Generator[bool, None, list[Loss]]:
@@ -227,20 +223,11 @@ class Task:
         if not late:
             return []
         self.attempt.open().begin()
-        self._produce_ends([loss.place for loss in late if loss.place != self.view.source])
+        written = [loss.place for loss in late if loss.place != self.view.source]
+        lost_records.produce_ends(self.attempt.open(), written, key=self.name.encode())
         yield from self.attempt.finish(self.report)
         left = lost_records.hidden(self.cluster, places)
         return [loss for loss in late if left.get(loss.place) != loss.log_end]
-
-    def _produce_ends(self, places: Iterable[TopicPartition]) -> None:
-        """Let the open transaction end those of this task in some partitions whose ends are lost.
-
-        Until then these hide all that follows.
-        """
-        for topic, partition in places:
-            self.attempt.open().produce(
-                topic, partitions=[partition], keys=[self.name.encode()], values=[None]
-            )
 
     def require_restorable(self, lost: Sequence[Loss]) -> None:
         """Check that this task can write lost records again.
@@ -312,18 +299,15 @@ class Task:
         if not self._claimed:
             return
         source = self.view.source
-        end = self.cluster.stable_ends([source])[source]
-        yield False
-        self.view.poll()
-        while not self.view.has_read_to(end):
-            yield False
-            self.view.poll()
+        yield from self._read_reports_to(self.cluster.stable_ends([source])[source])
         if self.is_superseded:
             raise FencedError(f"task {self.name}: a newer attempt has taken over; end this one")
 
     def read_reports(self) -> Iterator[bool]:
         """Read all reports written before the call."""
-        end = self.cluster.end(self.view.source)
+        return self._read_reports_to(self.cluster.end(self.view.source))
+
+    def _read_reports_to(self, end: int) -> Iterator[bool]:
         yield False
         self.view.poll()
         while not self.view.has_read_to(end):

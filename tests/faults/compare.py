@@ -92,15 +92,20 @@ def chains(
     ]
 
 
-def _believed(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> pl.DataFrame:
-    """Return an arc's committed revisions in order, each once."""
-    topic = plan.deployment.topic(arc)
-    codec = ArcCodec(plan.topology.arcs[arc], topic, SchemaRegistry(cluster))
+def _opened(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> tuple[ArcCodec, View]:
+    """Return the codec of an arc, and a view that has read all reports."""
+    codec = ArcCodec(plan.topology.arcs[arc], plan.deployment.topic(arc), SchemaRegistry(cluster))
     view = View(cluster, plan=plan)
     view.catch_up()
+    return codec, view
+
+
+def _believed(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> pl.DataFrame:
+    """Return an arc's committed revisions in order, each once."""
+    codec, view = _opened(cluster, plan, arc)
     parts = []
     for partition in range(plan.placement.partitions[arc]):
-        rows = ended(history(cluster, codec, TopicPartition(topic, partition), 0))
+        rows = ended(history(cluster, codec, TopicPartition(codec.topic, partition), 0))
         parts.append(view.covered(rows).with_columns(pl.lit(partition).alias("partition")))
     view.close()
     is_kept = pl.col("op") != frames.DELETE
@@ -112,12 +117,9 @@ def _believed(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> pl.DataFra
 
 def evidence(cluster: KafkaCluster, plan: CompiledPlan, arc: str) -> Iterator[str]:
     """Yield a line for each record of an arc that its readers see, and for its writers' reports."""
-    topic = plan.deployment.topic(arc)
-    codec = ArcCodec(plan.topology.arcs[arc], topic, SchemaRegistry(cluster))
-    view = View(cluster, plan=plan)
-    view.catch_up()
+    codec, view = _opened(cluster, plan, arc)
     for partition in range(plan.placement.partitions[arc]):
-        place = TopicPartition(topic, partition)
+        place = TopicPartition(codec.topic, partition)
         for records in filter(None, read_to_end(cluster, place, 0)):
             revisions = codec.decode(records)
             known = set(view.covered(revisions)["offset"])

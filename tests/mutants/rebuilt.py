@@ -55,8 +55,8 @@ REBUILT = [
     Mutant(
         "a transaction whose end is lost hides all that follows, for ever",
         "processors/tasks/task.py",
-        "self._produce_ends(hidden)",
-        "self._produce_ends([])",
+        "commit_ends(self.attempt.open(), hidden,",
+        "commit_ends(self.attempt.open(), [],",
         network=LOSING,
     ),
     Mutant(
@@ -69,8 +69,8 @@ REBUILT = [
     Mutant(
         "a running task leaves its transaction open whose end is lost",
         "processors/tasks/task.py",
-        "self._produce_ends([loss.place for loss in late if loss.place != self.view.source])",
-        "self._produce_ends([])",
+        "produce_ends(self.attempt.open(), written,",
+        "produce_ends(self.attempt.open(), [],",
         tests="tests/processors/tasks/test_lost_records.py",
     ),
     Mutant(

@@ -15,7 +15,8 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.processors.wire.report import NEVER, PENDING, Report
 from errata.testing import Driver
 from errata.topics.cluster import DoubtfulCommitError, TopicPartition
-from tests.steps import ended
+from tests.processors.tasks.trades import trades_of
+from tests.steps import ended, first_step
 
 HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -23,13 +24,7 @@ HERE, THERE = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.fixture
 def driver():
     net = Network("hiding")
-    trades = net.source(
-        "trades",
-        fields={"key": "string", "at": "timestamp-millis", "price": "long"},
-        identity=["key"],
-        event_time="at",
-        keep="30d",
-    )
+    trades = trades_of(net)
     trades.aggregate("sums", by=[], window=tumbling("1h"), total="sum(price)")
     cheap = trades.where("cheap", "price < 2", keep="30d", scope="cheap")
     cheap.sink("out", envelope="upsert", format="json")
@@ -45,10 +40,8 @@ def begin_again(driver, task):
     """Begin the next attempt of a task, up to its first step."""
     place = driver.tasks.index(task)
     driver.attempts[place].close()
-    driver.attempts[place] = attempt = task.steps()
-    for _ in attempt:
-        if task.started:
-            return
+    driver.attempts[place] = task.steps()
+    first_step(driver.attempts[place], task)
 
 
 @pytest.mark.parametrize(

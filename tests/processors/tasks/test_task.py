@@ -7,27 +7,16 @@ from errata.processors.tasks.scope_task import ScopeTask
 from errata.sweepers.sweeper import LocalSweepers
 from errata.testing import Driver
 from errata.topics.cluster import DoubtfulCommitError, FencedError
+from tests.processors.tasks.trades import trades_of
+from tests.steps import first_step
 
 
 @pytest.fixture
 def driver():
     net = Network("following")
-    trades = net.source(
-        "trades",
-        fields={"key": "string", "at": "timestamp-millis", "price": "long"},
-        identity=["key"],
-        event_time="at",
-        keep="30d",
-    )
-    trades.where("cheap", "price < 2", keep="30d", scope="cheap")
+    trades_of(net).where("cheap", "price < 2", keep="30d", scope="cheap")
     with Driver(net) as driver:
         yield driver
-
-
-def first_step(steps, task):
-    for _ in steps:
-        if task.started:
-            return
 
 
 def test_a_task_that_was_replaced_does_not_fence_its_replacement(driver):
